@@ -35,7 +35,6 @@ from caraway.graph.connectors import (
     system_kind,
 )
 from caraway.graph.functions import PythonFunction
-from caraway.graph.rows.sampling import sample_columns
 from caraway.graph.sources import Cdc, Computed, Constant, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph
 
@@ -214,6 +213,19 @@ def _spelled(computed: Computed) -> str:
 
 def _type(found: DataType | None) -> str:
     return "null" if found is None else type_name(found)
+
+
+def sample_columns(dataset: DatasetSpec, source: SourceSpec) -> tuple[str, ...]:
+    """Return the columns that a source is sampled by, sorted by name.
+
+    These are the given columns; else the keys or, in a dataset without keys, all fields but the timestamp and those
+    that preproc makes.
+    """
+    if source.sample is not None and source.sample.using:
+        return tuple(sorted(source.sample.using))
+    made = {name for name, _ in source.preproc}
+    candidates = dataset.keys or tuple(f.name for f in dataset.fields if not f.timestamp)
+    return tuple(sorted(name for name in candidates if name not in made))
 
 
 def _check_sample(where: str, dataset: DatasetSpec, source: SourceSpec) -> None:

@@ -7,9 +7,9 @@ from itertools import repeat
 
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, UnknownEntityError, shortened
-from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.ingest.table import Table, json_type
 from caraway.plan.model import Column, GraphPlan, IngestPlan
+from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.topics.codec import MAX_RECORD_BYTES, PUT, RecordCodec
 from caraway.topics.keys import MAX_KEY_BYTES, too_long
 

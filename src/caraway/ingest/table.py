@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from caraway.errors import InvalidInputError, TooLargeError, shortened
-from caraway.graph.rows.column_casts import MISSING
 from caraway.ingest.json_text import parse
+from caraway.rows.column_casts import MISSING
 
 # The most rows in one request, to log or to query; MAX_VALUES allows each of them nine columns.
 MAX_ROWS = 100_000

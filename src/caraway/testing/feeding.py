@@ -8,10 +8,10 @@ from caraway.engine_local import LocalEngine, SourceChange
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected
-from caraway.graph.rows.cdc import ChangeKind, typed_changes
-from caraway.graph.rows.records import typed_rows
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec
+from caraway.rows.cdc import ChangeKind, typed_changes
+from caraway.rows.records import typed_rows
 from caraway.testing.branch import Branch
 from caraway.testing.frames import dataset_rows
 

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import orjson
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
-from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.specs import Graph
 from caraway.ingest import IngestReport, RequestKey
 from caraway.ingest.endpoints import Endpoint, Target
 from caraway.ingest.table import table
 from caraway.plan.model import TopicPlan
+from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import AccessLimits, require
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph, Serving

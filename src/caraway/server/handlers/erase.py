@@ -8,11 +8,11 @@ from typing import Protocol
 
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, TooLargeError
-from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.integrations.keyring import Keyring
 from caraway.plan.model import Column, GraphPlan
+from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import AccessLimits, require
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import Serving

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import structlog
 
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.graph.rows.column_casts import ColumnCast
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
 from caraway.objects import ObjectFolder
 from caraway.plan.model import Column, RecordSchema
+from caraway.rows.column_casts import ColumnCast
 from caraway.server.upkeep.archive import FOLDER, SCHEMA, parquet
 from caraway.topics import ErasedKeys, RecordCodec
 

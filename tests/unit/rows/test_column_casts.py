@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, BetweenType, DataType, optional
 from caraway.dtypes.values import Cast, cast
 from caraway.errors import InvalidInputError
-from caraway.graph.rows.column_casts import ColumnCast
+from caraway.rows.column_casts import ColumnCast
 
 TYPES: list[DataType] = [
     INT,

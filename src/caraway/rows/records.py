@@ -7,7 +7,7 @@ payload, so datasets don't affect each other.
 * `map_records` converts self-describing records: rows for those that fit, and an error for each of the others.
 * `admission` is the last filter: since, until and sample.
 
-`caraway.graph.rows.cdc` takes the envelopes of change data capture apart.
+`caraway.rows.cdc` takes the envelopes of change data capture apart.
 """
 
 import time
@@ -18,11 +18,11 @@ import pandas as pd
 
 from caraway.errors import InvalidInputError
 from caraway.graph.connectors import format_name, identifier
-from caraway.graph.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
-from caraway.graph.rows.making import keep_wanted, make_columns
-from caraway.graph.rows.sampling import sampler
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
+from caraway.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
+from caraway.rows.making import keep_wanted, make_columns
+from caraway.rows.sampling import sampler
 
 # A row of a dataset in stored form (docs/records.md), by field.
 Row = dict[str, object]

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, FLOAT, STRING
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.rows.sampling import hash64, sample_columns, sampler
+from caraway.graph.source_checks import sample_columns
 from caraway.graph.sources import Cdc, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.rows.sampling import hash64, sampler
 
 SOURCE = SourceSpec(
     connector=WebhookConnector(name="w", endpoint="e", retention_us=0),

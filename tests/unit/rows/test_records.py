@@ -33,10 +33,10 @@ from caraway.expr import col, lit
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import CSVFormat, S3Connector, S3System, WebhookConnector
 from caraway.graph.functions import PythonFunction
-from caraway.graph.rows.batches import Stage
-from caraway.graph.rows.records import admission, map_records, typed_rows
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.rows.batches import Stage
+from caraway.rows.records import admission, map_records, typed_rows
 
 NOON = 1_700_000_000_000_000
 NOON_TEXT = "2023-11-14T22:13:20Z"

@@ -29,9 +29,9 @@ from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
 from caraway.expr.references import columns_of
 from caraway.graph.functions import PythonFunction
-from caraway.graph.rows.batches import RowBatch, Stage, Typed, member, without_nan
-from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
+from caraway.rows.batches import RowBatch, Stage, Typed, member, without_nan
+from caraway.rows.column_casts import MISSING, ColumnCast
 
 Fields = Mapping[str, DataType]
 
@@ -212,7 +212,7 @@ def _evaluated(
     declared = _followed(declared, numbers, batch)
     columns = {**{column: batch.typed[column] for column in read}, **declared}
     # This import is late because polars takes longer to import than all else that a source without expressions needs.
-    from caraway.graph.rows.expressions import run, run_each  # noqa: PLC0415
+    from caraway.rows.expressions import run, run_each  # noqa: PLC0415
 
     found = run(node, wanted, columns, range(len(batch)), now_us)
     if found is not None:

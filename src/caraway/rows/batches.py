@@ -11,7 +11,7 @@ from caraway.dtypes.frames import to_series
 from caraway.dtypes.types import DataType, RegexType, StringType, base_type, is_optional
 from caraway.dtypes.values import is_null
 from caraway.errors import InvalidInputError
-from caraway.graph.rows.column_casts import MISSING, ColumnCast
+from caraway.rows.column_casts import MISSING, ColumnCast
 
 
 class Stage(StrEnum):

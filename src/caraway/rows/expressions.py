@@ -10,7 +10,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
 from caraway.expr.polars.compiler import compile_as, reason_of
 from caraway.expr.polars.values import from_polars, to_polars
-from caraway.graph.rows.batches import Typed
+from caraway.rows.batches import Typed
 
 ROW = "__caraway_row"
 RESULT = "__caraway_result"

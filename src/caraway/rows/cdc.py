@@ -14,11 +14,11 @@ import pandas as pd
 
 from caraway.dtypes.values import is_null
 from caraway.errors import InvalidInputError
-from caraway.graph.rows.batches import RecordError, Stage, batch_of_records
-from caraway.graph.rows.cdc_types import in_logical_types
-from caraway.graph.rows.records import Row, demanded_columns, map_batch, map_records, spell_error
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
+from caraway.rows.batches import RecordError, Stage, batch_of_records
+from caraway.rows.cdc_types import in_logical_types
+from caraway.rows.records import Row, demanded_columns, map_batch, map_records, spell_error
 
 ENVELOPE_COLUMNS = ("before", "after", "op")
 MILLISECOND_US = 1_000

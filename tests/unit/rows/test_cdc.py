@@ -14,10 +14,10 @@ from caraway.dtypes.types import BYTES, DATE, DATETIME, FLOAT, INT, STRING, Deci
 from caraway.errors import InvalidInputError
 from caraway.expr import col, lit
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.rows.batches import Stage
-from caraway.graph.rows.cdc import CapturedChange, ChangeKind, map_envelopes, typed_changes
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.rows.batches import Stage
+from caraway.rows.cdc import CapturedChange, ChangeKind, map_envelopes, typed_changes
 
 SOURCE = SourceSpec(
     connector=WebhookConnector(name="db", endpoint="users", retention_us=0), cdc=Cdc.DEBEZIUM, disorder_us=0

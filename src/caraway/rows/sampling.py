@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from caraway.graph.source_checks import sample_columns
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
 
@@ -20,19 +21,6 @@ SPAN = 2**64
 def hash64(values: Sequence[object]) -> int:
     """Hash values in stored form to 64 bits."""
     return int.from_bytes(hashlib.sha256(msgspec.msgpack.encode(list(values))).digest()[:8], "big")
-
-
-def sample_columns(dataset: DatasetSpec, source: SourceSpec) -> tuple[str, ...]:
-    """Return the columns that a source is sampled by, sorted by name.
-
-    These are the given columns; else the keys or, in a dataset without keys, all fields but the timestamp and those
-    that preproc makes.
-    """
-    if source.sample is not None and source.sample.using:
-        return tuple(sorted(source.sample.using))
-    made = {name for name, _ in source.preproc}
-    candidates = dataset.keys or tuple(f.name for f in dataset.fields if not f.timestamp)
-    return tuple(sorted(name for name in candidates if name not in made))
 
 
 def sampler(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Mapping[str, object]], bool]:
