@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from rocksdict import DbClosedError, RdictIter
+from rocksdict import RdictIter
 
 from caraway.errors import UnavailableError
 from caraway.index.records.versions import VersionReader
+from caraway.index.storage.database import DamagedError
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
-from caraway.index.storage.store import is_damage
 from caraway.index.windows.buckets import BucketReader
 from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
@@ -82,14 +82,9 @@ class IndexReader:
                 values, there = read(key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
                 rows.append(values)
                 found.append(there)
-        except Exception as error:
-            # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
-            if type(error) not in {Exception, DbClosedError}:
-                raise
-            if is_damage(error):
-                self._store.mark_damaged(str(error))
-                raise UnavailableError(f"the index is damaged and is about to be built anew: {error}") from error
-            raise UnavailableError(f"the index can't be read: {error}") from error
+        except DamagedError as error:
+            self._store.mark_damaged(str(error))
+            raise
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
     def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:

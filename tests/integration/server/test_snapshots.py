@@ -4,8 +4,8 @@ import shutil
 import time
 from pathlib import Path
 
+from caraway.index.storage.repair import DAMAGED
 from caraway.index.storage.snapshots import MANIFESTS
-from caraway.index.storage.store import DAMAGED
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.unit.query import garden
 

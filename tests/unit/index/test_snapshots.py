@@ -9,8 +9,8 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.storage.keys import emission_key
+from caraway.index.storage.repair import DAMAGED
 from caraway.index.storage.snapshots import FILES, MANIFESTS, SnapshotKeeper, Snapshots
-from caraway.index.storage.store import DAMAGED
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexKind
 from caraway.topics import PUT, position_id

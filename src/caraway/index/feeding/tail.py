@@ -18,7 +18,8 @@ from caraway.index.feeding.emission_writer import NotOursError
 from caraway.index.feeding.recovery import recover
 from caraway.index.feeding.writer import IndexWriter, Message
 from caraway.index.records.delivery import Applied
-from caraway.index.storage.store import IndexStore, is_damage
+from caraway.index.storage.database import DamagedError
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.topics import ErasedKeys
 
@@ -180,7 +181,7 @@ class Tail:
                 if self._topics:
                     self._step()
         except Exception as error:
-            if is_damage(error):
+            if isinstance(error, DamagedError):
                 self._store.mark_damaged(str(error))
             self.failure = error
             LOGGER.exception("the index no longer follows its topics (%s)", self._name)
@@ -328,15 +329,15 @@ class Tail:
             try:
                 subscription.count(self._writer.apply(subscription.plan, messages))
                 break
-            except Exception as error:
-                if is_damage(error):
-                    raise
-                if type(error) is not Exception:  # RocksDB's errors are plain Exceptions
-                    LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
-                    self._apply_singly(subscription, messages)
-                    break
+            except DamagedError:
+                raise
+            except UnavailableError:
                 LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
                 self._stopping.wait(RETRY_S)
+            except Exception:
+                LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
+                self._apply_singly(subscription, messages)
+                break
         else:
             return
         reached = subscription.next | {partition: offset + 1 for _, _, partition, offset in messages}
@@ -360,13 +361,10 @@ class Tail:
                 # rows then.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
                 return
+            except DamagedError:
+                raise
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
-            except Exception as error:
-                # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
-                if is_damage(error) or type(error) is not Exception:
-                    raise
-                LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
             else:
                 return
             self._stopping.wait(RETRY_S)
@@ -375,9 +373,9 @@ class Tail:
         for message in messages:
             try:
                 subscription.count(self._writer.apply(subscription.plan, [message]))
-            except Exception as error:
-                if type(error) is Exception:
-                    raise
+            except UnavailableError:
+                raise
+            except Exception:
                 LOGGER.exception("skipped %s/%d@%d", subscription.plan.topic, message[2], message[3])
                 self._writer.skip(subscription.plan, message)
                 subscription.refused += 1

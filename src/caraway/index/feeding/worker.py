@@ -10,7 +10,8 @@ from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import Subscription, Tail, every_partition
 from caraway.index.records.expiry import Swept, sweep
 from caraway.index.records.removal import Removal, compact, known_erasures, mark_removed, remove
-from caraway.index.storage.store import IndexStore, is_damage
+from caraway.index.storage.database import DamagedError
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import ErasedKeys, Erasure
 from caraway.topics.erasure import Hides
@@ -157,13 +158,9 @@ class IndexWorker:
             try:
                 if not self._done(partial(self._sweep, asset, horizon_us, start, slices)):
                     break
-            except Exception as error:
-                # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
-                if type(error) is not Exception:
-                    raise
-                if is_damage(error):
-                    self._store.mark_damaged(str(error))
-                raise UnavailableError(f"the index can't be swept: {error}") from error
+            except DamagedError as error:
+                self._store.mark_damaged(str(error))
+                raise
             removed += slices[0].removed
             if slices[0].next is None:
                 break
@@ -184,18 +181,10 @@ class IndexWorker:
             UnavailableError: The database can't be read.
         """
         plans = [s.plan for s in self._live.subscriptions() if s.plan.emits is None]
-        try:
-            waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
-            if pending:
-                return waiting
-            return [
-                (plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting
-            ]
-        except Exception as error:
-            # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
-            if type(error) is not Exception:
-                raise
-            raise UnavailableError(f"the index can't be read: {error}") from error
+        waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
+        if pending:
+            return waiting
+        return [(plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting]
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys that aren't removed yet, slice by slice.
@@ -215,25 +204,19 @@ class IndexWorker:
         hides = self._erased.hides(plan.topic, plan.schema.keys)
         if hides is None:
             return True
-        try:
-            pending = known_erasures(self._store, plan.asset, pending=True)
-            start = b""
-            while not stopping.is_set():
-                slices: list[Removal] = []
-                if not self._done(partial(self._remove, plan.asset, hides, start, slices)):
+        pending = known_erasures(self._store, plan.asset, pending=True)
+        start = b""
+        while not stopping.is_set():
+            slices: list[Removal] = []
+            if not self._done(partial(self._remove, plan.asset, hides, start, slices)):
+                return False
+            following = slices[0].next
+            if following is None:
+                if not compact(self._store, plan.asset, stopping):
                     return False
-                following = slices[0].next
-                if following is None:
-                    if not compact(self._store, plan.asset, stopping):
-                        return False
-                    mark_removed(self._store, plan.asset, pending)
-                    return True
-                start = following
-        except Exception as error:
-            # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
-            if type(error) is not Exception:
-                raise
-            raise UnavailableError(f"erased keys can't be removed: {error}") from error
+                mark_removed(self._store, plan.asset, pending)
+                return True
+            start = following
         return False
 
     def _remove(self, asset: bytes, hides: Hides, start: bytes, slices: list[Removal]) -> bool:

@@ -55,7 +55,7 @@ class IndexWriter:
         erased keys add nothing; earlier rows of these keys are removed by `caraway.index.records.removal`.
 
         Raises:
-            Exception: RocksDB failed; nothing was written.
+            UnavailableError: The database is damaged or refuses; nothing was written.
         """
         feed = self._feed(plan)
         applied = Applied()

@@ -7,8 +7,9 @@ horizon stays, even if it is a deletion, and hides all older ones.
 
 from dataclasses import dataclass
 
+from caraway.index.storage.database import check_end
 from caraway.index.storage.keys import ASSET_BYTES, ERASED, VERSION, version_seek
-from caraway.index.storage.store import IndexStore, check_end
+from caraway.index.storage.store import IndexStore
 
 LENGTH_BYTES = 2
 

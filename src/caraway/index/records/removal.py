@@ -14,8 +14,9 @@ import msgspec
 from rocksdict import WriteBatch
 
 from caraway.index.records.locations import Location
+from caraway.index.storage.database import TRANSLATED, check_end
 from caraway.index.storage.keys import ASSET_BYTES, ERASED, LOCATIONS, after
-from caraway.index.storage.store import IndexStore, check_end
+from caraway.index.storage.store import IndexStore
 from caraway.topics import RETRACT, Erasure
 from caraway.topics.erasure import Hides
 
@@ -114,9 +115,10 @@ def compact(store: IndexStore, asset: bytes, stopping: threading.Event, seconds:
     Returns:
         True if the old files are gone.
     """
-    store.db.flush()
-    old = store.tables()
-    store.db.compact_range(asset, after(asset))
+    with TRANSLATED:
+        store.db.flush()
+        old = store.tables()
+        store.db.compact_range(asset, after(asset))
     deadline = time.monotonic() + seconds
     while (old := old & store.unused_tables()) and time.monotonic() < deadline and not stopping.is_set():
         stopping.wait(GONE_PAUSE_SECONDS)

@@ -10,8 +10,9 @@ from rocksdict import RdictIter, WriteBatch
 from caraway.errors import InvalidInputError
 from caraway.index.records.delivery import Applied, Delivered
 from caraway.index.records.locations import Locations
+from caraway.index.storage.database import check_end
 from caraway.index.storage.keys import VERSION, key_prefix, version_key, version_seek
-from caraway.index.storage.store import IndexStore, check_end
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.topics import PUT, RETRACT, Record, RecordCodec, position_id
 from caraway.topics.keys import check_read

@@ -14,18 +14,11 @@ from pathlib import Path
 from rocksdict import AccessType, Cache, Rdict, RdictIter
 
 from caraway.errors import UnavailableError
+from caraway.index.storage.database import TRANSLATED, DamagedError, database_options
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.storage.store import (
-    DAMAGED,
-    FORMAT_KEY,
-    GENERATION,
-    REFUSING,
-    SEQUENCE,
-    counters_of,
-    database_options,
-    format_of,
-    is_damage,
-)
+from caraway.index.storage.repair import FORMAT_KEY, mark
+from caraway.index.storage.signals import GENERATION, REFUSING, SEQUENCE, counters_of
+from caraway.index.storage.store import format_of
 
 LOGGER = logging.getLogger(__name__)
 
@@ -118,17 +111,16 @@ class IndexFollower:
                     self._open(generation)
                 return
             try:
-                for _ in range(ATTEMPTS):
-                    self._db.try_catch_up_with_primary()
-                    self._reached = self._db.latest_sequence_number()
-                    if self._reached >= wanted:
-                        break
-                if self._db.property_int_value(OLDEST_LOG) != self._oldest_log:
+                with TRANSLATED:
+                    for _ in range(ATTEMPTS):
+                        self._db.try_catch_up_with_primary()
+                        self._reached = self._db.latest_sequence_number()
+                        if self._reached >= wanted:
+                            break
+                    reopen = self._db.property_int_value(OLDEST_LOG) != self._oldest_log
+                if reopen:
                     self._open(generation)
-            except Exception as error:
-                # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
-                if type(error) is not Exception:
-                    raise
+            except UnavailableError as error:
                 LOGGER.warning("the index at %s is opened again: %s", self._path, error)
                 self._open(generation)
 
@@ -137,7 +129,7 @@ class IndexFollower:
         with self._lock:
             if self._suspect == self._counters[GENERATION]:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
-                (self._path / DAMAGED).write_text(reason, encoding="utf-8")
+                mark(self._path, reason)
             self._suspect = self._counters[GENERATION]
             # Reads in progress keep the database that they have.
             self._generation = 0
@@ -146,12 +138,10 @@ class IndexFollower:
         """Replace the database that was read before by the present one; keep it if that can't be opened."""
         try:
             db = self._opened()
-        except Exception as error:
-            if type(error) not in {Exception, UnavailableError}:
-                raise
+        except UnavailableError as error:
             self._retry_at = self._clock() + RETRY_S
             self._failure = str(error)
-            level = logging.ERROR if is_damage(error) else logging.INFO
+            level = logging.ERROR if isinstance(error, DamagedError) else logging.INFO
             LOGGER.log(level, "the index at %s can't be opened to be read: %s", self._path, error)
             return
         # Iterators keep a reference to their database, so reads in progress aren't disturbed.
@@ -163,8 +153,9 @@ class IndexFollower:
         if not (self._path / "CURRENT").exists():
             raise UnavailableError("there is no database yet")
         self._own.mkdir(parents=True, exist_ok=True)
-        db = Rdict(str(self._path), self._options, access_type=AccessType.secondary(str(self._own)))
-        wanted, found = format_of(self.geometry), db.get(FORMAT_KEY)
+        with TRANSLATED:
+            db = Rdict(str(self._path), self._options, access_type=AccessType.secondary(str(self._own)))
+            wanted, found = format_of(self.geometry), db.get(FORMAT_KEY)
         if found != wanted:
             raise UnavailableError(f"its format is {found!r}, wanted is {wanted!r}")
         return db

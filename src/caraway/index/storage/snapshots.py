@@ -17,6 +17,7 @@ import msgspec
 from rocksdict import Checkpoint
 
 from caraway.errors import UnavailableError
+from caraway.index.storage.database import TRANSLATED
 from caraway.index.storage.store import IndexStore
 from caraway.objects import Digest, ObjectFolder, Stored
 from caraway.recurring import Recurring
@@ -101,13 +102,11 @@ class Snapshots:
         folder = store.path.with_name(f"{store.path.name}.snapshot")
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            _settle(store)
-            Checkpoint(store.db).create_checkpoint(str(folder))
+            with TRANSLATED:
+                _settle(store)
+                Checkpoint(store.db).create_checkpoint(str(folder))
             files = self._put(folder)
-        except UnavailableError:
-            raise
-        except Exception as error:
-            # RocksDB's errors are plain instances of Exception.
+        except OSError as error:
             raise UnavailableError(f"no snapshot of the index at {store.path} can be taken: {error}") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)

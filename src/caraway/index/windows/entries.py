@@ -8,9 +8,9 @@ from rocksdict import RdictIter
 
 from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import unpack
+from caraway.index.storage.database import check_end
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, from_time, tile_key, time_of
-from caraway.index.storage.store import check_end
 from caraway.plan.model import IndexPlan
 from caraway.topics import Record, RecordCodec
 

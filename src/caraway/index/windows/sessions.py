@@ -12,8 +12,9 @@ from typing import NamedTuple
 from rocksdict import RdictIter, WriteBatch
 
 from caraway.graph.windows import SessionWindow
+from caraway.index.storage.database import check_end
 from caraway.index.storage.keys import RAW, SESSION, SIGN, from_time, pack_u64, time_of, unpack_u64
-from caraway.index.storage.store import IndexStore, check_end
+from caraway.index.storage.store import IndexStore
 
 SECOND_US = 1_000_000
 # The distance from the second of the last aggregate input to the exclusive end of the session.

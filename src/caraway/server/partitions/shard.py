@@ -183,11 +183,7 @@ class StoredShard:
         Raises:
             UnavailableError: The database can't be read.
         """
-        try:
-            return stored_max_event_time(self.store, asset)
-        except Exception as error:
-            # RocksDB raises plain Exceptions, so nothing narrower can be caught.
-            raise UnavailableError(f"the index can't be read: {error}") from error
+        return stored_max_event_time(self.store, asset)
 
     def progress(self) -> Mapping[str, ShardProgress]:
         """Return the progress of each index, by asset as text.
