@@ -13,10 +13,11 @@ from typing import Any, Protocol, TypeVar
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.index.feeding.tail import every_partition
 from caraway.index.feeding.worker import IndexStatus, merged
+from caraway.index.reader import kafka_key
 from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.windows.windows import Elsewhere
 from caraway.plan import IndexPlan
-from caraway.server.partitions.sharding import is_divided, kafka_key, shard_of
+from caraway.server.partitions.sharding import is_divided, shard_of
 
 #: Errors of a call to a process that was killed or isn't there yet.
 AWAY = (EOFError, ConnectionError, BrokenPipeError, RemoteError)
@@ -32,7 +33,7 @@ class Index(Protocol):
     def positions(self) -> list[IndexStatus]: ...
 
     def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]: ...
 
 
@@ -84,7 +85,7 @@ class DoubleIndex:
         return [min(s, divided.get(s.asset, s), key=_records) for s in self._whole.positions()]
 
     def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         rows = self._whole.read(plan, keys, at_us, columns)
         if is_divided(plan):
@@ -98,7 +99,7 @@ class DoubleIndex:
             index.stop()
 
     def _read_divided(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         (partitions,) = (len(s.offsets) for s in self._whole.positions() if s.asset == plan.asset.hex())
         to_kafka = kafka_key(plan)
@@ -159,7 +160,7 @@ class KillableIndex:
         return self._retrying(lambda served: served.positions())
 
     def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         found: tuple[list[list[object]], list[bool]] = self._retrying(
             lambda served: served.read(plan, keys, at_us, columns)

@@ -178,6 +178,7 @@ class CommitService:
         return CommitChange(
             before=before,
             after=after,
+            plan=plan,
             plan_before=_placed(plan_graph(before), existing),
             plan_after=plan_after,
             allocation=allocation,
@@ -207,7 +208,7 @@ class CommitService:
             graph=encode_graph(change.after),
             fingerprint=graph_fingerprint(change.after),
             summary=summary,
-            plan=plan_graph(change.after),
+            plan=change.plan,
         )
         self._commits.publish(commit)
         self._reconciler.converge()

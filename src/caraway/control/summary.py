@@ -18,11 +18,13 @@ SHOWN_NAMES = 12
 class CommitChange:
     """A branch before and after a commit, as definitions and as plans, and the assets that it needs afterwards.
 
-    `backfills` is None if the number of records isn't known.
+    `plan` is the plan of `after`, and `plan_after` the same plan with the names of its assets. `backfills` is None if
+    the number of records isn't known.
     """
 
     before: Graph
     after: Graph
+    plan: GraphPlan
     plan_before: GraphPlan
     plan_after: GraphPlan
     allocation: Allocation

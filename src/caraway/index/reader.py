@@ -1,7 +1,8 @@
-"""The reader of the index: rows of datasets as of a time."""
+"""The readers of the index: rows of datasets as of a time."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Protocol
 
 from rocksdict import RdictIter
 
@@ -13,10 +14,16 @@ from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
 from caraway.index.windows.buckets import BucketReader
 from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
+from caraway.query import Instants, QueryReader, Rows
+from caraway.query.model import Reader
+from caraway.topics import ErasedKeys, RecordCodec
+from caraway.topics.keys import check_read
 
 # The most readers that are kept, one for each plan and set of columns. They are few in practice, since the sets of
 # columns come from features.
 KEPT_READERS = 1000
+# Number of rows below which the search for equal keys costs more than it saves.
+MIN_ROWS_TO_SHARE = 8
 
 KindReader = VersionReader | WindowReader | BucketReader
 
@@ -40,18 +47,25 @@ class Readable(Protocol):
         ...
 
 
-class IndexReader:
+class IndexReader(Reader[IndexPlan, bytes]):
     """A reader of lookups. Thread safe; each call sees everything that was written before it."""
 
-    def __init__(self, store: Readable, *, elsewhere: Elsewhere | None = None) -> None:
-        """Read from `store`; if that is a part of the index, `elsewhere` returns the max event time of the others."""
+    def __init__(
+        self, store: Readable, erased: ErasedKeys | None = None, *, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """Read from a database.
+
+        Args:
+            store: The database.
+            erased: The keys that are read as if they had never had a row.
+            elsewhere: If the database has a part of the index, a function that returns the max event time of the rest.
+        """
         self._store = store
+        self._erased = ErasedKeys(dict) if erased is None else erased
         self._elsewhere = elsewhere
         self._readers: dict[tuple[bytes, tuple[str, ...]], KindReader] = {}
 
-    def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
+    def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str], /) -> Rows:
         """Return the rows of `keys` as of `at_us`.
 
         All keys see the same state of the index. A row is found when the key has one at its time: for versions one that
@@ -69,11 +83,13 @@ class IndexReader:
 
         Raises:
             InvalidInputError: The dataset lacks a column, or a key can't be decoded.
-            UnavailableError: The database is damaged, being built anew or closed, or the disk fails.
+            UnavailableError: The database is damaged, being built anew or closed, or the disk fails; or this process
+                lacks a secret to compare keys with erased ones.
         """
         if self._store.refusing:
             raise UnavailableError("the index was damaged and isn't built anew yet; try again in a moment")
         reader = self._reader(plan, tuple(columns))
+        at_us = hiding_times(self._erased, plan, keys, at_us)
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         rows, found = [], []
         try:
@@ -103,3 +119,95 @@ class IndexReader:
         if plan.window is not None:
             return BucketReader(plan, columns, self._store.geometry)
         return WindowReader(plan, columns, self._store.geometry)
+
+
+class DatasetReader(QueryReader):
+    """A reader of the datasets of one graph: by their names, with values as keys instead of bytes."""
+
+    def __init__(self, index: Reader[IndexPlan, bytes], plans: Iterable[IndexPlan]) -> None:
+        """Read from `index` the datasets that `plans` are for."""
+        self.asks_others = index.asks_others
+        self._index = index
+        self._datasets = {plan.dataset: (plan, _encoder(plan)) for plan in plans}
+
+    def read(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
+        """Read the rows of `keys` as of `at_us`; equal keys are read once."""
+        plan, encode = self._datasets[dataset]
+        encoded = [encode(key) for key in keys]
+        distinct = _distinct(encoded, at_us)
+        if distinct is None:
+            return self._index.read(plan, encoded, at_us, columns)
+        return _each(encoded, distinct, self._index.read(plan, list(distinct), at_us, columns))
+
+    async def read_async(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
+        """Read without blocking the event loop; see `read`."""
+        plan, encode = self._datasets[dataset]
+        encoded = [encode(key) for key in keys]
+        distinct = _distinct(encoded, at_us)
+        if distinct is None:
+            return await self._index.read_async(plan, encoded, at_us, columns)
+        return _each(encoded, distinct, await self._index.read_async(plan, list(distinct), at_us, columns))
+
+
+def hiding_times(erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants) -> Instants:
+    """Return the times at which to read the keys; for erased keys a time before all rows, at which nothing is found.
+
+    Raises:
+        UnavailableError: This process lacks a secret to compare keys with erased ones.
+    """
+    hides = erased.hides(plan.topic, plan.schema.keys)
+    if hides is None:
+        return at_us
+    to_kafka = kafka_key(plan)
+    hidden = [hides(to_kafka(key)) for key in keys]
+    if not any(hidden):
+        return at_us
+    times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
+    return [FIRST_TIME_US if gone else time_us for gone, time_us in zip(hidden, times, strict=True)]
+
+
+def kafka_key(plan: IndexPlan) -> Callable[[bytes], bytes]:
+    """Return the function that makes a record's Kafka key from the key of a read, which may end with a window."""
+    if plan.window is None:
+        return lambda key: key
+    decode = RecordCodec.of_keys(plan.keys).decode_key
+    encode, columns = RecordCodec.of_keys(plan.schema.keys).encode_key, len(plan.schema.keys)
+    return lambda key: encode(decode(key)[:columns]) or b""
+
+
+def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | None:
+    """Return the position of each key among the distinct ones; None if sharing reads saves nothing."""
+    if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
+        return None
+    positions = {key: position for position, key in enumerate(dict.fromkeys(encoded))}
+    return None if len(positions) == len(encoded) else positions
+
+
+def _each(encoded: Sequence[bytes], positions: dict[bytes, int], read: Rows) -> Rows:
+    """Copy the row of each distinct key to all positions of that key."""
+    values, found = read
+    order = [positions[key] for key in encoded]
+    return [[column[position] for position in order] for column in values], [found[position] for position in order]
+
+
+def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:
+    """Return the function that encodes a key.
+
+    Records of an aggregate have the keys in the order of its groupby, which need not be that of the dataset.
+    """
+    encode = RecordCodec.of_keys(plan.keys).encode_key
+    record = [key.name for key in plan.keys]
+    dataset = [field.name for field in plan.fields if field.name in record]
+    if record == dataset:
+        return lambda key: _checked(encode(key) or b"")
+    reorder: Callable[[Any], tuple[object, ...]] = itemgetter(*(dataset.index(name) for name in record))
+    return lambda key: _checked(encode(reorder(key)) or b"")
+
+
+def _checked(key: bytes) -> bytes:
+    check_read(key)
+    return key

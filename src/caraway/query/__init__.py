@@ -12,7 +12,7 @@ from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups
 from caraway.query.executor import Answer, CompiledPlan, QueryEngine, StoredColumns, parse_instants
 from caraway.query.inputs import cast_input
-from caraway.query.model import Instants, Reader
+from caraway.query.model import Instants, QueryReader, Reader, Rows
 
 if TYPE_CHECKING:
     from caraway.query.isolation import FunctionPool
@@ -30,7 +30,9 @@ __all__ = [
     "FunctionPool",
     "Instants",
     "QueryEngine",
+    "QueryReader",
     "Reader",
+    "Rows",
     "StoredColumns",
     "cast_input",
     "input_series",

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
 from caraway.dtypes.series import key_values, plain_values, result_series
 from caraway.dtypes.types import DataType, optional
 from caraway.errors import InvalidInputError
-from caraway.graph.runtime import LookupProvider
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.lookups import read_keys, require_index
-from caraway.query.model import Instants, Reader
+from caraway.query.model import Instants, QueryReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def keyed_dataset(catalog: Catalog, name: str, given: Sequence[str]) -> DatasetS
 
 def read_rows(
     catalog: Catalog,
-    reader: Reader,
+    reader: QueryReader,
     spec: DatasetSpec,
     keys: Mapping[str, Sequence[object]],
     *,
@@ -98,19 +97,6 @@ class FoundRows:
     found: list[bool]
 
 
-class Lookups(LookupProvider, Protocol):
-    """Answers lookups of user code in this process, and in other processes."""
-
-    @property
-    def asks_others(self) -> bool:
-        """Return whether other servers may own shards of the index, so that an answer has to wait for them."""
-        ...
-
-    def answer(self, asked: Question) -> FoundRows:
-        """Look rows up."""
-        ...
-
-
 def question(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Question:
     """Convert the arguments of a lookup from pandas; see `caraway.graph.runtime.LookupProvider`."""
     missing = ts.isna().any()
@@ -137,12 +123,11 @@ class DatasetLookups:
     def __init__(
         self,
         catalog: Catalog,
-        reader: Reader,
+        reader: QueryReader,
         *,
         past: bool,
         extractor: str = "",
         allowed: Sequence[str] | None = None,
-        asks_others: bool = False,
     ) -> None:
         """Look up rows in the datasets of `catalog`.
 
@@ -152,9 +137,8 @@ class DatasetLookups:
             past: True if the caller chose the times, which needs an offline index.
             extractor: The extractor that looks up.
             allowed: The datasets that it may look up; None means any.
-            asks_others: True if other servers may own shards of the index, so that an answer has to wait for them.
         """
-        self.asks_others = asks_others
+        self.asks_others = reader.asks_others
         self._catalog = catalog
         self._reader = reader
         self._extractor = extractor

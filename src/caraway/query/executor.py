@@ -19,7 +19,7 @@ from caraway.errors import InvalidInputError
 from caraway.query.aliases import compile_alias
 from caraway.query.batch import Batch, LaterRun, Run
 from caraway.query.catalog import Catalog
-from caraway.query.datasets import DatasetLookups, Lookups, keyed_dataset, read_rows
+from caraway.query.datasets import DatasetLookups, keyed_dataset, read_rows
 from caraway.query.event_times import with_event_times
 from caraway.query.expressions import compile_expressions
 from caraway.query.functions import compile_function
@@ -27,13 +27,12 @@ from caraway.query.inputs import Table, cast_input, input_columns
 from caraway.query.lookups import compile_lookup
 from caraway.query.model import (
     AliasStep,
-    AsyncReader,
     ExpressionStep,
     Instants,
     LookupStep,
     PythonStep,
     QueryPlan,
-    Reader,
+    QueryReader,
     Step,
     TypedColumn,
 )
@@ -47,7 +46,7 @@ MAX_PLANS = 1_000
 Answer = dict[str, list[object]]
 StoredColumns = dict[str, list[object]]
 Shown = Callable[[list[object]], list[object]]
-CompilePython = Callable[[PythonStep, Callable[[PythonStep, bool], Lookups]], Run | LaterRun]
+CompilePython = Callable[[PythonStep, Callable[[PythonStep, bool], DatasetLookups]], Run | LaterRun]
 # The steps that run in this process, one after the other, and then the steps that run elsewhere, side by side.
 Stage = tuple[tuple[Run, ...], tuple[LaterRun, ...]]
 
@@ -175,13 +174,13 @@ def _null(name: str, dtype: DataType | None, column: Sequence[object]) -> Invali
 class QueryEngine:
     """Answers queries and lookups over one version of a graph. Thread safe."""
 
-    def __init__(self, catalog: Catalog, reader: Reader, compile_python: CompilePython = compile_function) -> None:
+    def __init__(self, catalog: Catalog, reader: QueryReader, compile_python: CompilePython = compile_function) -> None:
         """Query `catalog`, reading indexes through `reader`; `compile_python` decides where users' functions run."""
         self.catalog = catalog
         self._compile_python = compile_python
         self._reader = reader
         # This is true if other servers may own shards of the index, so that a read has to wait for them.
-        self.asks_others = isinstance(reader, AsyncReader)
+        self.asks_others = reader.asks_others
         self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool, bool], CompiledPlan] = OrderedDict()
 
     def plan(
@@ -278,7 +277,6 @@ class QueryEngine:
             extractor=f"{step.featureset}.{step.extractor}",
             allowed=step.datasets,
             past=past,
-            asks_others=self.asks_others,
         )
 
 

@@ -27,14 +27,14 @@ from caraway.graph.runtime import SecretProvider
 # This makes servers import polars when they start, not at their first large query.
 from caraway.query import polars_expressions  # noqa: F401
 from caraway.query.batch import Batch, LaterRun
-from caraway.query.datasets import Lookups
+from caraway.query.datasets import DatasetLookups
 from caraway.query.model import Computed, PythonStep
 from caraway.query.traced import TracedExtractor
 from caraway.query.worker import TARGET, Columns, FunctionWorker
 
 log = logging.getLogger(__name__)
 
-MakeLookups = Callable[[PythonStep, bool], Lookups]
+MakeLookups = Callable[[PythonStep, bool], DatasetLookups]
 
 # The most seconds that tracing a function may take. It takes much less, except for a function that never ends.
 TRACE_SECONDS = 1.0
@@ -261,7 +261,7 @@ class _Remote:
     def title(self) -> str:
         return f"extractor {self.step.extractor} of featureset {self.step.featureset}"
 
-    def arguments(self, batch: Batch) -> tuple[int, PythonStep, Batch, Lookups]:
+    def arguments(self, batch: Batch) -> tuple[int, PythonStep, Batch, DatasetLookups]:
         return self.number, self.step, batch, self.make_lookups(self.step, batch.past)
 
     @property

@@ -1,7 +1,6 @@
 """Lookup steps, which read the fields of a dataset by key columns in one read."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from caraway.dtypes.types import base_type
@@ -9,16 +8,14 @@ from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import IndexSpec
 from caraway.query.batch import Batch, LaterRun, Run
-from caraway.query.model import AsyncReader, Instants, KeyPart, LookupStep, Reader
+from caraway.query.model import Instants, KeyPart, LookupStep, QueryReader, Rows
 
 Convert = Callable[[object], object]
-# The keys and times of a read, and its result.
-Asked = tuple[list[tuple[object, ...]], Instants]
-Rows = tuple[list[list[object]], list[bool]]
+Keys = list[tuple[object, ...]]
 
 
 def read_keys(
-    reader: Reader,
+    reader: QueryReader,
     dataset: str,
     keys: Sequence[Sequence[object]],
     *,
@@ -36,116 +33,98 @@ def read_keys(
         fields: The names of the wanted fields.
         absent: The values of fields for a key that can't exist, such as the defaults of aggregates.
     """
-    reading = _reading(keys, at=at, fields=fields, absent=absent)
-    try:
-        asked = next(reading)
-        reading.send(reader.read(dataset, *asked, fields))
-    except StopIteration as done:
-        rows: Rows = done.value
-        return rows
-    raise TypeError("a read of keys asks once")
+    present, times, positions = _present(keys, at)
+    found = reader.read(dataset, present, times, fields) if present else _nothing(fields)
+    return found if positions is None else _completed(found, len(keys[0]), positions, fields, absent)
 
 
-def _reading(
-    keys: Sequence[Sequence[object]], *, at: Instants, fields: Sequence[str], absent: Mapping[str, object]
-) -> Generator[Asked, Rows, Rows]:
-    """Yield the keys and times to read, at most once, and return the rows; the caller reads and sends the result."""
+def _present(keys: Sequence[Sequence[object]], at: Instants) -> tuple[Keys, Instants, list[int] | None]:
+    """Return the keys without nulls, their times, and their positions among all keys (None if all are returned)."""
     rows = list(zip(*keys, strict=True))
-    present = [number for number, parts in enumerate(rows) if None not in parts]
-    if len(present) == len(rows):
-        return (yield rows, at)
-    instants = at if isinstance(at, int) else [at[number] for number in present]
-    some: list[list[object]] = [[] for _ in fields]
-    some_found: list[bool] = []
-    if present:
-        some, some_found = yield [rows[number] for number in present], instants
-    columns: list[list[object]] = [[absent.get(field)] * len(rows) for field in fields]
-    found = [False] * len(rows)
-    for position, number in enumerate(present):
-        found[number] = some_found[position]
-        for column, values in zip(columns, some, strict=True):
+    positions = [number for number, parts in enumerate(rows) if None not in parts]
+    if len(positions) == len(rows):
+        return rows, at, None
+    times = at if isinstance(at, int) else [at[number] for number in positions]
+    return [rows[number] for number in positions], times, positions
+
+
+def _nothing(fields: Sequence[str]) -> Rows:
+    return [[] for _ in fields], []
+
+
+def _completed(
+    found: Rows, rows: int, positions: Sequence[int], fields: Sequence[str], absent: Mapping[str, object]
+) -> Rows:
+    """Return the rows of all keys, given those of the keys without nulls."""
+    columns: list[list[object]] = [[absent.get(field)] * rows for field in fields]
+    there = [False] * rows
+    for position, number in enumerate(positions):
+        there[number] = found[1][position]
+        for column, values in zip(columns, found[0], strict=True):
             column[number] = values[position]
-    return columns, found
+    return columns, there
 
 
 @dataclass(frozen=True, slots=True)
-class LaterLookup:
-    """Adds the columns of a lookup step to a batch, from an index whose shards other servers may own.
+class Lookup:
+    """A function that adds the columns of a lookup step to a batch; its caller may block until then, or await it."""
 
-    `reading` yields the keys and times to read, and is sent the rows.
-    """
-
-    reader: AsyncReader
-    dataset: str
+    step: LookupStep
+    reader: QueryReader
     fields: Sequence[str]
-    reading: Callable[[Batch], Generator[Asked, Rows, None]]
+    keys: Sequence[tuple[str, Convert | None]]
+    outputs: Sequence[tuple[int, str, object]]
 
     def __call__(self, batch: Batch) -> None:
         """Add the step's columns to a batch."""
-        reading = self.reading(batch)
-        with suppress(StopIteration):
-            asked = next(reading)
-            reading.send(self.reader.read(self.dataset, *asked, self.fields))
+        keys, at, positions, lengths = self._asked(batch)
+        read, fields = self.reader.read, self.fields
+        self._add(batch, read(self.step.dataset, keys, at, fields) if keys else _nothing(fields), positions, lengths)
 
     async def later(self, batch: Batch) -> None:
         """Add the step's columns to a batch without blocking the event loop."""
-        reading = self.reading(batch)
-        with suppress(StopIteration):
-            asked = next(reading)
-            reading.send(await self.reader.read_async(self.dataset, *asked, self.fields))
+        keys, at, positions, lengths = self._asked(batch)
+        read, fields = self.reader.read_async, self.fields
+        found = await read(self.step.dataset, keys, at, fields) if keys else _nothing(fields)
+        self._add(batch, found, positions, lengths)
+
+    def _asked(self, batch: Batch) -> tuple[Keys, Instants, list[int] | None, list[int] | None]:
+        """Return the keys to read, their times and positions (see `_present`), and the lengths of lists of keys."""
+        require_index(self.step.dataset, self.step.indexed, past=batch.past)
+        columns, at, lengths = batch.columns, batch.at, None
+        if self.step.each:
+            lists = {name: _lists(name, columns[name]) for name, _ in self.keys}
+            lengths = _lengths(lists, batch.rows)
+            columns = {name: [item for row in rows for item in row] for name, rows in lists.items()}
+            if not isinstance(at, int):
+                at = [time for time, length in zip(at, lengths, strict=True) for _ in range(length)]
+        values = [
+            columns[name] if convert is None else _converted(name, convert, columns[name])
+            for name, convert in self.keys
+        ]
+        return *_present(values, at), lengths
+
+    def _add(self, batch: Batch, found: Rows, positions: list[int] | None, lengths: list[int] | None) -> None:
+        if positions is not None:
+            rows = batch.rows if lengths is None else sum(lengths)
+            found = _completed(found, rows, positions, self.fields, self.step.absent)
+        for number, name, default in self.outputs:
+            column = found[0][number]
+            if default is not None and None in column:
+                column = [default if value is None else value for value in column]
+            if lengths is not None:
+                rest = iter(column)
+                column = [[next(rest) for _ in range(length)] for length in lengths]
+            batch.columns[name] = column
 
 
-def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
+def compile_lookup(step: LookupStep, reader: QueryReader) -> Run | LaterRun:
     """Return the function that adds the columns of a lookup step to a batch."""
     fields = list(dict.fromkeys(feature.field for feature in step.features))
     keys = [(part.column, key_cast(part)) for part in step.keys]
     outputs = [(fields.index(feature.field), feature.column, feature.default) for feature in step.features]
-    dataset, indexed, absent = step.dataset, step.indexed, step.absent
-
-    def taken(found: list[list[object]]) -> dict[str, list[object]]:
-        return {
-            name: found[position]
-            if default is None or None not in found[position]
-            else [default if v is None else v for v in found[position]]
-            for position, name, default in outputs
-        }
-
-    def run(batch: Batch) -> Generator[Asked, Rows, None]:
-        require_index(dataset, indexed, past=batch.past)
-        columns = batch.columns
-        values = [
-            columns[name] if convert is None else _converted(name, convert, columns[name]) for name, convert in keys
-        ]
-        found, _ = yield from _reading(values, at=batch.at, fields=fields, absent=absent)
-        columns.update(taken(found))
-
-    def run_each(batch: Batch) -> Generator[Asked, Rows, None]:
-        require_index(dataset, indexed, past=batch.past)
-        lists = {name: _lists(name, batch.columns[name]) for name, _ in keys}
-        lengths = _lengths(lists, batch.rows)
-        flat = {name: [item for row in rows for item in row] for name, rows in lists.items()}
-        values = [flat[name] if convert is None else _converted(name, convert, flat[name]) for name, convert in keys]
-        at = batch.at
-        if not isinstance(at, int):
-            at = [time for time, length in zip(at, lengths, strict=True) for _ in range(length)]
-        found, _ = yield from _reading(values, at=at, fields=fields, absent=absent)
-        for name, elements in taken(found).items():
-            rest = iter(elements)
-            batch.columns[name] = [[next(rest) for _ in range(length)] for length in lengths]
-
-    reading = run_each if step.each else run
-    if isinstance(reader, AsyncReader):
-        return LaterLookup(reader, dataset, fields, reading)
-
-    def add(batch: Batch) -> None:
-        steps = reading(batch)
-        try:
-            steps.send(reader.read(dataset, *next(steps), fields))
-        except StopIteration:
-            # The generator has its rows, or needed none.
-            return
-
-    return add
+    lookup = Lookup(step, reader, fields, keys, outputs)
+    return lookup if reader.asks_others else lookup.__call__
 
 
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:

@@ -6,7 +6,7 @@ the full name of its feature (`Set.feature`). A step reads columns that exist al
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
@@ -14,38 +14,48 @@ from caraway.graph.specs import IndexSpec
 
 # One instant for all rows, or one for each, in microseconds.
 Instants = int | Sequence[int]
+# The rows of a read: for each column the values in stored form, and for each key whether it was found.
+Rows = tuple[list[list[object]], list[bool]]
+
+SourceT_contra = TypeVar("SourceT_contra", contravariant=True)
+KeyT_contra = TypeVar("KeyT_contra", contravariant=True)
 
 
-class Reader(Protocol):
-    """The source of rows for queries: the index of a server, or the in-process engine of a test."""
+class Reader(Protocol[SourceT_contra, KeyT_contra]):
+    """A source of rows by key.
+
+    Queries read a dataset by name, with tuples of values as keys: from the index of a server, or from the in-process
+    engine of a test. Below them an index is read by its plan, with the bytes of Kafka keys.
+    """
+
+    asks_others: bool = False
+    """True if a read may have to ask other servers, so that a caller on the event loop should await it."""
 
     def read(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
+        self, source: SourceT_contra, keys: Sequence[KeyT_contra], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
         """Read the rows of `keys` as of `at_us`.
 
         Args:
-            dataset: Name of the dataset.
-            keys: The values of the dataset's keys in declared order, in stored form; none of them is null.
-            at_us: The time of each key, or one for all.
+            source: The dataset or the index.
+            keys: The values of the dataset's keys in declared order, in stored form, none of them null; or as bytes.
+            at_us: The time of each key, or one for all, in microseconds.
             columns: The names of fields. Key fields have the values of `keys`; the time stamp is that of the row found.
 
         Returns:
-            For each column the values in stored form, one for each key; and for each key whether it was found. Values
-            of a key that wasn't found are null, or the defaults of aggregates.
+            The rows. Values of a key that wasn't found are null, or the defaults of aggregates.
         """
         ...
 
-
-@runtime_checkable
-class AsyncReader(Reader, Protocol):
-    """A reader that may have to ask other servers, and doesn't block the event loop meanwhile."""
-
     async def read_async(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
-        """Read the rows of `keys` as of `at_us`; see `read`."""
-        ...
+        self, source: SourceT_contra, keys: Sequence[KeyT_contra], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
+        """Read without blocking the event loop; see `read`."""
+        return self.read(source, keys, at_us, columns)
+
+
+# The source of rows for queries.
+QueryReader = Reader[str, tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

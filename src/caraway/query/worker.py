@@ -16,7 +16,7 @@ from caraway.graph.runtime import SecretProvider
 from caraway.graph.wire.messages import decode_expr
 from caraway.query.answers import Check, holds
 from caraway.query.batch import Batch
-from caraway.query.datasets import FoundRows, Lookups, Question
+from caraway.query.datasets import DatasetLookups, FoundRows, Question
 from caraway.query.model import PythonStep
 from caraway.query.traced import Expressions
 
@@ -53,7 +53,7 @@ class FunctionWorker:
         """Return the confinement that is in force in the process."""
         return self._process.report
 
-    def call(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups, seconds: float) -> Columns:
+    def call(self, number: int, step: PythonStep, batch: Batch, lookups: DatasetLookups, seconds: float) -> Columns:
         """Run the function of a step, which the process knows by `number`, and wait for it.
 
         Raises:
@@ -74,7 +74,9 @@ class FunctionWorker:
             columns: Columns = done.value
             return columns
 
-    async def call_soon(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups, seconds: float) -> Columns:
+    async def call_soon(
+        self, number: int, step: PythonStep, batch: Batch, lookups: DatasetLookups, seconds: float
+    ) -> Columns:
         """Run the function of a step without blocking the event loop; see `call`."""
         talk = self._talk(number, step, batch, lookups)
         message = next(talk)
@@ -104,7 +106,7 @@ class FunctionWorker:
         except (DecodeError, CarawayError, AttributeError, TypeError, ValueError, LookupError) as error:
             raise EOFError(f"an unreadable expression: {error}") from error
 
-    def _talk(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups) -> Talk:
+    def _talk(self, number: int, step: PythonStep, batch: Batch, lookups: DatasetLookups) -> Talk:
         forget = len(self._known) >= MAX_KNOWN
         if forget:
             self._known.clear()
@@ -169,7 +171,7 @@ def _columns(checks: Checks, what: object, rows: int) -> Columns:
     return columns
 
 
-def _looked_up(lookups: Lookups, what: object) -> tuple[FoundRows | None, str]:
+def _looked_up(lookups: DatasetLookups, what: object) -> tuple[FoundRows | None, str]:
     match what:
         case [str(dataset), list() | None as at, dict() as keys, list() as fields]:
             question = Question(dataset, at, keys, tuple(fields))

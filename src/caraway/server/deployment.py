@@ -22,7 +22,6 @@ from caraway.control import Control
 from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.records.erasure_filter import ErasureFilter
 from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
@@ -137,11 +136,7 @@ class Deployment:
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
         self._server_shards = self._shared_out(settings, member) if divided else None
-        self._rows = (
-            ErasureFilter(IndexReader(self._store), self.erased)
-            if self._server_shards is None
-            else self._server_shards.index
-        )
+        self._rows = IndexReader(self._store, self.erased) if self._server_shards is None else self._server_shards.index
         self._expiry = Expiry(
             self._server_shards or self.index, lambda: {} if self._needed is None else self._needed.commits
         )

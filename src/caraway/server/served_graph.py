@@ -6,10 +6,11 @@ from typing import Protocol
 
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
+from caraway.index.reader import DatasetReader
 from caraway.ingest import Endpoints
-from caraway.plan.model import GraphPlan
+from caraway.plan.model import GraphPlan, IndexPlan
 from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
-from caraway.server.reading import DatasetReader, Index, PartlyRemote, PartlyRemoteReader
+from caraway.query.model import Reader
 from caraway.state import MAIN, Needed, Planned
 
 # The version of a branch that has no commit.
@@ -105,17 +106,16 @@ class Serving(Protocol):
 
 
 def compile_served_graph(
-    version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool
+    version: str, planned: Planned, endpoints: Endpoints, index: Reader[IndexPlan, bytes], functions: FunctionPool
 ) -> ServedGraph:
     """Compile a branch's graph; `endpoints` are those of all branches, users' code runs in `functions`."""
-    plans = planned.plan.indexes
-    reader = PartlyRemoteReader(index, plans) if isinstance(index, PartlyRemote) else DatasetReader(index, plans)
+    reader = DatasetReader(index, planned.plan.indexes)
     queries = QueryEngine(Catalog(version, planned.graph), reader, functions.compile)
     return ServedGraph(version, planned.graph, planned.plan, endpoints, queries)
 
 
 def compile_served_graphs(
-    needed: Needed, index: Index, functions: FunctionPool, known: Mapping[str, ServedGraph]
+    needed: Needed, index: Reader[IndexPlan, bytes], functions: FunctionPool, known: Mapping[str, ServedGraph]
 ) -> Mapping[str, ServedGraph]:
     """Compile the graphs of all branches, by name; those that `known` has of the same commit are reused.
 

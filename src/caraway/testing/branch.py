@@ -9,13 +9,13 @@ from caraway.graph.merging import merge
 from caraway.graph.source_checks import conflicting_systems
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
-from caraway.query import Catalog, Instants, QueryEngine
+from caraway.query import Catalog, Instants, QueryEngine, QueryReader, Rows
 
 
-class Branch:
+class Branch(QueryReader):
     """One state of a branch: a commit returns another state, data goes into the engine.
 
-    `env` is the environment of the commit. A branch is a `Reader` of its own queries.
+    `env` is the environment of the commit. A branch is the reader of its own queries.
     """
 
     def __init__(self, graph: Graph, env: str | None, engine: LocalEngine) -> None:
@@ -63,8 +63,6 @@ class Branch:
         engine.replace_datasets(graph.datasets, keep=keep)
         return Branch(graph, env, engine)
 
-    def read(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
+    def read(self, source: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /) -> Rows:
         """Return rows of a keyed dataset; see `caraway.query.Reader`."""
-        return self.engine.lookup(dataset, keys, at_us, columns)
+        return self.engine.lookup(source, keys, at_us, columns)

@@ -4,7 +4,7 @@ Values are in *stored form*: datetime as int microseconds, date as int days, dec
 its fields.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -83,6 +83,12 @@ class RecordCodec:
         self._row_columns = len(schema.columns)
         self._key_fixes = _fixes(schema.keys)
         self._row_fixes = _fixes(schema.columns)
+
+    @classmethod
+    def of_keys(cls, columns: Iterable[Column]) -> "RecordCodec":
+        """Return a codec for keys alone."""
+        keys = tuple(columns)
+        return cls(RecordSchema(keys=keys, columns=keys, timestamp="", fingerprint=0))
 
     def encode_key(self, values: Sequence[object]) -> bytes | None:
         """Return the Kafka key for the values of the key columns; None for a keyless schema.

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.plan.model import Column, RecordSchema
+from caraway.plan.model import Column
 from caraway.topics.codec import RecordCodec
 
 # The Kafka key of the record of an erasure. No MessagePack begins with the byte c1, so no record of a dataset has this
@@ -74,7 +74,7 @@ def erasure_of(topic: str, columns: Sequence[Column], values: Sequence[object], 
     """
     names = tuple(column.name for column in columns)
     digest = _hash(topic, names, mac_key)
-    digest.update(_codec(columns).encode_key(values))
+    digest.update(RecordCodec.of_keys(columns).encode_key(values))
     return Erasure(names, key_id, digest.digest())
 
 
@@ -130,7 +130,7 @@ class ErasedKeys:
         """
         columns = tuple(values)
         test = self.hides(topic, columns) if columns else None
-        return test is not None and test(_codec(columns).encode_key(list(values.values())) or b"")
+        return test is not None and test(RecordCodec.of_keys(columns).encode_key(list(values.values())) or b"")
 
     def _compiled(
         self, topic: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
@@ -163,7 +163,8 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
         # The key was erased in a dataset of the same name with other key columns.
         return lambda _: False
     positions = [names.index(name) for name in columns]
-    encode, decode = _codec([keys[position] for position in positions]).encode_key, _codec(keys).decode_key
+    encode = RecordCodec.of_keys(keys[position] for position in positions).encode_key
+    decode = RecordCodec.of_keys(keys).decode_key
 
     def part(key: bytes) -> bool:
         try:
@@ -180,7 +181,3 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
 def _hash(topic: str, columns: Sequence[str], mac_key: bytes) -> Hash:
     """Return a keyed hash of topic and columns, to which the values of the key are still to be added."""
     return hashlib.blake2b(_ENCODE((topic, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)
-
-
-def _codec(columns: Sequence[Column]) -> RecordCodec:
-    return RecordCodec(RecordSchema(keys=tuple(columns), columns=tuple(columns), timestamp="", fingerprint=0))

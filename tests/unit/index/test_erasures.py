@@ -12,7 +12,6 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.graph.windows import HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWorker, IndexWriter
-from caraway.index.records.erasure_filter import ErasureFilter
 from caraway.index.records.removal import compact, known_erasures, mark_removed, remove
 from caraway.index.storage.keys import ERASED, LOCATIONS, META
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
@@ -76,7 +75,7 @@ def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Pa
     job, erased = Job(found), ErasedKeys(lambda: MAC_KEYS)
     with IndexStore(tmp_path / "index", geometry=EXACT, cache_bytes=1 << 20) as store:
         writer = IndexWriter(store, cached_tiles=8, erased=erased)
-        reader = ErasureFilter(IndexReader(store), erased)
+        reader = IndexReader(store, erased)
 
         def log(rows: int) -> None:
             waiting: list[Any] = []
@@ -86,7 +85,7 @@ def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Pa
                 assert not writer.apply(found.plan, waiting[start : start + 7]).refused
 
         def agree() -> None:
-            compare(found, job, reader, times(job, rng)[:4], exact=True)  # type: ignore[arg-type]
+            compare(found, job, reader, times(job, rng)[:4], exact=True)
 
         log(15)
         agree()
@@ -142,7 +141,7 @@ class Trace:
         return self.codec.encode_key([key]), data, 0, self.offset - 1
 
 
-def read(reader: ErasureFilter, plan: IndexPlan, *keys: str) -> list[object]:
+def read(reader: IndexReader, plan: IndexPlan, *keys: str) -> list[object]:
     codec = RecordCodec(SCHEMA)
     (values,), found = reader.read(plan, [codec.encode_key([key]) or b"" for key in keys], 100, ["v"])
     assert [value is not None for value in values] == found
@@ -157,7 +156,7 @@ def store(tmp_path: Path) -> Iterator[IndexStore]:
 
 def test_what_comes_later_is_left_out_and_what_was_there_goes(store: IndexStore) -> None:
     plan, trace, erased = version_plan(revised=False), Trace(), ErasedKeys(lambda: MAC_KEYS)
-    writer, reader = IndexWriter(store, erased=erased), ErasureFilter(IndexReader(store), erased)
+    writer, reader = IndexWriter(store, erased=erased), IndexReader(store, erased)
     rows = [trace.version(key, f"{key} {n}", n) for n in range(3) for key in ("ann", "bob", "cid")]
     writer.apply(plan, rows)
     erasures = [erasure(plan, name)[1] for name in ("ann", "cid")]
@@ -173,7 +172,7 @@ def test_what_comes_later_is_left_out_and_what_was_there_goes(store: IndexStore)
     anew = IndexWriter(store, erased=again)
     anew.apply(plan, rows)
     assert not left_of(store, plan.asset, b"ann")
-    assert read(ErasureFilter(IndexReader(store), again), plan, "ann", "bob") == [None, "bob 2"]
+    assert read(IndexReader(store, again), plan, "ann", "bob") == [None, "bob 2"]
     assert compact(store, plan.asset, threading.Event())
     assert read(reader, plan, "bob") == ["bob 2"]
 
@@ -200,7 +199,7 @@ def test_what_was_removed_is_off_the_disk_when_nobody_reads_it_any_more(store: I
 
 def test_a_row_that_moves_to_an_erased_key_is_gone_from_the_other(store: IndexStore) -> None:
     plan, trace, erased = version_plan(revised=True), Trace(), ErasedKeys(lambda: MAC_KEYS)
-    writer, reader = IndexWriter(store, erased=erased), ErasureFilter(IndexReader(store), erased)
+    writer, reader = IndexWriter(store, erased=erased), IndexReader(store, erased)
     writer.apply(plan, [trace.version("bob", "moves", 1, of=0, rev=1), trace.version("ann", "stays", 1, of=1, rev=1)])
     assert read(reader, plan, "ann", "bob") == ["stays", "moves"]
     writer.apply(plan, [erasure(plan, "ann")[1]])
@@ -221,7 +220,7 @@ def test_without_the_keys_file_erased_rows_are_not_shown_and_not_lost(store: Ind
     plan, trace = version_plan(revised=False), Trace()
     held: dict[str, bytes] = {}
     erased = ErasedKeys(lambda: held)
-    writer, reader = IndexWriter(store, erased=erased), ErasureFilter(IndexReader(store), erased)
+    writer, reader = IndexWriter(store, erased=erased), IndexReader(store, erased)
     writer.apply(plan, [trace.version("ann", "old", 1), erasure(plan, "ann")[1], trace.version("bob", "new", 1)])
     with pytest.raises(UnavailableError, match="hasn't got"):
         read(reader, plan, "bob")

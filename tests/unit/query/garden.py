@@ -16,7 +16,7 @@ from caraway.expr import col, lit, now
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
 from caraway.query import Catalog, QueryEngine
-from caraway.query.model import Instants
+from caraway.query.model import Instants, QueryReader
 
 hook = connectors.Webhook(name="garden")
 
@@ -218,7 +218,7 @@ DATASETS = (Pots, Rules, Readings, Moisture, OnlineOnly)
 FEATURESETS = (Tap, State, ByText, Notes, Faulty)
 
 
-class DictReader:
+class DictReader(QueryReader):
     """A reader of datasets in a dictionary from (dataset, key values) to [(time, row)]. RocksDB has its own tests."""
 
     def __init__(self, rows: Mapping[tuple[str, tuple[Any, ...]], Sequence[tuple[int, Mapping[str, Any]]]]) -> None:
@@ -226,7 +226,7 @@ class DictReader:
         self.calls: list[tuple[str, int, tuple[str, ...]]] = []
 
     def read(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         self.calls.append((dataset, len(keys), tuple(columns)))
         instants = [at_us] * len(keys) if isinstance(at_us, int) else at_us

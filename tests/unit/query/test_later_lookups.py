@@ -20,6 +20,8 @@ DATA = {"Tap.pot": [1, 2, 3]}
 class SlowReader(DictReader):
     """A reader that answers only when as many reads wait as a request has."""
 
+    asks_others = True
+
     def __init__(self, together: int) -> None:
         super().__init__(ROWS)
         self.together = together
@@ -27,7 +29,7 @@ class SlowReader(DictReader):
         self.all_wait = asyncio.Event()
 
     async def read_async(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         self.waiting += 1
         if self.waiting == self.together:

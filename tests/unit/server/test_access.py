@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
 from caraway.graph.specs import Graph
 from caraway.query import Catalog, QueryEngine
-from caraway.query.model import Instants
+from caraway.query.model import Instants, QueryReader
 from caraway.server import surface
 from caraway.server.access.gate import NEEDS, RECORDED, Gate
 from caraway.server.access.limits import LimitedQueries, Tags
@@ -159,11 +159,11 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
     assert told == ["sync", "action", (7, "done"), "sync", (7, "forbidden")]
 
 
-class Nothing:
+class Nothing(QueryReader):
     """An index without rows."""
 
     def read(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         del dataset, at_us
         return [[None] * len(keys) for _ in columns], [False] * len(keys)

@@ -1,6 +1,6 @@
 """The repair of a database that can't be used: it is moved aside, and a new one begins with a snapshot or empty.
 
-The topics have all of its content. What has to outlive a restart meanwhile stands in files in its folder and beside it.
+The topics have all of its content. Notes that have to outlive a restart are files in its folder and beside it.
 """
 
 import logging

@@ -17,7 +17,7 @@ from caraway.index.windows.lists import ListReader
 from caraway.index.windows.range_query import totals_of
 from caraway.index.windows.sessions import SECOND_US, sessions_from
 from caraway.index.windows.windows import Elsewhere, Read, finish_all, max_event_time_at, pick
-from caraway.plan.model import IndexPlan, RecordSchema
+from caraway.plan.model import IndexPlan
 from caraway.topics import RecordCodec
 
 
@@ -40,10 +40,7 @@ class BucketReader:
         self._asset = plan.asset
         self._has_max_event_time = has_max_event_time(plan)
         self._shape = IndexShape(plan, geometry)
-        schema = plan.schema
-        self._keys = RecordCodec(
-            RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=schema.timestamp, fingerprint=0)
-        )
+        self._keys = RecordCodec.of_keys(plan.keys)
         results = results_of(plan, self._shape.layout)
         wanted = [results[name] for name in columns if name in results]
         self._summed = [result for result in wanted if result.finish is not None]

@@ -15,7 +15,7 @@ from caraway.index.windows.buckets import BucketReader
 from caraway.index.windows.change_points import LENGTH_BYTES
 from caraway.index.windows.sessions import session_by, sessions_from
 from caraway.index.windows.windows import WindowReader
-from caraway.plan.model import IndexPlan, RecordSchema, TopicPlan
+from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics import RecordCodec
 
 
@@ -54,8 +54,7 @@ class _Windows:
         self.keys = keys
         self._reader = BucketReader(plan, columns, geometry)
         self._groups = RecordCodec(plan.schema)
-        named = RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=plan.schema.timestamp, fingerprint=0)
-        self._keys = RecordCodec(named)
+        self._keys = RecordCodec.of_keys(plan.keys)
 
     def read(self, iterator: RdictIter, prefix: bytes, bounds: Interval) -> list[object] | None:
         """Return the row of a group for a window, None if there is none."""

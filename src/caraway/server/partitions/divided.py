@@ -8,17 +8,19 @@ from dataclasses import dataclass
 import msgspec
 
 from caraway.errors import InvalidInputError, UnavailableError
+from caraway.index.reader import hiding_times, kafka_key
 from caraway.plan.model import IndexPlan
+from caraway.query import Instants, Rows
+from caraway.query.model import Reader
 from caraway.server.partitions.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
 from caraway.server.partitions.shard_clients import ShardCalls
 from caraway.server.partitions.shard_owner import ShardOwner
-from caraway.server.partitions.sharding import ToKafka, kafka_key, shard_of
+from caraway.server.partitions.sharding import shard_of
 from caraway.state.index_owners import Division, Owned
+from caraway.topics import ErasedKeys
 
 # Seconds that the result of a call may take to arrive here beyond the time limit of the call itself.
 LATE_S = 1.0
-
-Rows = tuple[list[list[object]], list[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,18 @@ class Read:
         return columns, found
 
 
-class DividedIndex:
+class DividedIndex(Reader[IndexPlan, bytes]):
     """Reads like an `IndexReader` of the whole index. Thread safe; `read_async` is for one event loop."""
 
+    asks_others = True
+
     def __init__(
-        self, shard_owner: ShardOwner, shards: int, partitions: Callable[[str], int | None], calls: ShardCalls
+        self,
+        shard_owner: ShardOwner,
+        shards: int,
+        partitions: Callable[[str], int | None],
+        calls: ShardCalls,
+        erased: ErasedKeys | None = None,
     ) -> None:
         """Read the shards that `shard_owner` has here, and by `calls` those of other servers.
 
@@ -65,16 +74,18 @@ class DividedIndex:
             shards: The number of shards.
             partitions: Returns the number of partitions of a topic, None if that isn't known yet.
             calls: The calls of other servers.
+            erased: The keys that are read as if they had never had a row. Other servers may not know them yet.
         """
         self._shard_owner = shard_owner
         self._shards = shards
         self._partitions = partitions
         self._calls = calls
-        self._to_kafka: dict[bytes, ToKafka] = {}
+        self._erased = ErasedKeys(dict) if erased is None else erased
+        self._to_kafka: dict[bytes, Callable[[bytes], bytes]] = {}
         # Reads that wait for the next call of a server, by its address.
         self._gathered: dict[str, list[tuple[Ask, asyncio.Future[Answer]]]] = {}
 
-    def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]) -> Rows:
+    def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str], /) -> Rows:
         """Read the rows of `keys` as of `at_us`; see `IndexReader.read`.
 
         Raises:
@@ -88,7 +99,7 @@ class DividedIndex:
         return read.rows(self._again(seen, read.asks, answers) if _moved(answers) else answers)
 
     async def read_async(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str], /
     ) -> Rows:
         """Read without blocking the event loop; see `read`. Reads of one server that begin together share one call."""
         read = self._divided(plan, keys, at_us, columns)
@@ -105,9 +116,8 @@ class DividedIndex:
             answers = await asyncio.to_thread(self._again, seen, read.asks, answers)
         return read.rows(answers)
 
-    def _divided(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
-    ) -> Read:
+    def _divided(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str]) -> Read:
+        at_us = hiding_times(self._erased, plan, keys, at_us)
         partitions = self._partitions(plan.topic)
         if partitions is None:
             raise MovingError(f"the topic of {plan.dataset} isn't known here yet; try again in a moment")

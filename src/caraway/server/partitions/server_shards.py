@@ -21,7 +21,6 @@ from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
 from caraway.server.partitions.divided import DividedIndex
-from caraway.server.partitions.erasure_filter import AsyncErasureFilter
 from caraway.server.partitions.shard import StoredShard
 from caraway.server.partitions.shard_clients import ShardClients
 from caraway.server.partitions.shard_owner import ShardOwner
@@ -96,9 +95,7 @@ class ServerShards:
             clock=_clock,
         )
         self._plans: Sequence[IndexPlan] = ()
-        self.index = AsyncErasureFilter(
-            DividedIndex(self._shard_owner, shards, self._topics.partitions, self._clients), erased
-        )
+        self.index = DividedIndex(self._shard_owner, shards, self._topics.partitions, self._clients, erased)
         self._recurring = Recurring("index-share", self._reconcile, INTERVAL_S, at_once=True)
 
     def start(self) -> None:

@@ -1,14 +1,10 @@
 """Assignment of keys to shards, and of shards to servers."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 
-from caraway.plan.model import Column, IndexPlan, RecordSchema
-from caraway.topics import RecordCodec
+from caraway.plan.model import IndexPlan
 from caraway.topics.partitioning import partition_of
-
-# A function from the key of a read to the Kafka key of its records.
-ToKafka = Callable[[bytes], bytes]
 
 
 def is_divided(plan: IndexPlan) -> bool:
@@ -22,15 +18,6 @@ def shard_of(key: bytes, partitions: int, shards: int) -> int:
     Partition p of every topic belongs to shard p modulo the number of shards.
     """
     return partition_of(key, partitions) % shards
-
-
-def kafka_key(plan: IndexPlan) -> ToKafka:
-    """Return the function that makes a record's Kafka key from the key of a read, which may end with a window."""
-    if plan.window is None:
-        return lambda key: key
-    decode = _codec(plan.keys).decode_key
-    encode, columns = _codec(plan.schema.keys).encode_key, len(plan.schema.keys)
-    return lambda key: encode(decode(key)[:columns]) or b""
 
 
 def assigned(shards: int, servers: Collection[str]) -> Mapping[int, str]:
@@ -56,7 +43,3 @@ def assigned(shards: int, servers: Collection[str]) -> Mapping[int, str]:
 
 def _hash(shard: int, server: str) -> bytes:
     return blake2b(f"{shard} {server}".encode(), digest_size=8).digest()
-
-
-def _codec(columns: Collection[Column]) -> RecordCodec:
-    return RecordCodec(RecordSchema(keys=tuple(columns), columns=tuple(columns), timestamp="", fingerprint=0))

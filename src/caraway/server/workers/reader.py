@@ -15,7 +15,6 @@ from caraway.config import ConfigurationError, Settings
 from caraway.confinement.configured import confinement_of, write_note
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
-from caraway.index.records.erasure_filter import ErasureFilter
 from caraway.index.storage.shared_counters import SharedCounters
 from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
@@ -86,7 +85,7 @@ class ReaderParts:
         index = settings.data_dir / "index"
         self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-        self._rows = ErasureFilter(IndexReader(self._follower), self._erased)
+        self._rows = IndexReader(self._follower, self._erased)
         self._engine = connect(settings.postgres.url)
         self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
         shared = settings.server

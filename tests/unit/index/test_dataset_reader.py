@@ -9,8 +9,9 @@ from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.structs import Window
 from caraway.dtypes.types import DATETIME, INT, STRING, DataType
 from caraway.graph.windows import HoppingWindow
+from caraway.index.reader import MIN_ROWS_TO_SHARE, DatasetReader
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
-from caraway.server.reading import MIN_ROWS_TO_SHARE, DatasetReader
+from caraway.query.model import Reader
 
 
 def plan(record_keys: Sequence[str]) -> IndexPlan:
@@ -28,14 +29,14 @@ def plan(record_keys: Sequence[str]) -> IndexPlan:
     )
 
 
-class EchoIndex:
+class EchoIndex(Reader[IndexPlan, bytes]):
     """An index that returns the keys of each read as its rows."""
 
     def __init__(self) -> None:
         self.asked: list[list[object]] = []
 
     def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str], /
     ) -> tuple[list[list[object]], list[bool]]:
         self.asked = [msgspec.msgpack.decode(key) for key in keys]
         return [list(self.asked)], [key[0] != 0 for key in self.asked]
