@@ -13,11 +13,11 @@ from caraway.config import ConfigurationError, ServerSettings, Settings, load_se
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
-from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import routes
+from caraway.server.wiring import deploy
 from caraway.server.workers import supervisor
 
 LOG = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ PROBE_S = 1.0
 
 def run(settings: Settings) -> None:
     """Serve in this process until it is asked to end."""
-    deployment = Deployment(settings)
+    deployment = deploy(settings)
     server = settings.server
     port = port_of(server)
     app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))

@@ -1,8 +1,11 @@
 """The served graph: loaded from Postgres, and replaced as a whole after a commit."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
+
+import structlog
 
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
@@ -11,7 +14,11 @@ from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
 from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
 from caraway.query.model import Reader
+from caraway.server.collector import keep_what_is_here
+from caraway.server.watch import Watch
 from caraway.state import MAIN, Needed, Planned
+
+LOG = structlog.get_logger(__name__)
 
 # The version of a branch that has no commit.
 NO_COMMIT = ""
@@ -74,31 +81,8 @@ class ServedGraph:
     rebuilding: frozenset[str] = frozenset()
 
 
-def served_graph_of(
-    branch: str, served_graphs: Mapping[str, ServedGraph], problem: Callable[[], str | None]
-) -> ServedGraph:
-    """Return the graph that a branch serves.
-
-    Args:
-        branch: Its name.
-        served_graphs: The served graphs of all branches; empty before the graph was read.
-        problem: Returns why Postgres can't be read, if it can't; asked only when nothing is served.
-
-    Raises:
-        UnavailableError: The graph hasn't been read yet.
-        UnknownEntityError: There is no such branch.
-    """
-    served = served_graphs.get(branch)
-    if served is not None:
-        return served
-    if served_graphs:
-        raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(served_graphs)}")
-    reason = problem() or "it is being read"
-    raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
-
-
 class Serving(Protocol):
-    """The part that has the served graphs (`caraway.server.deployment.Deployment`)."""
+    """The part that has the served graphs (`ServedGraphs`)."""
 
     def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
         """Return the graph that a branch serves now."""
@@ -141,3 +125,72 @@ def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:
     topics = {topic.name for topic in served.topics}
     rebuilt = {topic.dataset for topic in head.topics if topic.name not in topics}
     return frozenset(rebuilt & {topic.dataset for topic in served.topics})
+
+
+class ServedGraphs:
+    """The graphs that the branches serve, read from Postgres again after each commit. Thread safe."""
+
+    def __init__(
+        self,
+        read: Callable[[], Needed],
+        index: Reader[IndexPlan, bytes],
+        functions: FunctionPool,
+        poll_seconds: float,
+        *,
+        follow: Callable[[Sequence[IndexPlan]], None] | None = None,
+    ) -> None:
+        """Prepare; nothing is read before `watch` is started.
+
+        Args:
+            read: Reads what the branches need, and before it the erased keys, whose rows must not be shown.
+            index: The source of rows.
+            functions: The processes for users' functions.
+            poll_seconds: The interval of the watch.
+            follow: Has the index follow other plans; called before queries see these plans, so that no query reads an
+                index that isn't being filled.
+        """
+        self.needed: Needed | None = None
+        """All assets that the branches need; None before the graph was read."""
+        self.watch = Watch("postgres", self.reload, poll_seconds)
+        self._read = read
+        self._index = index
+        self._functions = functions
+        self._follow = follow
+        self._served: Mapping[str, ServedGraph] = {}
+        self._reloading = threading.Lock()
+
+    def reload(self) -> None:
+        """Serve what the branches serve now, if it has changed.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        with self._reloading:
+            needed = self._read()
+            if needed is self.needed:
+                return
+            if self._follow is not None:
+                self._follow(needed.indexes)
+            self._served = compile_served_graphs(needed, self._index, self._functions, self._served)
+            self.needed = needed
+            LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
+            keep_what_is_here()
+
+    def main(self) -> ServedGraph | None:
+        """Return the graph that the main branch serves; None before the graph was read."""
+        return self._served.get(MAIN)
+
+    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
+        """Return the graph that a branch serves.
+
+        Raises:
+            UnavailableError: The graph hasn't been read yet.
+            UnknownEntityError: There is no such branch.
+        """
+        served = self._served.get(branch)
+        if served is not None:
+            return served
+        if self._served:
+            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(self._served)}")
+        reason = self.watch.problem() or "it is being read"
+        raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")

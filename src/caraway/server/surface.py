@@ -22,28 +22,29 @@ from caraway.server.http.routes import API, JSON, PROTOBUF, Route
 def routes(deployment: Deployment) -> tuple[Route, ...]:
     """Return all routes."""
     queries = Queries()
-    limits = AccessLimits(deployment)
+    graphs = deployment.graphs
+    limits = AccessLimits(graphs)
     branches = BranchRoutes(deployment, limits)
     api, admin = Api(deployment, limits), Admin(deployment)
     secrets = SecretRoutes(deployment.secrets)
     erase = EraseRoutes(
-        deployment,
+        graphs,
         limits,
         deployment.eraser,
         log=deployment.erasures,
         keyring=deployment.keyring,
-        needed=lambda: deployment.needed,
+        needed=lambda: graphs.needed,
     )
     reads, feast = Reads(limits, queries, deployment.served.keep), FeastEndpoint(limits, queries)
     dead_letters = DeadLetterRoutes(
-        deployment,
+        graphs,
         limits,
         api.ingest,
         bootstrap_servers=deployment.bootstrap_servers,
         erased=deployment.erased,
         replays=deployment.replays,
     )
-    definitions = DefinitionRoutes(deployment, deployment.index_positions)
+    definitions = DefinitionRoutes(graphs, deployment.index.positions)
     return (
         Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
         Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),

@@ -49,7 +49,8 @@ class Plans:
     def __init__(self, source: GraphSource) -> None:
         """Read from `source`; nothing is read yet."""
         self._source = source
-        self._needed: Needed | None = None
+        self.needed: Needed | None = None
+        """What the last refresh returned; None before the first one."""
 
     def refresh(self) -> Needed:
         """Return what the branches need now: the very same object as long as no branch has moved.
@@ -58,9 +59,9 @@ class Plans:
             UnavailableError: Postgres doesn't answer.
         """
         heads = self._source.branch_heads()
-        if self._needed is None or heads != self._needed.heads:
-            self._needed = self._plan(heads, self._needed)
-        return self._needed
+        if self.needed is None or heads != self.needed.heads:
+            self.needed = self._plan(heads, self.needed)
+        return self.needed
 
     def _plan(self, heads: BranchHeads, last: Needed | None) -> Needed:
         known = {} if last is None or last.heads.generations != heads.generations else last.commits

@@ -40,8 +40,8 @@ class Headers:
 def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
     monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
-    names = "secrets eraser erasures keyring needed index_positions bootstrap_servers erased replays"
-    parts = made(served=made(keep=0), **dict.fromkeys(names.split(), 0))
+    names = "secrets eraser erasures keyring graphs bootstrap_servers erased replays"
+    parts = made(served=made(keep=0), index=made(positions=0), **dict.fromkeys(names.split(), 0))
     targets = {route.target for route in surface.routes(parts)}
     assert targets == NEEDS.keys()
     changes = {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION}

@@ -19,8 +19,8 @@ def routes(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Route]:
     """Return the routes of a server, by method and path."""
     made: Any = SimpleNamespace
     monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
-    names = "secrets eraser erasures keyring needed index_positions bootstrap_servers erased replays"
-    parts = made(served=made(keep=0), **dict.fromkeys(names.split(), 0))
+    names = "secrets eraser erasures keyring graphs bootstrap_servers erased replays"
+    parts = made(served=made(keep=0), index=made(positions=0), **dict.fromkeys(names.split(), 0))
     return {(route.method.lower(), route.path): route for route in surface.routes(parts)}
 
 

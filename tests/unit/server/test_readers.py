@@ -20,7 +20,7 @@ OWN = {"/api/v1/query", "/api/v1/query/explain", "/get-online-features", "/api/v
 
 def test_only_queries_and_lookups_are_answered_by_a_reader() -> None:
     passed_on = MADE(answer=object())
-    router = ReaderRouter(MADE(served=MADE(keep=None)), passed_on)
+    router = ReaderRouter(MADE(served=MADE(keep=None), graphs=None), passed_on)
     for path, methods in DOCUMENT["paths"].items():
         for method in methods:
             route, name = router.find(method.upper(), path.replace("{name}", "Pots"))
@@ -34,7 +34,7 @@ def test_only_queries_and_lookups_are_answered_by_a_reader() -> None:
 
 
 def test_what_does_not_exist_is_for_the_writer_to_tell() -> None:
-    router = ReaderRouter(MADE(served=MADE(keep=None)), MADE(answer=None))
+    router = ReaderRouter(MADE(served=MADE(keep=None), graphs=None), MADE(answer=None))
     assert router.find("GET", "/nothing")[0].target == Forwarding.READ
     assert router.find("PUT", "/api/v1/query")[0].target == Forwarding.CHANGE
 

@@ -33,7 +33,7 @@ class Admin:
     async def health(self, request: Request) -> HttpResponse:
         """Answer `GET /health`: 200 if everything works, else 503 with the reasons."""
         del request
-        problems = self._deployment.problems()
+        problems = self._deployment.health.problems()
         if problems:
             reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
             body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
@@ -44,14 +44,14 @@ class Admin:
         """Answer `GET /status`: version, parts, jobs, index, topics."""
         del request
         deployment = self._deployment
-        served = deployment.require_served_graph()
+        served = deployment.graphs.require_served_graph()
         jobs = await asyncio.to_thread(deployment.state.jobs)
-        index = await asyncio.to_thread(deployment.index_status)
+        index = await asyncio.to_thread(deployment.index.status)
         return json_response(
             {
                 "caraway": VERSION,
                 "commit": served.version or None,
-                "problems": deployment.problems(),
+                "problems": deployment.health.problems(),
                 "datasets": [spec.name for spec in served.graph.datasets],
                 "featuresets": [spec.name for spec in served.graph.featuresets],
                 "topics": [
@@ -81,9 +81,10 @@ class Admin:
         """Answer `GET /metrics`: the metrics for Prometheus."""
         del request
         deployment = self._deployment
-        if deployment.served_graph is not None:
+        served = deployment.graphs.main()
+        if served is not None:
             # The metrics of this process are shown even if Postgres is away.
             with suppress(UnavailableError):
                 metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
-            metrics.set_backlogs(deployment.served_graph.plan, await asyncio.to_thread(deployment.index_positions))
+            metrics.set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
         return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

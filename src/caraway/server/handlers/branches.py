@@ -30,7 +30,7 @@ class BranchRoutes:
 
     async def init(self, request: Request) -> HttpResponse:
         """Answer `POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
-        self._deployment.require_served_graph()
+        self._deployment.graphs.require_served_graph()
         source = _text(await _object(request), "clone_from")
         name = check_branch_name(request.branch)
         if source is None:
@@ -46,16 +46,16 @@ class BranchRoutes:
             self._limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
             self._limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
             await asyncio.to_thread(self._deployment.control.branches.clone, name, source)
-        await asyncio.to_thread(self._deployment.reload)
+        await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response({"branch": name, "clone_from": source})
 
     async def delete(self, request: Request) -> HttpResponse:
         """Answer `POST /delete`: delete the branch in the header."""
-        self._deployment.require_served_graph()
+        self._deployment.graphs.require_served_graph()
         if request.branch != MAIN:
             self._limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
         await asyncio.to_thread(self._deployment.control.branches.delete, request.branch)
-        await asyncio.to_thread(self._deployment.reload)
+        await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response({"branch": request.branch})
 
     async def list(self, request: Request) -> HttpResponse:
@@ -96,7 +96,7 @@ class BranchRoutes:
 
     async def roll_back(self, request: Request) -> HttpResponse:
         """Answer `POST /branch/rollback`: commit again what the branch held at `commit_id`."""
-        self._deployment.require_served_graph(request.branch)
+        self._deployment.graphs.require_served_graph(request.branch)
         commit_id = _text(await _object(request), "commit_id")
         if commit_id is None:
             raise InvalidInputError("commit_id is missing; GET /branch/log lists the commits")
@@ -109,7 +109,7 @@ class BranchRoutes:
             preview=preview,
             approve=approval(request.caller, request.branch),
         )
-        await asyncio.to_thread(self._deployment.reload)
+        await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
 
     async def _readable(self, request: Request, text: str) -> str:

@@ -57,8 +57,16 @@ class Waits:
                 lagging = await self._commit_served(request.branch, deadline)
                 if lagging:
                     return _answer(WaitOutcome(lagging=tuple(lagging), done=0, parts=1, since=since))
-            served = self._deployment.require_served_graph(request.branch)
-            wait = Wait(self._deployment, served.plan, self._deployment.state.jobs, since)
+            served = self._deployment.graphs.require_served_graph(request.branch)
+            deployment = self._deployment
+            wait = Wait(
+                deployment.bootstrap_servers,
+                deployment.writer,
+                served.plan,
+                positions=deployment.index.positions,
+                jobs=deployment.state.jobs,
+                since=since,
+            )
             return _answer(await wait.until(deadline))
         finally:
             self._under_way -= 1
@@ -66,8 +74,8 @@ class Waits:
     async def _commit_served(self, branch: str, deadline: float) -> list[LaggingPart]:
         """Wait until the branch serves its newest commit, or until `deadline`."""
         while True:
-            self._deployment.require_served_graph(branch)
-            needed = self._deployment.needed
+            self._deployment.graphs.require_served_graph(branch)
+            needed = self._deployment.graphs.needed
             found = next((b for b in needed.heads.branches if b.name == branch), None) if needed else None
             if found is None or found.serving == found.head:
                 return []

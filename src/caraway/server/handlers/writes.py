@@ -24,7 +24,7 @@ class Api:
 
     async def commit(self, request: Request) -> HttpResponse:
         """Answer `POST /commit`: apply definitions, sent as protobuf."""
-        self._deployment.require_served_graph(request.branch)
+        self._deployment.graphs.require_served_graph(request.branch)
         if not request.body:
             # An empty body is a valid protobuf message, and such a commit would empty the branch, so it is refused.
             raise InvalidInputError("the body is empty; a commit request is expected")
@@ -44,7 +44,7 @@ class Api:
         )
         if not wanted.preview:
             # The graph is reloaded before the answer, so that the caller can log and query at once.
-            await asyncio.to_thread(self._deployment.reload)
+            await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response(
             {
                 "summary": [f"{line}\n" for line in result.summary],
@@ -56,7 +56,7 @@ class Api:
 
     async def log(self, request: Request) -> HttpResponse:
         """Answer `POST /log`: accept rows for a webhook."""
-        served = self._deployment.require_served_graph(request.branch)
+        served = self._deployment.graphs.require_served_graph(request.branch)
         body = await request.json()
         self._limits.check_log(request, served, body)
         if isinstance(body, dict) and isinstance(body.get("data"), str):

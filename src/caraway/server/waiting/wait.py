@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from caraway.index import IndexStatus
 from caraway.plan.model import GraphPlan
@@ -17,17 +16,6 @@ from caraway.topics import TopicWriter
 STEP_S = 0.02
 # Interval between two reads of the jobs' reports in Postgres; jobs report every few seconds.
 JOBS_S = 0.5
-
-
-class WaitWorld(Protocol):
-    """The state that a wait reads; `caraway.server.deployment.Deployment` has it."""
-
-    bootstrap_servers: str
-    writer: TopicWriter
-
-    def index_positions(self) -> list[IndexStatus]:
-        """Return how far each index is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,28 +40,32 @@ class Wait:
 
     def __init__(
         self,
-        world: WaitWorld,
+        bootstrap_servers: str,
+        writer: TopicWriter,
         plan: GraphPlan,
+        *,
+        positions: Callable[[], Sequence[IndexStatus]],
         jobs: Callable[[], Sequence[JobRecord]],
         since: Mapping[str, Goal],
-        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; nothing is read yet.
 
         Args:
-            world: The state of the server.
+            bootstrap_servers: The broker, "host:port".
+            writer: The writer of markers.
             plan: The plan that the branch serves.
+            positions: Returns how far each index is.
             jobs: Returns the engines' reports on all jobs.
             since: The ends of topics at that moment; missing partitions have their current end.
             clock: Counts seconds.
         """
-        self._world = world
+        self._positions = positions
         self._jobs = jobs
         self._clock = clock
         self._goals = Goals(plan)
         self._since = since
-        self._markers = Markers(world.bootstrap_servers, world.writer, {job.job_id: job for job in plan.jobs})
+        self._markers = Markers(bootstrap_servers, writer, {job.job_id: job for job in plan.jobs})
         self._records: Sequence[JobRecord] = ()
         self._asked_at = float("-inf")
 
@@ -105,7 +97,7 @@ class Wait:
         if self._clock() - self._asked_at >= JOBS_S:
             self._asked_at = self._clock()
             self._records = self._jobs()
-        indexes = self._world.index_positions()
+        indexes = self._positions()
         self._goals.advance(self._markers.ends().ends, indexes, self._records, self._markers.arrived)
         lagging = self._goals.lagging(indexes, self._records)
         if lagging:

@@ -15,11 +15,11 @@ from caraway.config import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
-from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import routes
+from caraway.server.wiring import deploy
 from caraway.server.workers.forwarding import Forwarder
 from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
 
@@ -32,7 +32,7 @@ END_S = 5.5
 
 def write(settings: Settings, folder: Path) -> None:
     """Run the writer until it is asked to end."""
-    deployment = Deployment(settings, shared=folder)
+    deployment = deploy(settings, shared=folder)
     socket = folder / SOCKET
     # A writer that was killed has left its socket behind.
     socket.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,16 +11,16 @@ import structlog
 from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
-from caraway.config import ConfigurationError, Settings
-from caraway.confinement.configured import confinement_of, write_note
+from caraway.config import Settings
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
 from caraway.index.storage.shared_counters import SharedCounters
 from caraway.integrations.keyring import open_keyring
+from caraway.plan.model import IndexPlan
 from caraway.query import FunctionPool
+from caraway.query.model import Reader
 from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
-from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import write_figures
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.explanations import Explanations
@@ -30,14 +30,14 @@ from caraway.server.handlers.reads import Reads
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import Headers, HttpResponse, Request
 from caraway.server.http.routes import API, JSON, Handler, Route, Router
-from caraway.server.served_graph import ServedGraph, compile_served_graphs, served_graph_of
+from caraway.server.served_graph import ServedGraphs
 from caraway.server.upkeep.eraser import erasure_by
 from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
+from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
 from caraway.state import (
     ANYBODY,
-    MAIN,
     Access,
     AuditLog,
     Caller,
@@ -51,7 +51,6 @@ from caraway.state import (
 from caraway.state.listening import Listener
 from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter
-from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
@@ -65,128 +64,32 @@ FIGURES_INTERVAL_S = 1.0
 STOP_S = 1.0
 
 
-class ReaderParts:
-    """The parts of a reader besides HTTP."""
+class ReaderGraphs(ServedGraphs):
+    """The served graphs of a reader, which are read anew before the first request after a change."""
 
-    def __init__(self, settings: Settings, folder: Path, number: int) -> None:
-        """Build the parts of the reader with this number; nothing runs yet.
+    def __init__(
+        self,
+        changes: SharedCounters,
+        read: Callable[[], Needed],
+        index: Reader[IndexPlan, bytes],
+        functions: FunctionPool,
+        poll_seconds: float,
+    ) -> None:
+        """Prepare as `ServedGraphs` does; `changes` counts the changes that went through this server."""
+        super().__init__(read, index, functions, poll_seconds)
+        self.loaded = threading.Event()
+        self._changes = changes
+        self._seen = changes[0]
 
-        Args:
-            settings: The settings of the server.
-            folder: The folder that the processes of the server share.
-            number: The number of the reader, from 1 on.
-
-        Raises:
-            ConfigurationError: Postgres or Kafka isn't named.
-        """
-        if settings.postgres.url is None or settings.kafka.bootstrap_servers is None:
-            raise ConfigurationError("postgres.url, kafka.bootstrap_servers: the server needs to know both")
-        sign_in(settings.kafka)
-        index = settings.data_dir / "index"
-        self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
-        self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-        self._rows = IndexReader(self._follower, self._erased)
-        self._engine = connect(settings.postgres.url)
-        self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
-        shared = settings.server
-        # All readers together have as many extractor processes as a single-process server, rounded up.
-        processes = -(-shared.extractor_processes // shared.workers)
-        self._functions = FunctionPool(
-            processes,
-            shared.extractor_seconds,
-            shared.extractor_memory_mb,
-            secrets=self._secrets.get,
-            confinement=confinement_of(settings),
-            started=partial(write_note, settings.data_dir),
-        )
-        self._writer = TopicWriter(settings.kafka.bootstrap_servers)
-        self.served = ServedLog(self._writer)
-        self._plans = Plans(StateReader(self._engine))
-        self._erasures = ErasureLog(self._engine)
-        self._erasures_known = 0
-        self.gate = ReaderGate(
-            AuditLog(self._engine),
-            Access(self._engine, by="server") if shared.tokens else None,
-            admin_token_file=shared.admin_token_file,
-        )
-        self._changes = changes_of(folder)
-        self._seen = self._changes[0]
-        self._reloading = threading.Lock()
-        self._loaded = threading.Event()
-        self._needed: Needed | None = None
-        self._served_graphs: Mapping[str, ServedGraph] = {}
-        self._graph = Watch("postgres", self.reload, shared.poll_seconds)
-        self._listener = Listener(self._engine, self._look_at_once)
-        self._watches = (
-            self._graph,
-            Watch("index", self._follower.catch_up, INDEX_INTERVAL_S),
-            Watch("figures", lambda: write_figures(folder, number), FIGURES_INTERVAL_S),
-        )
-
-    def start(self) -> None:
-        """Start all parts in the background, and wait a while for the definitions that queries need."""
-        self._functions.start()
-        self.served.start()
-        for watch in self._watches:
-            watch.start()
-        self.gate.start()
-        self._listener.start()
-        # Until then the system sends connections to other readers. Without Postgres the wait ends, and this reader
-        # reports the problem.
-        self._loaded.wait(LOADING_S)
-
-    def stop(self) -> None:
-        """Stop all parts; records on their way to Kafka get some time to arrive."""
-        self._listener.stop(0)
-        for watch in self._watches:
-            watch.stop(STOP_S)
-        self.gate.stop()
-        self.served.close()
-        self._writer.close(STOP_S)
-        self._functions.stop()
-        self._engine.dispose()
-
-    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
-        """Return the graph that a branch serves.
-
-        Raises:
-            UnavailableError: The graph hasn't been read yet.
-            UnknownEntityError: There is no such branch.
-        """
-        return served_graph_of(branch, self._served_graphs, self._graph.problem)
-
+    @override
     def reload(self) -> None:
-        """Read the erased keys, and serve what the branches serve now.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
-        with self._reloading:
-            seen = self._changes[0]
-            try:
-                self._learn_erasures()
-                self._secrets.refresh()
-                needed = self._plans.refresh()
-            except ProgrammingError as error:
-                raise UnavailableError("the tables are being set up") from error
-            if needed is not self._needed:
-                self._served_graphs = compile_served_graphs(needed, self._rows, self._functions, self._served_graphs)
-                self._needed = needed
-                LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
-                keep_what_is_here()
-            self._seen = seen
-            self._loaded.set()
-
-    def _look_at_once(self) -> None:
-        """Wake the watches that read commits; any server may have made one."""
-        self._graph.wake()
-        self.gate.wake()
-
-    def _learn_erasures(self) -> None:
-        while records := self._erasures.since(self._erasures_known):
-            for record in records:
-                self._erased.add(record.key.topic, [erasure_by(record.key)])
-            self._erasures_known = records[-1].id
+        seen = self._changes[0]
+        try:
+            super().reload()
+        except ProgrammingError as error:
+            raise UnavailableError("the tables are being set up") from error
+        self._seen = seen
+        self.loaded.set()
 
     async def keep_up(self) -> None:
         """Reload, if the counter of changes has moved, before a request is answered."""
@@ -203,6 +106,86 @@ class ReaderParts:
             # The reader goes on with the graph that it has; the watch tries again.
             LOG.warning("what was changed can't be read yet", reason=str(error))
             self._seen = changes
+
+
+class ReaderParts:
+    """The parts of a reader besides HTTP."""
+
+    def __init__(self, settings: Settings, folder: Path, number: int) -> None:
+        """Build the parts of the reader with this number; nothing runs yet.
+
+        Args:
+            settings: The settings of the server.
+            folder: The folder that the processes of the server share.
+            number: The number of the reader, from 1 on.
+
+        Raises:
+            ConfigurationError: Postgres or Kafka isn't named.
+        """
+        url, servers = addresses(settings)
+        index, shared = settings.data_dir / "index", settings.server
+        follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
+        self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+        self._engine = connect(url)
+        self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
+        # All readers together have as many extractor processes as a single-process server, rounded up.
+        self._functions = function_pool(settings, self._secrets, -(-shared.extractor_processes // shared.workers))
+        self._writer = TopicWriter(servers)
+        self.served = ServedLog(self._writer)
+        self._plans = Plans(StateReader(self._engine))
+        self._erasures = ErasureLog(self._engine)
+        self._erasures_known = 0
+        self.gate = ReaderGate(
+            AuditLog(self._engine),
+            Access(self._engine, by="server") if shared.tokens else None,
+            admin_token_file=shared.admin_token_file,
+        )
+        self.graphs = ReaderGraphs(
+            changes_of(folder), self._read, IndexReader(follower, self._erased), self._functions, shared.poll_seconds
+        )
+        self._listener = Listener(self._engine, self._look_at_once)
+        self._watches = (
+            self.graphs.watch,
+            Watch("index", follower.catch_up, INDEX_INTERVAL_S),
+            Watch("figures", partial(write_figures, folder, number), FIGURES_INTERVAL_S),
+        )
+
+    def start(self) -> None:
+        """Start all parts in the background, and wait a while for the definitions that queries need."""
+        self._functions.start()
+        self.served.start()
+        for watch in self._watches:
+            watch.start()
+        self.gate.start()
+        self._listener.start()
+        # Until then the system sends connections to other readers. Without Postgres the wait ends, and this reader
+        # reports the problem.
+        self.graphs.loaded.wait(LOADING_S)
+
+    def stop(self) -> None:
+        """Stop all parts; records on their way to Kafka get some time to arrive."""
+        self._listener.stop(0)
+        for watch in self._watches:
+            watch.stop(STOP_S)
+        self.gate.stop()
+        self.served.close()
+        self._writer.close(STOP_S)
+        self._functions.stop()
+        self._engine.dispose()
+
+    def _read(self) -> Needed:
+        """Return what the branches need now, after the erased keys and the secrets were read."""
+        while records := self._erasures.since(self._erasures_known):
+            for record in records:
+                self._erased.add(record.key.topic, [erasure_by(record.key)])
+            self._erasures_known = records[-1].id
+        self._secrets.refresh()
+        return self._plans.refresh()
+
+    def _look_at_once(self) -> None:
+        """Wake the watches that read commits; any server may have made one."""
+        self.graphs.watch.wake()
+        self.gate.wake()
 
 
 class ReaderGate(Gate):
@@ -228,7 +211,7 @@ class ReaderRouter(Router):
 
     def __init__(self, reading: ReaderParts, forwarder: Forwarder) -> None:
         """Answer from `reading`, or through `forwarder`."""
-        queries, limits = Queries(), AccessLimits(reading)
+        queries, limits = Queries(), AccessLimits(reading.graphs)
         reads, feast = Reads(limits, queries, reading.served.keep), FeastEndpoint(limits, queries)
         own = (
             Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
@@ -236,7 +219,7 @@ class ReaderRouter(Router):
             Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
             Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
         )
-        super().__init__(tuple(replace(route, handler=_current(reading, route.handler)) for route in own))
+        super().__init__(tuple(replace(route, handler=_current(reading.graphs, route.handler)) for route in own))
         self._forwarder = forwarder
 
     @override
@@ -248,9 +231,9 @@ class ReaderRouter(Router):
             return Route(method, path, self._forwarder.answer, target, accepts=()), ""
 
 
-def _current(reading: ReaderParts, handler: Handler) -> Handler:
+def _current(graphs: ReaderGraphs, handler: Handler) -> Handler:
     async def answer(request: Request, *name: str) -> HttpResponse:
-        await reading.keep_up()
+        await graphs.keep_up()
         return await handler(request, *name)
 
     return answer

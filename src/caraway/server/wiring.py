@@ -1,0 +1,242 @@
+"""The construction of a server's parts from its settings."""
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import generate_latest
+
+from caraway.config import ConfigurationError, Settings
+from caraway.confinement.configured import confinement_of, write_note
+from caraway.control import Control
+from caraway.errors import UnavailableError
+from caraway.graph.specs import Graph
+from caraway.graph.wire import decode_graph
+from caraway.integrations.keyring import open_keyring
+from caraway.integrations.resolver import resolver
+from caraway.objects import ObjectFolder
+from caraway.query import FunctionPool
+from caraway.server.access.gate import Gate
+from caraway.server.deployment import Deployment
+from caraway.server.figures import page
+from caraway.server.health import Health, KafkaCheck
+from caraway.server.reconciling import Reconciling
+from caraway.server.served_graph import ServedGraphs
+from caraway.server.server_index import ServerIndex
+from caraway.server.upkeep.archive import Archive
+from caraway.server.upkeep.erased_rows import ErasedRows
+from caraway.server.upkeep.eraser import Eraser
+from caraway.server.upkeep.expiry import Expiry
+from caraway.server.upkeep.served import ServedLog
+from caraway.server.watch import Watch
+from caraway.state import (
+    Access,
+    AuditLog,
+    ErasureLog,
+    Ledger,
+    Needed,
+    Plans,
+    Replays,
+    SealedSecretStore,
+    StateReader,
+    connect,
+    migrate,
+)
+from caraway.state.listening import Listener
+from caraway.state.secret_store import SecretStore
+from caraway.topics import ErasedKeys, TopicWriter
+from caraway.topics.credentials import sign_in
+
+KAFKA_INTERVAL_S = 2.0
+# Longest wait for Kafka to take a row: a log request during an outage of the broker is answered after this time at
+# most.
+DELIVERY_TIMEOUT_S = 8.0
+# Longest wait for each part to stop; a supervisor gives the server 15 s to end.
+STOP_S = 3.0
+# Longest wait for background work to stop. Unfinished work is done again after the next start, or by another server.
+BACKGROUND_STOP_S = 1.0
+
+
+def addresses(settings: Settings) -> tuple[str, str]:
+    """Return the URL of Postgres and the address of the broker, at which this process signs in from now on.
+
+    Raises:
+        ConfigurationError: Postgres or Kafka isn't named.
+    """
+    if settings.postgres.url is None:
+        raise ConfigurationError("postgres.url: the server needs to know the database (set CARAWAY_POSTGRES__URL)")
+    return settings.postgres.url, sign_in(settings.kafka)
+
+
+def function_pool(settings: Settings, secrets: SecretStore, processes: int) -> FunctionPool:
+    """Return the processes for users' functions; they aren't started yet."""
+    return FunctionPool(
+        processes,
+        settings.server.extractor_seconds,
+        settings.server.extractor_memory_mb,
+        secrets=secrets.get,
+        confinement=confinement_of(settings),
+        started=partial(write_note, settings.data_dir),
+    )
+
+
+class Definitions:
+    """The reads of all that the branches need, in tables that the first read creates or brings up to date."""
+
+    def __init__(self, postgres_url: str, plans: Plans, secrets: SecretStore, eraser: Eraser) -> None:
+        """Read `plans`, and before them the secrets and erased keys."""
+        self._postgres_url = postgres_url
+        self._plans = plans
+        self._secrets = secrets
+        self._eraser = eraser
+        self._migrated = False
+
+    def read(self) -> Needed:
+        """Return what the branches need now.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        if not self._migrated:
+            migrate(self._postgres_url)
+            self._migrated = True
+        # Erased keys are read first, so that a reload never shows rows of a key that was erased before.
+        self._eraser.refresh()
+        self._secrets.refresh()
+        return self._plans.refresh()
+
+    def require_tables(self) -> None:
+        """Raise UnavailableError as long as the tables don't exist."""
+        if not self._migrated:
+            raise UnavailableError("is waiting for the tables in Postgres")
+
+
+def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
+    """Return the parts of a server; nothing runs before `Deployment.start`.
+
+    Args:
+        settings: The settings of the server.
+        shared: The folder that this process shares with those that read its index (`caraway.server.workers`).
+
+    Raises:
+        ConfigurationError: Postgres or Kafka isn't named.
+        UnavailableError: The folder of the index can't be used, or the address of the object store means nothing.
+        ConflictError: Another process has the database of the index open.
+    """
+    (url, servers), server = addresses(settings), settings.server
+    member = f"{socket.gethostname()}:{settings.data_dir}"
+    objects, keyring, engine = ObjectFolder(settings.objects_url), open_keyring(settings.key_file), connect(url)
+    # The key file is read again each time, because an operator may add a missing key to it at any time.
+    erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+    index = ServerIndex(
+        settings,
+        servers,
+        engine,
+        objects=objects,
+        erased=erased,
+        keyring=keyring,
+        member=member,
+        shared=shared is not None,
+    )
+    state, secrets = StateReader(engine), SecretStore(SealedSecretStore(engine), keyring)
+    plans = Plans(state)
+    functions = function_pool(settings, secrets, server.extractor_processes)
+    writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
+    # This writer is separate from the one above: rows that are kept of queries must not delay rows that a log request
+    # waits for.
+    served_writer = TopicWriter(servers)
+    served = ServedLog(served_writer)
+
+    def graph_of(commit: str) -> Graph:
+        return decode_graph(state.graph(commit))
+
+    def newest_secret(name: str) -> str:
+        secrets.refresh()
+        return secrets.get(name)
+
+    erased_rows, erasures = ErasedRows(erased, graph_of), ErasureLog(engine)
+    archive = Archive(servers, objects, server.archive_seconds, member=member, hides=erased_rows.hides)
+    eraser = Eraser(
+        erasures,
+        erased,
+        index.removing,
+        writer,
+        archive=(erased_rows, objects),
+        member=member,
+        needed=lambda: plans.needed,
+    )
+    expiry = Expiry(index.removing, lambda: {} if plans.needed is None else plans.needed.commits)
+    definitions = Definitions(url, plans, secrets, eraser)
+    graphs = ServedGraphs(definitions.read, index.rows, functions, server.poll_seconds, follow=index.follow)
+    gate = Gate(
+        AuditLog(engine),
+        Access(engine, by="server") if server.tokens else None,
+        admin_token_file=server.admin_token_file,
+    )
+    control = Control.connect(
+        url,
+        servers,
+        partitions=settings.kafka.partitions,
+        index_lag=index.lag,
+        look_up=resolver(newest_secret, kept_s=0.0).resolve,
+    )
+    reconciling = Reconciling(control.reconciler, Ledger(engine), index, definitions.require_tables)
+    watches = {
+        "postgres": graphs.watch,
+        "kafka": Watch("kafka", KafkaCheck(servers, archive.start), KAFKA_INTERVAL_S),
+        "ledger": Watch("ledger", reconciling.run, reconciling.interval_s),
+    }
+
+    def look_at_once() -> None:
+        """Wake the watches that read commits; any server may have made one."""
+        for woken in (watches["postgres"], watches["ledger"], gate):
+            woken.wake()
+
+    listener = Listener(engine, look_at_once)
+    background = [part for part in (listener, archive, expiry, eraser, index.keeper) if part is not None]
+    starts: list[Callable[[], object]] = [
+        served.start,
+        index.start,
+        expiry.start,
+        *(watch.start for watch in watches.values()),
+        eraser.start,
+        gate.start,
+        listener.start,
+    ]
+    if shared is None:
+        # With a shared folder the readers answer queries, and this process needs no processes for users' functions.
+        starts.insert(0, functions.start)
+    return Deployment(
+        bootstrap_servers=servers,
+        figures=generate_latest if shared is None else partial(page, shared),
+        control=control,
+        erased=erased,
+        eraser=eraser,
+        erasures=erasures,
+        gate=gate,
+        graphs=graphs,
+        health=Health(watches, index.problem),
+        index=index,
+        keyring=keyring,
+        replays=Replays(engine),
+        secrets=secrets,
+        served=served,
+        state=state,
+        writer=writer,
+        starts=starts,
+        stops=[
+            *(partial(part.stop, 0) for part in background),
+            *(partial(watch.stop, STOP_S) for watch in watches.values()),
+            gate.stop,
+            partial(writer.close, STOP_S),
+            served.close,
+            partial(served_writer.close, BACKGROUND_STOP_S),
+            functions.stop,
+            index.stop,
+            control.close,
+            *(partial(part.stop, BACKGROUND_STOP_S) for part in background),
+            index.close,
+            engine.dispose,
+        ],
+    )
