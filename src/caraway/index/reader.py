@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Protocol
-
-from rocksdict import RdictIter
+from typing import Any
 
 from caraway.errors import UnavailableError
 from caraway.index.records.versions import VersionReader
 from caraway.index.storage.database import DamagedError
-from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.follower import IndexFollower
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
+from caraway.index.storage.store import IndexStore
 from caraway.index.windows.buckets import BucketReader
 from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
@@ -28,35 +27,16 @@ MIN_ROWS_TO_SHARE = 8
 KindReader = VersionReader | WindowReader | BucketReader
 
 
-class Readable(Protocol):
-    """A database to read from: that of this process (`IndexStore`), or of another process (`IndexFollower`)."""
-
-    geometry: Geometry
-
-    @property
-    def refusing(self) -> bool:
-        """True while reads are refused."""
-        ...
-
-    def iterator(self) -> RdictIter:
-        """Return an iterator over all entries as they are now."""
-        ...
-
-    def mark_damaged(self, reason: str) -> None:
-        """Note that a read found damage."""
-        ...
-
-
 class IndexReader(Reader[IndexPlan, bytes]):
     """A reader of lookups. Thread safe; each call sees everything that was written before it."""
 
     def __init__(
-        self, store: Readable, erased: ErasedKeys | None = None, *, elsewhere: Elsewhere | None = None
+        self, store: IndexStore | IndexFollower, erased: ErasedKeys | None = None, *, elsewhere: Elsewhere | None = None
     ) -> None:
         """Read from a database.
 
         Args:
-            store: The database.
+            store: The database of this process, or of another one.
             erased: The keys that are read as if they had never had a row.
             elsewhere: If the database has a part of the index, a function that returns the max event time of the rest.
         """

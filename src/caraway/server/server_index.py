@@ -9,7 +9,6 @@ import structlog
 from caraway.config import Settings
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
 from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
@@ -23,8 +22,6 @@ from caraway.state.leases import Lease
 from caraway.topics import ErasedKeys
 
 LOG = structlog.get_logger(__name__)
-
-STOP_S = 3.0
 
 
 class ServerIndex:
@@ -68,7 +65,6 @@ class ServerIndex:
         self.keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and not divided else None
         self._emission = EmissionRight(Lease(engine=engine, name=LEASE, owner=member), self._store)
         self._worker = IndexWorker(bootstrap_servers, self._store, erased, may_emit=self._emission.may_send)
-        self._rebuilding = Rebuilding(self._worker, self._store)
         self._shards: ServerShards | None = None
         self.rows: Reader[IndexPlan, bytes] = IndexReader(self._store, erased)
         if divided:
@@ -93,7 +89,6 @@ class ServerIndex:
     def start(self) -> None:
         """Start to follow topics."""
         self._worker.start()
-        self._rebuilding.start()
         if self._shards is not None:
             self._shards.start()
         if self.keeper is not None:
@@ -101,7 +96,6 @@ class ServerIndex:
 
     def stop(self) -> None:
         """Stop following topics, and let other servers emit."""
-        self._rebuilding.stop(STOP_S)
         self._worker.stop()
         if self._shards is not None:
             self._shards.stop()
@@ -184,8 +178,4 @@ class ServerIndex:
 
     def problem(self) -> str | None:
         """Return the reason why the index can't be read; None if it can."""
-        if (rebuilt := self._rebuilding.problem()) is not None:
-            return rebuilt
-        if not self._worker.is_alive():
-            return "its worker has ended; the log tells why"
-        return None if self._shards is None else self._shards.problem()
+        return self._worker.problem() or (None if self._shards is None else self._shards.problem())

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWorker
-from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import Snapshots
 from caraway.objects import ObjectFolder
 from caraway.topics import TopicWriter, ensure_topics
@@ -43,8 +42,6 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
         flow, reader = Flow(writer, topic), IndexReader(store)
         worker = IndexWorker(kafka, store)
         worker.start()
-        rebuilding = Rebuilding(worker, store, interval_s=0.02)
-        rebuilding.start()
         try:
             worker.set_plans([replace(plan, topic=topic) for plan in PLANS])
             flow.send(2000)
@@ -59,10 +56,9 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
                 wait_for(lambda: not answers(flow, reader), "a read that finds the damage")
                 wait_for(lambda: answers(flow, reader), "all that was there")
                 assert len(list(tmp_path.glob("index.damaged-*"))) == count
-                wait_for(lambda: rebuilding.problem() is None and worker.is_alive(), "the end of it")
+                wait_for(lambda: worker.problem() is None and worker.is_alive(), "the end of it")
                 flow.send(100)
                 wait_until_caught_up(worker, topic, 3000 + 100 * count)
                 flow.check(reader)
         finally:
-            rebuilding.stop(TIMEOUT_S)
             worker.stop()

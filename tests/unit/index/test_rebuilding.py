@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexFollower, IndexReader, IndexStore
-from caraway.index.storage.rebuilding import Rebuilding
+from caraway.index import IndexFollower, IndexReader, IndexStore, IndexWorker
 from caraway.plan.model import IndexKind
 from tests.unit.index.naive import CODEC, index_plan
 
@@ -28,15 +28,22 @@ def put(store: IndexStore, offset: int) -> None:
     store.write(batch)
 
 
-class Filler:
-    """A filler that adds one record to a store at each look."""
+class Filler(IndexWorker):
+    """A worker that adds one record to a store at each look, and has no threads."""
 
     def __init__(self, store: IndexStore) -> None:
+        super().__init__("nowhere:1", store)
         self.store = store
 
+    @override
+    def is_alive(self) -> bool:
+        return True
+
+    @override
     def rebuild(self) -> None:
         self.store.begin_anew(self.store.due or {ASSET: self.store.offsets(ASSET)})
 
+    @override
     def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
         at = self.store.offsets(ASSET).get(0, 0)
         if at >= due[ASSET][0]:
@@ -49,39 +56,39 @@ def test_nobody_reads_until_all_is_there_again_not_after_a_start_either(tmp_path
     path = tmp_path / "index"
     follower = IndexFollower(path, tmp_path / "follower", cache_bytes=CACHE)
     store = IndexStore(path, cache_bytes=CACHE, shared=True)
-    looking = Rebuilding(Filler(store), store)
+    looking = Filler(store)
     put(store, 3)
     readers = [IndexReader(store), IndexReader(follower)]
     for reader in readers:
         assert read(reader) == ([[None]], [False])
-    looking.look()
+    looking.repair()
     assert looking.problem() is None
 
     store.mark_damaged("as a read said")
     assert looking.problem() is not None
-    looking.look()
+    looking.repair()
     assert not store.damaged
     assert store.offsets(ASSET) == {}
     for refused in (1, 2):
         for reader in readers:
             with pytest.raises(UnavailableError, match="isn't built anew yet"):
                 read(reader)
-        looking.look()
+        looking.repair()
         assert store.offsets(ASSET) == {0: refused}
     # The second database is damaged too, and the process ends: the content of the first one is still required.
     store.mark_damaged("as another read said")
-    looking.look()
+    looking.repair()
     assert store.offsets(ASSET) == {}
     store.close()
 
     with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
-        looking, readers[0] = Rebuilding(Filler(store), store), IndexReader(store)
+        looking, readers[0] = Filler(store), IndexReader(store)
         for _ in range(4):
             for reader in readers:
                 with pytest.raises(UnavailableError, match="isn't built anew yet"):
                     read(reader)
             assert looking.problem() is not None
-            looking.look()
+            looking.repair()
         assert store.offsets(ASSET) == {0: 3}
         for reader in readers:
             assert read(reader) == ([[None]], [False])
@@ -100,12 +107,12 @@ def test_a_marker_of_another_process_is_seen_while_running(tmp_path: Path) -> No
         for _ in range(2):
             follower.iterator()
             follower.mark_damaged("as a read said")
-        looking = Rebuilding(Filler(store), store)
-        looking.look()
+        looking = Filler(store)
+        looking.repair()
         refusing = []
         for _ in range(3):
             refusing.append(store.refusing)
-            looking.look()
+            looking.repair()
         assert refusing == [True, True, False]
         assert store.offsets(ASSET) == {0: 1}
 

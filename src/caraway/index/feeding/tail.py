@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
@@ -30,6 +31,8 @@ POLL_S = 0.1
 # The pause before another attempt if a topic doesn't exist yet, a broker doesn't answer, or a disk is full.
 RETRY_S = 0.5
 METADATA_TIMEOUT_S = 5.0
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -117,9 +120,9 @@ class Tail:
         """Return whether the thread runs."""
         return self._thread.is_alive()
 
-    def do(self, command: Callable[[], bool]) -> "Future[bool]":
+    def do(self, command: Callable[[], T]) -> "Future[T]":
         """Have the tail's thread execute `command` between two batches; return the future of its result."""
-        outcome: Future[bool] = Future()
+        outcome: Future[T] = Future()
 
         def execute() -> None:
             try:
@@ -149,10 +152,9 @@ class Tail:
         self._topics[subscription.plan.topic].append(subscription)
         return True
 
-    def discard(self) -> bool:
+    def discard(self) -> None:
         """Drop decoded tiles, as the database was changed by others. Only the tail's thread may call this."""
         self._writer.take_over()
-        return True
 
     def remove(self, assets: frozenset[bytes]) -> bool:
         """Stop reading for some indexes. Only the tail's thread may call this."""

@@ -1,9 +1,11 @@
 """Keeping the indexes of the current plans up to date with their topics."""
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from caraway.errors import UnavailableError
 from caraway.index.feeding.emission_writer import EmissionWriter
@@ -13,14 +15,22 @@ from caraway.index.records.removal import Removal, compact, known_erasures, mark
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
+from caraway.recurring import Recurring
 from caraway.topics import ErasedKeys, Erasure
 from caraway.topics.erasure import Hides
 
+LOGGER = logging.getLogger(__name__)
+
 STOP_S = 10.0
+# Interval between two looks whether the database was found damaged, and longest wait for one at the end.
+REPAIR_INTERVAL_S = 0.2
+REPAIR_STOP_S = 3.0
 # How long to wait for a thread's answer before checking again that the thread still runs.
 ANSWER_S = 1.0
 # Entries of a slice of a sweep: some 3 ms, during which no record is applied.
 SWEPT_AT_ONCE = 300
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +59,8 @@ class IndexWorker:
 
     One thread follows all topics. An index that is added to a topic already followed catches up in a second thread, so
     that the others needn't go back, and is handed over once it has caught up. While a broker is away the threads wait
-    for it; a record that can't be read is logged, counted and skipped.
+    for it; a record that can't be read is logged, counted and skipped. A database that turns out damaged is replaced
+    without a restart, and read again once the new one has caught up.
     """
 
     def __init__(
@@ -75,6 +86,7 @@ class IndexWorker:
         self._plans: dict[bytes, IndexPlan] = {}
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._behind, self._live = self._tails()
+        self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
 
     def _tails(self) -> tuple[Tail, Tail]:
         servers, store, send = self._bootstrap_servers, self._store, self._emission_writer.send
@@ -88,12 +100,33 @@ class IndexWorker:
         """Start to follow the topics."""
         self._live.start()
         self._behind.start()
+        self._repairing.start()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop after the current batches. Applied records are durable; the rest is read again next time."""
+        self._repairing.stop(REPAIR_STOP_S)
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
         self._emission_writer.close()
+
+    def problem(self) -> str | None:
+        """Return the reason why the index can't be read; None if it can."""
+        if self._store.refusing or self._store.damaged:
+            return "it was damaged and isn't built anew yet"
+        return None if self.is_alive() else "its worker has ended; the log tells why"
+
+    def repair(self) -> None:
+        """Check the database once: replace it if it is damaged, allow reads if the new one has caught up.
+
+        Raises:
+            UnavailableError: The damaged database can't be replaced now.
+        """
+        store = self._store
+        if store.damaged:
+            self.rebuild()
+        elif store.due is not None and self.has_regained(store.due):
+            store.end_refusing()
+            LOGGER.info("the index at %s has all that it had before it was damaged", store.path)
 
     def rebuild(self) -> None:
         """Replace the damaged database by a new one, and follow the topics into it.
@@ -112,7 +145,8 @@ class IndexWorker:
             self._store.begin_anew(due)
             plans = list(self._plans.values())
             self._behind, self._live = self._tails()
-            self.start()
+            self._live.start()
+            self._behind.start()
             self._behind.do(lambda: self._change(frozenset(), plans))
 
     def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
@@ -154,25 +188,22 @@ class IndexWorker:
         """
         removed, start = 0, b""
         while not stopping.is_set():
-            slices: list[Swept] = []
             try:
-                if not self._done(partial(self._sweep, asset, horizon_us, start, slices)):
-                    break
+                swept = self._done(partial(self._sweep, asset, horizon_us, start))
             except DamagedError as error:
                 self._store.mark_damaged(str(error))
                 raise
-            removed += slices[0].removed
-            if slices[0].next is None:
+            removed += swept.removed if swept else 0
+            if not swept or swept.next is None:
                 break
-            start = slices[0].next
+            start = swept.next
         return removed
 
-    def _sweep(self, asset: bytes, horizon_us: int, start: bytes, slices: list[Swept]) -> bool:
+    def _sweep(self, asset: bytes, horizon_us: int, start: bytes) -> Swept | None:
         """Remove a slice of versions, if the index is followed here. Only the live tail's thread may call this."""
         if not any(s.plan.asset == asset and s.plan.kind is IndexKind.VERSIONS for s in self._live.subscriptions()):
-            return False
-        slices.append(sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE))
-        return True
+            return None
+        return sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE)
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erasures of each index that is followed: those whose entries may still be there, or all others.
@@ -207,24 +238,24 @@ class IndexWorker:
         pending = known_erasures(self._store, plan.asset, pending=True)
         start = b""
         while not stopping.is_set():
-            slices: list[Removal] = []
-            if not self._done(partial(self._remove, plan.asset, hides, start, slices)):
+            removal = self._done(partial(self._remove, plan.asset, hides, start))
+            if not removal:
                 return False
-            following = slices[0].next
-            if following is None:
+            if removal.next is None:
                 if not compact(self._store, plan.asset, stopping):
                     return False
                 mark_removed(self._store, plan.asset, pending)
                 return True
-            start = following
+            start = removal.next
         return False
 
-    def _remove(self, asset: bytes, hides: Hides, start: bytes, slices: list[Removal]) -> bool:
+    def _remove(self, asset: bytes, hides: Hides, start: bytes) -> Removal | None:
         """Remove a slice of entries, if the index is followed here. Only the live tail's thread may call this."""
         if not any(s.plan.asset == asset for s in self._live.subscriptions()):
-            return False
-        slices.append(remove(self._store, asset, hides, start, SWEPT_AT_ONCE))
-        return self._live.discard()
+            return None
+        removal = remove(self._store, asset, hides, start, SWEPT_AT_ONCE)
+        self._live.discard()
+        return removal
 
     def status(self) -> dict[str, object]:
         """Return the state of all indexes, as plain values."""
@@ -253,10 +284,10 @@ class IndexWorker:
 
     def _take_over(self, subscription: Subscription) -> bool:
         """Hand a subscription to the live tail once it has caught up with that. For the second tail's thread only."""
-        return self._done(lambda: self._wants(subscription) and self._live.adopt(subscription))
+        return bool(self._done(lambda: self._wants(subscription) and self._live.adopt(subscription)))
 
-    def _done(self, command: Callable[[], bool]) -> bool:
-        """Have the live tail execute a command, and return its result; False if the tail has ended."""
+    def _done(self, command: Callable[[], T]) -> T | None:
+        """Have the live tail execute a command, and return its result; None if the tail has ended."""
         # `self._live` may be replaced by another tail meanwhile.
         live = self._live
         done = live.do(command)
@@ -265,7 +296,7 @@ class IndexWorker:
                 return done.result(ANSWER_S)
             except TimeoutError:
                 if not live.is_alive():
-                    return False
+                    return None
 
     def _wants(self, subscription: Subscription) -> bool:
         """Return whether a subscription belongs to the current plans; it may have been dropped during its handover."""

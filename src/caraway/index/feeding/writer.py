@@ -2,13 +2,12 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 from rocksdict import WriteBatch
 
 from caraway.errors import InvalidInputError
-from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.delivery import Applied
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
 from caraway.index.storage.store import IndexStore
@@ -25,15 +24,8 @@ Message = tuple[bytes | None, bytes | None, int, int]
 # The most records of a batch that can't be read which are logged individually; the others are only counted.
 LOGGED_REFUSALS = 5
 
-
-class Feed(Protocol):
-    """The way of a topic's records into an index."""
-
-    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
-        """Return a decoded record. Raises `InvalidInputError` if the index can't take it."""
-
-    def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
-        """Add the changes of `delivered` records to `batch`."""
+# The way of a topic's records into an index: `read` decodes a record, and `apply` adds the changes of some to a batch.
+Feed = VersionFeed | AggregateInputFeed
 
 
 class IndexWriter:

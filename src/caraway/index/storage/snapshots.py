@@ -224,22 +224,14 @@ def _wait_until_flushed(store: IndexStore) -> None:
         time.sleep(SETTLE_POLL_S)
 
 
-class SnapshotKeeper:
-    """A thread that takes a snapshot every `seconds`."""
+class SnapshotKeeper(Recurring):
+    """A thread that takes a snapshot every `seconds`, the first one after an interval. The store must outlive it."""
 
     def __init__(self, snapshots: Snapshots, store: IndexStore, seconds: float) -> None:
-        """Prepare; the first snapshot is taken one interval after `start`."""
+        """Prepare to take `snapshots` of `store`."""
         self._snapshots = snapshots
         self._store = store
-        self._recurring = Recurring("index-snapshots", self._take, seconds)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._recurring.start()
-
-    def stop(self, timeout_s: float) -> bool:
-        """Stop the thread; return whether it has ended. Only then may the store be closed."""
-        return self._recurring.stop(timeout_s)
+        super().__init__("index-snapshots", self._take, seconds)
 
     def _take(self) -> None:
         if not self._store.damaged:

@@ -159,7 +159,7 @@ class IndexStore:
         return self._found_damaged or is_marked(self.path)
 
     def mark_damaged(self, reason: str) -> None:
-        """Request that the database be built anew, now (`caraway.index.storage.rebuilding`) or at the next start."""
+        """Request that the database be built anew, now (`caraway.index.feeding.worker`) or at the next start."""
         if self._found_damaged:
             return
         self._found_damaged = True

@@ -123,7 +123,7 @@ class ServerShards:
     def problem(self) -> str | None:
         """Return the reason why a part of the index can't be read; None if no such part is known here."""
         for number, shard in sorted(self._stored().items()):
-            if (reason := shard.problem()) is not None:
+            if (reason := shard.worker.problem()) is not None:
                 return f"shard {number}: {reason}"
         division = self._shard_owner.division
         owned = {number for number, owner in division.owners.items() if owner.member in division.addresses}

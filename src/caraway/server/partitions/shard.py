@@ -10,7 +10,6 @@ from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
 from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.storage.intervals import has_max_event_time
-from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
 from caraway.index.storage.store import CACHE_BYTES
 from caraway.index.windows.windows import Elsewhere
@@ -100,7 +99,6 @@ class StoredShard:
         )
         self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs)
         self._reader = IndexReader(self.store, elsewhere=elsewhere)
-        self._rebuilding = Rebuilding(self.worker, self.store)
         self._keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
@@ -108,7 +106,6 @@ class StoredShard:
         # Ends of the topics of those indexes that still have to reach them.
         self._due: dict[bytes, Mapping[int, int]] = {}
         self.worker.start()
-        self._rebuilding.start()
         if self._keeper is not None:
             self._keeper.start()
 
@@ -203,17 +200,10 @@ class StoredShard:
             for plan in plans
         }
 
-    def problem(self) -> str | None:
-        """Return the reason why the shard can't be read; None if it can."""
-        if (reason := self._rebuilding.problem()) is not None:
-            return reason
-        return None if self.worker.is_alive() else "its worker has ended; the log tells why"
-
     def close(self, *, forget: bool) -> None:
         """Close the database; with `forget` its files are removed."""
         if self._keeper is not None:
             self._keeper.stop(STOP_S)
-        self._rebuilding.stop(STOP_S)
         self.worker.stop()
         self.store.close()
         if forget:
