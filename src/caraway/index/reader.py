@@ -114,23 +114,30 @@ class DatasetReader(QueryReader):
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> Rows:
         """Read the rows of `keys` as of `at_us`; equal keys are read once."""
-        plan, encode = self._datasets[dataset]
-        encoded = [encode(key) for key in keys]
-        distinct = _distinct(encoded, at_us)
-        if distinct is None:
-            return self._index.read(plan, encoded, at_us, columns)
-        return _each(encoded, distinct, self._index.read(plan, list(distinct), at_us, columns))
+        plan, encoded, order = self._asked(dataset, keys, at_us)
+        rows = self._index.read(plan, encoded, at_us, columns)
+        return rows if order is None else _ordered(rows, order)
 
     async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
     ) -> Rows:
         """Read without blocking the event loop; see `read`."""
+        plan, encoded, order = self._asked(dataset, keys, at_us)
+        rows = await self._index.read_async(plan, encoded, at_us, columns)
+        return rows if order is None else _ordered(rows, order)
+
+    def _asked(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants
+    ) -> tuple[IndexPlan, list[bytes], list[int] | None]:
+        """Return the index, the keys to read, and the position of each key's row, None if all are read in order."""
         plan, encode = self._datasets[dataset]
         encoded = [encode(key) for key in keys]
-        distinct = _distinct(encoded, at_us)
-        if distinct is None:
-            return await self._index.read_async(plan, encoded, at_us, columns)
-        return _each(encoded, distinct, await self._index.read_async(plan, list(distinct), at_us, columns))
+        if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
+            return plan, encoded, None
+        positions = {key: position for position, key in enumerate(dict.fromkeys(encoded))}
+        if len(positions) == len(encoded):
+            return plan, encoded, None
+        return plan, list(positions), [positions[key] for key in encoded]
 
 
 def hiding_times(erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants) -> Instants:
@@ -159,18 +166,8 @@ def kafka_key(plan: IndexPlan) -> Callable[[bytes], bytes]:
     return lambda key: encode(decode(key)[:columns]) or b""
 
 
-def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | None:
-    """Return the position of each key among the distinct ones; None if sharing reads saves nothing."""
-    if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
-        return None
-    positions = {key: position for position, key in enumerate(dict.fromkeys(encoded))}
-    return None if len(positions) == len(encoded) else positions
-
-
-def _each(encoded: Sequence[bytes], positions: dict[bytes, int], read: Rows) -> Rows:
-    """Copy the row of each distinct key to all positions of that key."""
-    values, found = read
-    order = [positions[key] for key in encoded]
+def _ordered(rows: Rows, order: Sequence[int]) -> Rows:
+    values, found = rows
     return [[column[position] for position in order] for column in values], [found[position] for position in order]
 
 

@@ -89,37 +89,6 @@ class Serving(Protocol):
         ...
 
 
-def compile_served_graph(
-    version: str, planned: Planned, endpoints: Endpoints, index: Reader[IndexPlan, bytes], functions: FunctionPool
-) -> ServedGraph:
-    """Compile a branch's graph; `endpoints` are those of all branches, users' code runs in `functions`."""
-    reader = DatasetReader(index, planned.plan.indexes)
-    queries = QueryEngine(Catalog(version, planned.graph), reader, functions.compile)
-    return ServedGraph(version, planned.graph, planned.plan, endpoints, queries)
-
-
-def compile_served_graphs(
-    needed: Needed, index: Reader[IndexPlan, bytes], functions: FunctionPool, known: Mapping[str, ServedGraph]
-) -> Mapping[str, ServedGraph]:
-    """Compile the graphs of all branches, by name; those that `known` has of the same commit are reused.
-
-    The endpoints feed the datasets of all branches, even of a head that isn't served yet.
-    """
-    endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
-    compiled = {served.version: served for served in known.values()}
-    served_graphs: dict[str, ServedGraph] = {}
-    for branch in needed.heads.branches:
-        version = branch.serving or NO_COMMIT
-        planned = needed.commits[version] if version else EMPTY
-        served = compiled.get(version)
-        if served is None or served.plan != planned.plan:
-            served = compiled[version] = compile_served_graph(version, planned, endpoints, index, functions)
-        head = planned if branch.head is None else needed.commits[branch.head]
-        rebuilding = _rebuilt(planned.plan, head.plan)
-        served_graphs[branch.name] = replace(served, endpoints=endpoints, rebuilding=rebuilding)
-    return served_graphs
-
-
 def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:
     """Return the served datasets that have another topic in a newer plan."""
     topics = {topic.name for topic in served.topics}
@@ -171,10 +140,30 @@ class ServedGraphs:
                 return
             if self._follow is not None:
                 self._follow(needed.indexes)
-            self._served = compile_served_graphs(needed, self._index, self._functions, self._served)
+            self._served = self._compiled(needed)
             self.needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
             keep_what_is_here()
+
+    def _compiled(self, needed: Needed) -> Mapping[str, ServedGraph]:
+        """Return the graphs of all branches, by name; those that are served already are reused.
+
+        The endpoints feed the datasets of all branches, even of a head that isn't served yet.
+        """
+        endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
+        compiled = {served.version: served for served in self._served.values()}
+        found: dict[str, ServedGraph] = {}
+        for branch in needed.heads.branches:
+            version = branch.serving or NO_COMMIT
+            planned = needed.commits[version] if version else EMPTY
+            served = compiled.get(version)
+            if served is None or served.plan != planned.plan:
+                reader = DatasetReader(self._index, planned.plan.indexes)
+                queries = QueryEngine(Catalog(version, planned.graph), reader, self._functions.compile)
+                served = compiled[version] = ServedGraph(version, planned.graph, planned.plan, endpoints, queries)
+            head = planned if branch.head is None else needed.commits[branch.head]
+            found[branch.name] = replace(served, endpoints=endpoints, rebuilding=_rebuilt(planned.plan, head.plan))
+        return found
 
     def main(self) -> ServedGraph | None:
         """Return the graph that the main branch serves; None before the graph was read."""
