@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from caraway.dtypes.types import FLOAT, INT, STRING
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.feeding.writer import Message

@@ -2,11 +2,10 @@
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     Assign,
     AssignedColumn,
     AssignFunction,

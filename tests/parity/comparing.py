@@ -12,7 +12,8 @@ from typing import Any
 
 from caraway.dtypes.types import INT
 from caraway.engine_local import LocalEngine
-from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.operators import Aggregate
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.storage.keys import SIGN

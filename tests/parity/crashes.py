@@ -13,10 +13,9 @@ from enum import StrEnum
 from random import Random
 
 from caraway.dtypes.types import FLOAT, INT, STRING, ListType, optional
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     AssignFunction,
     Changelog,
     Dedup,

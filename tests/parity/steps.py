@@ -17,10 +17,9 @@ from caraway.dtypes.types import (
     optional,
 )
 from caraway.expr.nodes import FillNull
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     Assign,
     AssignedColumn,
     Changelog,

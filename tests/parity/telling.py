@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from caraway.dtypes.types import type_name
 from caraway.expr.nodes import Node
 from caraway.expr.printer import print_node
+from caraway.graph.aggregates import AggregateSpec
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Aggregate,
-    AggregateSpec,
     Assign,
     AssignFunction,
     Changelog,

@@ -1,19 +1,7 @@
 """Datasets, their pipelines and aggregates."""
 
-from caraway.datasets.aggregates import (
-    AggregateType,
-    Average,
-    Count,
-    Distinct,
-    ExpDecaySum,
-    FirstK,
-    LastK,
-    Max,
-    Min,
-    Quantile,
-    Stddev,
-    Sum,
-)
+from caraway.datasets import aggregates
+from caraway.datasets.aggregates import *
 from caraway.datasets.dataset import Dataset, dataset, index
 from caraway.datasets.fields import Field, field
 from caraway.datasets.groups import GroupBy
@@ -24,28 +12,16 @@ from caraway.graph.operators import Union as Union_
 
 __all__ = [
     "Aggregate",
-    "AggregateType",
-    "Average",
-    "Count",
     "Dataset",
     "Dedup",
-    "Distinct",
-    "ExpDecaySum",
     "Explode",
     "Field",
     "Filter",
     "First",
-    "FirstK",
     "GroupBy",
     "Join",
-    "LastK",
-    "Max",
-    "Min",
     "OnDemand",
     "Pipeline",
-    "Quantile",
-    "Stddev",
-    "Sum",
     "Summary",
     "Transform",
     "Union_",
@@ -56,3 +32,4 @@ __all__ = [
     "on_demand",
     "pipeline",
 ]
+__all__ += aggregates.__all__

@@ -13,8 +13,24 @@ from caraway.dtypes.types import DATE, DATETIME, FLOAT, INT, DecimalType, base_t
 from caraway.dtypes.values import cast
 from caraway.dtypes.windows import Continuous, Hopping, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.schemas import Schema, column_of, output_type
+
+# The names that `caraway.datasets` and `caraway.lib.aggregate` pass on.
+__all__ = [
+    "AggregateType",
+    "Average",
+    "Count",
+    "Distinct",
+    "ExpDecaySum",
+    "FirstK",
+    "LastK",
+    "Max",
+    "Min",
+    "Quantile",
+    "Stddev",
+    "Sum",
+]
 
 Default = int | float | Decimal | date | datetime | None
 Column = str | Field

@@ -12,7 +12,8 @@ from caraway.datasets.windows import window_spec
 from caraway.dtypes.durations import FOREVER
 from caraway.dtypes.windows import Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.operators import Aggregate, AggregateSpec, Emit, First, Latest
+from caraway.graph.aggregates import AggregateSpec
+from caraway.graph.operators import Aggregate, Emit, First, Latest
 from caraway.graph.schemas import group_keys, require_not_terminal
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import HoppingWindow

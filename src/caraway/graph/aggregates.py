@@ -1,14 +1,65 @@
-"""The traits of aggregate functions: one row per function, for everything that differs from function to function.
+"""Aggregate functions: their names, their traits, and the value that describes one aggregate of a pipeline.
+
+The table of traits has one row per function, for everything that differs from function to function.
 
 The formulas themselves are in `caraway.engine_local.aggregates` and `caraway.index.aggregates`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import Literal
 
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.dtypes.types import DataType
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
+
+
+class AggregateFunction(StrEnum):
+    """The functions of aggregates; their traits are in `TRAITS`."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVERAGE = "average"
+    MIN = "min"
+    MAX = "max"
+    STDDEV = "stddev"
+    QUANTILE = "quantile"
+    DISTINCT = "distinct"
+    LAST_K = "last_k"
+    FIRST_K = "first_k"
+    EXP_DECAY_SUM = "exp_decay_sum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateSpec:
+    """One output column of an `Aggregate`.
+
+    `of` is None for a count that reads no column. `window` is None if the groupby has the window. `default` (stored
+    form) stands for an empty window (None: null, or the empty value of the function). `dtype` is the type of the output
+    column. The rest are parameters of some functions: `unique` of a count, `dropnull` of a count and of lists, `dedup`
+    and `limit` of LastK and FirstK, `p` of Quantile, `half_life_us` of ExpDecaySum; `approx` licenses a sketch.
+    """
+
+    function: AggregateFunction
+    into: str
+    of: str | None
+    window: ContinuousWindow | HoppingWindow | None
+    default: object
+    dtype: DataType
+    unique: bool = False
+    approx: bool = False
+    dropnull: bool = False
+    dedup: bool = False
+    limit: int | None = None
+    p: float | None = None
+    half_life_us: int | None = None
+
+    @property
+    def window_us(self) -> int | None:
+        """Length of a continuous window, None for "forever"; only aggregates with a continuous window may be asked."""
+        if not isinstance(self.window, ContinuousWindow):
+            raise TypeError(f"{self.into} is not over a continuous window: {self.window}")
+        return self.window.length_us
 
 
 class Takes(Enum):

@@ -9,8 +9,9 @@ from typing import get_args
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
+from caraway.graph.aggregates import AggregateSpec
 from caraway.graph.functions import PythonFunction
-from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
+from caraway.graph.windows import HoppingWindow, SessionWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,54 +185,6 @@ class Latest:
 
     of: "Operator"
     keys: tuple[str, ...]
-
-
-class AggregateFunction(StrEnum):
-    """The functions of aggregates; their traits are in `caraway.graph.aggregates`."""
-
-    COUNT = "count"
-    SUM = "sum"
-    AVERAGE = "average"
-    MIN = "min"
-    MAX = "max"
-    STDDEV = "stddev"
-    QUANTILE = "quantile"
-    DISTINCT = "distinct"
-    LAST_K = "last_k"
-    FIRST_K = "first_k"
-    EXP_DECAY_SUM = "exp_decay_sum"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateSpec:
-    """One output column of an `Aggregate`.
-
-    `of` is None for a count that reads no column. `window` is None if the groupby has the window. `default` (stored
-    form) stands for an empty window (None: null, or the empty value of the function). `dtype` is the type of the output
-    column. The rest are parameters of some functions: `unique` of a count, `dropnull` of a count and of lists, `dedup`
-    and `limit` of LastK and FirstK, `p` of Quantile, `half_life_us` of ExpDecaySum; `approx` licenses a sketch.
-    """
-
-    function: AggregateFunction
-    into: str
-    of: str | None
-    window: ContinuousWindow | HoppingWindow | None
-    default: object
-    dtype: DataType
-    unique: bool = False
-    approx: bool = False
-    dropnull: bool = False
-    dedup: bool = False
-    limit: int | None = None
-    p: float | None = None
-    half_life_us: int | None = None
-
-    @property
-    def window_us(self) -> int | None:
-        """Length of a continuous window, None for "forever"; only aggregates with a continuous window may be asked."""
-        if not isinstance(self.window, ContinuousWindow):
-            raise TypeError(f"{self.into} is not over a continuous window: {self.window}")
-        return self.window.length_us
 
 
 class Emit(StrEnum):

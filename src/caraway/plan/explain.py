@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from caraway.displays import Table, html
 from caraway.dtypes.durations import print_duration
-from caraway.graph.operators import AggregateSpec, Input, Join, Operator, Select, Union
+from caraway.graph.aggregates import AggregateSpec
+from caraway.graph.operators import Input, Join, Operator, Select, Union
 from caraway.graph.trees import parents
 from caraway.graph.windows import print_window
 from caraway.plan.model import GraphPlan, IndexPlan, JobPlan, TopicPlan

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from caraway.dtypes.types import DataType
+from caraway.graph.aggregates import AggregateSpec
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import AggregateSpec, Operator
+from caraway.graph.operators import Operator
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.sources import SourceSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from caraway.graph.operators import AggregateFunction
+from caraway.graph.aggregates import AggregateFunction
 from caraway.index import IndexReader, IndexStatus, IndexWorker
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import PUT, RETRACT, TopicWriter, position_id

@@ -7,19 +7,8 @@ from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, Literal, Ref
-from caraway.graph.operators import (
-    Aggregate,
-    AggregateFunction,
-    AggregateSpec,
-    Assign,
-    AssignedColumn,
-    Filter,
-    Input,
-    Join,
-    JoinKind,
-    Operator,
-    Rename,
-)
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.operators import Aggregate, Assign, AssignedColumn, Filter, Input, Join, JoinKind, Operator, Rename
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
 from tests.integration.spark.broker import Sent

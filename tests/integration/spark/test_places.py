@@ -16,17 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from caraway.dtypes.types import INT
-from caraway.graph.operators import (
-    Aggregate,
-    AggregateFunction,
-    AggregateSpec,
-    Input,
-    Join,
-    JoinKind,
-    Latest,
-    Operator,
-    Select,
-)
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.operators import Aggregate, Input, Join, JoinKind, Latest, Operator, Select
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan import TopicPlan
 from caraway.spark.jobs import Trigger, start_job

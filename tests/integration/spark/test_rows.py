@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from caraway.dtypes.types import INT
 from caraway.engine_local import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
-from caraway.graph.operators import Aggregate, AggregateFunction, Changelog, Filter, Input
+from caraway.graph.aggregates import AggregateFunction
+from caraway.graph.operators import Aggregate, Changelog, Filter, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index import IndexReader, IndexStore, IndexWorker

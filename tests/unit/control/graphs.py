@@ -2,8 +2,9 @@
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Filter, Input
+from caraway.graph.operators import Aggregate, Filter, Input
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     DatasetSpec,

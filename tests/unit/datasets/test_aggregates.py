@@ -25,7 +25,8 @@ from caraway.datasets import (
     Sum,
 )
 from caraway.dtypes.types import type_name
-from caraway.graph.operators import Aggregate, AggregateSpec
+from caraway.graph.aggregates import AggregateSpec
+from caraway.graph.operators import Aggregate
 from tests.unit.datasets.shop import HOUR, Orders, Visits
 
 

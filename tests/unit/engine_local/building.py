@@ -8,8 +8,9 @@ import cloudpickle
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.engine_local import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.functions import PythonFunction
-from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Input, Operator
+from caraway.graph.operators import Aggregate, Input, Operator
 from caraway.graph.schemas import column_of, datasets_read, output_type, schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow

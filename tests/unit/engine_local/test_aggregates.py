@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATE, DATETIME, FLOAT, INT, STRING, DataType, DecimalType, ListType, optional
 from caraway.engine_local.aggregates.functions import Sample, compiled
-from caraway.graph.operators import AggregateFunction
+from caraway.graph.aggregates import AggregateFunction
 from tests.unit.engine_local.building import S, dataset, spec_of
 
 F = AggregateFunction

@@ -11,17 +11,8 @@ from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType
 from caraway.engine_local import LocalEngine, SourceChange
 from caraway.errors import DefinitionError, InvalidInputError, UnknownEntityError
 from caraway.expr.nodes import BinaryOp
-from caraway.graph.operators import (
-    AggregateFunction,
-    AssignFunction,
-    Filter,
-    Input,
-    Join,
-    JoinKind,
-    Latest,
-    Operator,
-    Union,
-)
+from caraway.graph.aggregates import AggregateFunction
+from caraway.graph.operators import AssignFunction, Filter, Input, Join, JoinKind, Latest, Operator, Union
 from caraway.graph.specs import DatasetSpec
 from tests.unit.engine_local.building import (
     FOREVER,

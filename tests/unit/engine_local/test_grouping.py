@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.engine_local import SourceChange
-from caraway.graph.operators import AggregateFunction, AggregateSpec, Changelog, Emit, Input
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.operators import Changelog, Emit, Input
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.unit.engine_local.building import (
     FOREVER,

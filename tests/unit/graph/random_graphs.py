@@ -23,12 +23,11 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     Assign,
     AssignedColumn,
     AssignFunction,

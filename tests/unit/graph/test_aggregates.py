@@ -9,8 +9,15 @@ import pytest
 from caraway.datasets import aggregates
 from caraway.datasets.aggregates import AggregateType
 from caraway.dtypes.types import FLOAT
-from caraway.graph.aggregates import TRAITS, Keeps, ResultType, defaults_if_unseen, kept_for
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import (
+    TRAITS,
+    AggregateFunction,
+    AggregateSpec,
+    Keeps,
+    ResultType,
+    defaults_if_unseen,
+    kept_for,
+)
 
 F = AggregateFunction
 SPEC = AggregateSpec(function=F.SUM, into="a", of="x", window=None, default=1.5, dtype=FLOAT)

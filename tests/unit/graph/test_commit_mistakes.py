@@ -10,14 +10,13 @@ from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, BetweenType
 from caraway.errors import CommitError, CommitTypeError
 from caraway.expr import col, lit
 from caraway.expr.nodes import Node
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.functions import PythonFunction
 from caraway.graph.merging import merge
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     Changelog,
     Drop,
     Emit,

@@ -6,17 +6,9 @@ from caraway.dtypes.types import DATETIME, FLOAT, INT, optional
 from caraway.errors import CommitError, CommitTypeError
 from caraway.expr import col
 from caraway.expr.nodes import Node
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import (
-    Aggregate,
-    AggregateFunction,
-    AggregateSpec,
-    Filter,
-    Input,
-    Latest,
-    Operator,
-    Rename,
-)
+from caraway.graph.operators import Aggregate, Filter, Input, Latest, Operator, Rename
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     AliasExtractor,

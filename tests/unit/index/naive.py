@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DecimalType, optional
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.feeding.writer import Message
 from caraway.index.storage.geometry import Geometry

@@ -8,7 +8,8 @@ from typing import Any
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, DecimalType, ListType, StructType, optional
 from caraway.engine_local import LocalEngine
 from caraway.engine_local.changes import SourceChange
-from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Input
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
+from caraway.graph.operators import Aggregate, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index.feeding.writer import Message

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from caraway.graph.operators import AggregateFunction
+from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.storage.geometry import Geometry

@@ -9,7 +9,7 @@ import pytest
 from rocksdict import RdictIter
 
 from caraway.dtypes.types import DATETIME
-from caraway.graph.operators import AggregateFunction
+from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index import IndexStore, IndexWriter

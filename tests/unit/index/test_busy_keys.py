@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from caraway.dtypes.types import FLOAT
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind

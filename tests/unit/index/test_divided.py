@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from caraway.dtypes.types import FLOAT
 from caraway.errors import UnavailableError
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.records.locations import END_SUFFIX, PUT_SUFFIX

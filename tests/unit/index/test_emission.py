@@ -10,7 +10,8 @@ import pytest
 
 from caraway.engine_local import LocalEngine
 from caraway.engine_local.changes import SourceChange
-from caraway.graph.operators import AggregateFunction, Input
+from caraway.graph.aggregates import AggregateFunction
+from caraway.graph.operators import Input
 from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
 from caraway.index import IndexStore, IndexWriter

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from caraway.graph.operators import AggregateFunction
+from caraway.graph.aggregates import AggregateFunction
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY
 from caraway.plan.model import IndexKind

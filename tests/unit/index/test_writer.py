@@ -9,7 +9,7 @@ import pytest
 
 from caraway.dtypes.types import DATE, DATETIME, INT, STRING
 from caraway.errors import InvalidInputError
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.feeding.writer import Message

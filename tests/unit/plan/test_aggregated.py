@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from caraway.graph.operators import Aggregate, AggregateFunction, Emit, Filter, Input, Operator, Rename, Select, Union
+from caraway.graph.aggregates import AggregateFunction
+from caraway.graph.operators import Aggregate, Emit, Filter, Input, Operator, Rename, Select, Union
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.plan import GraphPlan, TopicKind, plan_graph

@@ -8,9 +8,9 @@ import pytest
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
 from caraway.engine_local import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
     Assign,
     AssignedColumn,
     AssignFunction,

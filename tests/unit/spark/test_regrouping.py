@@ -4,11 +4,10 @@ import pytest
 
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.expr.nodes import Ref
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     Assign,
     AssignedColumn,
     AssignFunction,

@@ -1,22 +1,16 @@
 """Each aggregate as a function of the rows in its window, computed from first principles."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import INT, DataType
-from caraway.engine_local.aggregates.numbers import (
-    mean,
-    number_of,
-    population_stddev,
-    rank,
-    rounded,
-    stored_sum,
-    total,
-)
+from caraway.engine_local.aggregates.numbers import Number, number_of, rank, rounded, stored_sum, total
 from caraway.engine_local.tables import identity
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 
 # A decayed sum whose magnitude is below e^-25 is returned as 0: a documented rule, which the index keeps too.
 NOTHING_LEFT = math.exp(-25)
@@ -56,9 +50,9 @@ def compiled(spec: AggregateSpec, found: DataType | None) -> Compute:
             number = number_of(of)
             return lambda samples, _: stored_sum([number(value) for value in _present(samples)], of, spec.into)
         case AggregateFunction.AVERAGE:
-            return _of_numbers(spec, of, mean)
+            return _of_numbers(spec, of, _mean)
         case AggregateFunction.STDDEV:
-            return _of_numbers(spec, of, population_stddev)
+            return _of_numbers(spec, of, _population_stddev)
         case AggregateFunction.MIN:
             return _extreme(spec, of, min)
         case AggregateFunction.MAX:
@@ -104,6 +98,21 @@ def _of_numbers(spec: AggregateSpec, of: DataType, function: Callable[[Sequence[
         return function(values) if values else spec.default
 
     return compute
+
+
+def _mean(numbers: Sequence[Number]) -> float:
+    """Return the mean of at least one number, rounded once."""
+    return rounded(total(numbers) / len(numbers))
+
+
+def _population_stddev(numbers: Sequence[Number]) -> float:
+    """Return the population standard deviation of at least one number, rounded once; NaN if one isn't finite."""
+    if isinstance(total(numbers), float):
+        return math.nan
+    try:
+        return float(statistics.pstdev([Fraction(number) for number in numbers]))
+    except OverflowError:
+        return math.inf
 
 
 def _extreme(spec: AggregateSpec, of: DataType, pick: Callable[..., Any]) -> Compute:

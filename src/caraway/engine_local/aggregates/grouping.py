@@ -6,7 +6,8 @@ from caraway.engine_local.aggregates.functions import Sample, compiled
 from caraway.engine_local.aggregates.table import AggregateColumn, Aggregated, Group
 from caraway.engine_local.aggregates.windows import Life, buckets_of, life, session_window, sessions
 from caraway.engine_local.tables import Key, Table, Version, key_of
-from caraway.graph.operators import Aggregate, AggregateSpec
+from caraway.graph.aggregates import AggregateSpec
+from caraway.graph.operators import Aggregate
 from caraway.graph.schemas import WINDOW_KEY, Schema
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 

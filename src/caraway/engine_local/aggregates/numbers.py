@@ -1,7 +1,6 @@
 """Exact arithmetic over columns, with a single rounding at the end (docs/records.md, Exact sums)."""
 
 import math
-import statistics
 import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -39,21 +38,6 @@ def rounded(number: Total) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-
-
-def mean(numbers: Sequence[Number]) -> float:
-    """Return the mean of at least one number, rounded once."""
-    return rounded(total(numbers) / len(numbers))
-
-
-def population_stddev(numbers: Sequence[Number]) -> float:
-    """Return the population standard deviation of at least one number, rounded once; NaN if one isn't finite."""
-    if isinstance(total(numbers), float):
-        return math.nan
-    try:
-        return float(statistics.pstdev([Fraction(number) for number in numbers]))
-    except OverflowError:
-        return math.inf
 
 
 def stored_sum(numbers: Sequence[Number], dtype: DataType, name: str) -> object:

@@ -22,8 +22,7 @@ from caraway.dtypes.types import (
     type_name,
 )
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.aggregates import TRAITS, Keeps, ResultType, Takes
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import TRAITS, AggregateFunction, AggregateSpec, Keeps, ResultType, Takes
 from caraway.graph.schemas.model import Schema, listed
 
 

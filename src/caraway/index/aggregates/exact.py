@@ -9,8 +9,10 @@ library, from which the square root is taken over, computes the same from the si
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
+
+from caraway.graph.aggregates import AggregateFunction
 
 # MessagePack has integers of 64 bits; a longer one is written as its two's complement.
 _MSGPACK_BITS = 63
@@ -182,6 +184,13 @@ class Moments:
         if self.infinities:
             return math.inf
         return -math.inf if self.negative_infinities else None
+
+
+# The aggregates that are a function of moments and of the unit in which they were added.
+MOMENTS: Mapping[AggregateFunction, Callable[[Moments, int], float]] = {
+    AggregateFunction.AVERAGE: Moments.mean,
+    AggregateFunction.STDDEV: Moments.stddev,
+}
 
 
 def _packed_int(value: int) -> int | bytes:

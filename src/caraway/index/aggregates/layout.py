@@ -6,8 +6,7 @@ from typing import Any
 
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import InvalidInputError
-from caraway.graph.aggregates import TRAITS, Keeps, ValueUse, kept_for
-from caraway.graph.operators import AggregateSpec
+from caraway.graph.aggregates import TRAITS, AggregateSpec, Keeps, ValueUse, kept_for
 from caraway.index.aggregates.columns import (
     Family,
     Read,

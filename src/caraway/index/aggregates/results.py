@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from caraway.dtypes.types import DecimalType, base_type
 from caraway.dtypes.values import DECIMAL_DIGITS
 from caraway.errors import InvalidInputError
-from caraway.graph.aggregates import TRAITS, Keeps, ResultType, ValueUse
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import TRAITS, AggregateFunction, AggregateSpec, Keeps, ResultType, ValueUse
 from caraway.index.aggregates.columns import Family, decimal_text, family_of
 from caraway.index.aggregates.decay import DecayedSum
+from caraway.index.aggregates.exact import MOMENTS
 from caraway.index.aggregates.layout import Layout, keeps_values, reads_values
 from caraway.index.aggregates.partials import ColumnPartial, Partial
 from caraway.index.aggregates.values import Values
@@ -78,14 +78,13 @@ def _of_sums(name: str, spec: AggregateSpec, layout: Layout, default: object) ->
             return lambda partial, _: partial.columns[position].count
         case AggregateFunction.SUM:
             return _sum(name, position, spec, layout)
-        case AggregateFunction.AVERAGE:
-            return _moment(position, default, lambda c: c.mean(unit))
-        case AggregateFunction.STDDEV:
-            return _moment(position, default, lambda c: c.stddev(unit))
         case AggregateFunction.MIN:
             return _moment(position, default, lambda c: _shown(_least(c), column.family, unit))
         case AggregateFunction.MAX:
             return _moment(position, default, lambda c: _shown(_greatest(c), column.family, unit))
+        case function if function in MOMENTS:
+            moment = MOMENTS[function]
+            return _moment(position, default, lambda c: moment(c, unit))
         case _:
             raise InvalidInputError(f"{name}: {spec.function.value} is no sum")
 

@@ -11,8 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from caraway.graph.aggregates import TRAITS, ValueUse
-from caraway.graph.operators import AggregateSpec
+from caraway.graph.aggregates import TRAITS, AggregateSpec, ValueUse
 from caraway.index.aggregates.columns import identity_reader, shower
 from caraway.index.aggregates.layout import keeps_values
 from caraway.index.aggregates.partials import SPLIT
