@@ -7,46 +7,40 @@ the same at any depth, a value before what is inside it, `['a', 0]` several of t
 values `@…` or `$…`, asks for the existence of a value (`@.k`), and is combined with `&& || !` and parentheses.
 
 Numbers are ordered among themselves and so are texts, by code points; all other values are equal or not. A missing
-value equals only a missing value. The parsed path is plain data, so that other engines can read it.
+value equals only a missing value.
+
+A parsed path is made of functions, one for each of its parts. Decision 33 has the reasons against a library.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from typing import Any, NoReturn
 
-from caraway.expr.functions.json_path_parser import (
-    All,
-    And,
-    Compare,
-    Constant,
-    Element,
-    Exists,
-    Member,
-    Not,
-    Or,
-    Segment,
-    Selector,
-    Slice,
-    Test,
-    Where,
-    parse_segments,
-)
+import orjson
 
+from caraway.errors import DefinitionError
 
-@dataclass(frozen=True, slots=True)
-class JsonPath:
-    """A parsed path."""
+# These functions get a value inside a document, and the document.
+# Yields what a step of a path selects.
+Select = Callable[[Any, Any], Iterable[Any]]
+# Returns whether a value passes a test.
+Test = Callable[[Any, Any], bool]
+# Returns one side of a comparison.
+Operand = Callable[[Any, Any], Any]
 
-    text: str
-    segments: tuple[Segment, ...]
+JsonPath = tuple[Select, ...]
 
+# The value of a path in a test when it selects nothing.
+MISSING = object()
 
-class Missing:
-    """The value of a path in a test when it selects nothing."""
-
-
-MISSING = Missing()
+_NAME = re.compile(r"[^\W\d][\w-]*")
+_INDEX = re.compile(r"0|[1-9]\d{0,15}", re.ASCII)
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_COMPARISON = re.compile(r"==|!=|<=|>=|<|>")
+_WORDS = {"true": True, "false": False, "null": None}
+_WORD = re.compile(r"true|false|null")
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +50,13 @@ def parse_path(text: str) -> JsonPath:
     Raises:
         DefinitionError: The path is malformed; the message has the position.
     """
-    return JsonPath(text, parse_segments(text))
+    parser = _Parser(text)
+    if not parser.take("$"):
+        parser.fail('a path begins with "$"')
+    path = parser.steps()
+    if not parser.done():
+        parser.fail('expected ".key", "[…]" or "..key"')
+    return path
 
 
 def first_match(path: JsonPath, document: Any) -> Any:
@@ -64,84 +64,210 @@ def first_match(path: JsonPath, document: Any) -> Any:
 
     The result is null if there is none.
     """
-    return next(_select(path.segments, document, document), None)
+    return next(_selected(path, document, document), None)
 
 
-def _select(segments: tuple[Segment, ...], value: Any, root: Any) -> Iterator[Any]:
-    if not segments:
+def _selected(path: JsonPath, value: Any, root: Any) -> Iterator[Any]:
+    if not path:
         yield value
         return
-    segment, rest = segments[0], segments[1:]
-    for place in _places(value) if segment.deep else (value,):
-        for selector in segment.selectors:
-            for found in _apply(selector, place, root):
-                yield from _select(rest, found, root)
+    rest = path[1:]
+    for found in path[0](value, root):
+        yield from _selected(rest, found, root)
 
 
-def _places(value: Any) -> Iterator[Any]:
-    """Yield a value and all that is inside it, the outer before the inner."""
+def _united(selectors: tuple[Select, ...], value: Any, root: Any) -> Iterator[Any]:
+    """Yield what several selectors find in a value, one selector after the other."""
+    for select in selectors:
+        yield from select(value, root)
+
+
+def _deep(select: Select, value: Any, root: Any) -> Iterator[Any]:
+    """Yield what a selector finds in a value and in all that is inside it, the outer before the inner."""
     waiting = [value]
     while waiting:
         place = waiting.pop()
-        yield place
+        yield from select(place, root)
         waiting.extend(reversed(_children(place)))
 
 
-def _children(value: Any) -> list[Any]:
+def _children(value: Any, _root: Any = None) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _apply(selector: Selector, value: Any, root: Any) -> list[Any]:
-    match selector:
-        case Member(name):
-            return [value[name]] if isinstance(value, dict) and name in value else []
-        case Element(index):
-            return [value[index]] if isinstance(value, list) and index < len(value) else []
-        case Slice(start, stop, step):
-            return value[start:stop:step] if isinstance(value, list) else []
-        case All():
-            return _children(value)
-        case Where(test):
-            return [child for child in _children(value) if _holds(test, child, root)]
+def _member(name: str) -> Select:
+    return lambda value, _: (value[name],) if isinstance(value, dict) and name in value else ()
 
 
-def _holds(test: Test, value: Any, root: Any) -> bool:
-    match test:
-        case And(parts):
-            return all(_holds(part, value, root) for part in parts)
-        case Or(parts):
-            return any(_holds(part, value, root) for part in parts)
-        case Not(part):
-            return not _holds(part, value, root)
-        case Exists(path):
-            return next(_select(path.segments, root if path.absolute else value, root), MISSING) is not MISSING
-        case Compare(operator, left, right):
-            sides = [
-                side.value
-                if isinstance(side, Constant)
-                else next(_select(side.segments, root if side.absolute else value, root), MISSING)
-                for side in (left, right)
-            ]
-            return compare(operator, sides[0], sides[1])
+def _element(index: int) -> Select:
+    return lambda value, _: (value[index],) if isinstance(value, list) and index < len(value) else ()
 
 
-def compare(operator: str, left: Any, right: Any) -> bool:
-    """Compare two JSON values, or a missing one (`MISSING`), as RFC 9535 does."""
-    match operator:
-        case "==":
-            return _equal(left, right)
-        case "!=":
-            return not _equal(left, right)
-        case "<":
-            return _less(left, right)
-        case "<=":
-            return _less(left, right) or _equal(left, right)
-        case ">":
-            return _less(right, left)
-        case _:
-            return _less(right, left) or _equal(left, right)
+def _slice(elements: slice) -> Select:
+    return lambda value, _: value[elements] if isinstance(value, list) else ()
+
+
+def _where(test: Test) -> Select:
+    return lambda value, root: [child for child in _children(value) if test(child, root)]
+
+
+class _Parser:
+    """A cursor over the text of a path, and a method for each rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def fail(self, expected: str) -> NoReturn:
+        rest = self._text[self._at :]
+        found = f'"{rest}"' if rest else "its end"
+        raise DefinitionError(
+            f'bad JSONPath "{self._text}": {expected}, found {found} at position {self._at}; a path is written as '
+            "$.key, $['key'], $[0], $[1:3], $[*], $..key or $[?(@.key > 1)]"
+        )
+
+    def done(self) -> bool:
+        return self._at == len(self._text)
+
+    def take(self, sign: str) -> bool:
+        if not self._text.startswith(sign, self._at):
+            return False
+        self._at += len(sign)
+        return True
+
+    def steps(self) -> JsonPath:
+        found: list[Select] = []
+        while True:
+            if self.take(".."):
+                found.append(partial(_deep, self._bracket() if self.take("[") else self._dotted()))
+            elif self.take("."):
+                found.append(self._dotted())
+            elif self.take("["):
+                found.append(self._bracket())
+            else:
+                return tuple(found)
+
+    def _dotted(self) -> Select:
+        if self.take("*"):
+            return _children
+        name = self._match(_NAME)
+        if name is None:
+            self.fail("expected the name of a key; write other names as ['name']")
+        return _member(name)
+
+    def _bracket(self) -> Select:
+        selectors = [self._selector()]
+        while self._token(","):
+            selectors.append(self._selector())
+        if not self._token("]"):
+            self.fail('expected "]"')
+        return selectors[0] if len(selectors) == 1 else partial(_united, tuple(selectors))
+
+    def _selector(self) -> Select:
+        self._blanks()
+        if self.take("*"):
+            return _children
+        if self.take("?"):
+            return _where(self._either())
+        if (name := self._quoted()) is not None:
+            return _member(name)
+        start = self._index()
+        if not self._token(":"):
+            if start is None:
+                self.fail("expected an index from 0 (negative ones are not supported), a key in quotes, * or ?(…)")
+            return _element(start)
+        stop = self._index()
+        step = self._index() if self._token(":") else None
+        if step == 0:
+            self.fail("expected a step of at least 1")
+        return _slice(slice(start or 0, stop, step))
+
+    def _either(self) -> Test:
+        parts = [self._both()]
+        while self._token("||"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else lambda value, root: any(part(value, root) for part in parts)
+
+    def _both(self) -> Test:
+        parts = [self._single()]
+        while self._token("&&"):
+            parts.append(self._single())
+        return parts[0] if len(parts) == 1 else lambda value, root: all(part(value, root) for part in parts)
+
+    def _single(self) -> Test:
+        if self._token("!"):
+            negated = self._single()
+            return lambda value, root: not negated(value, root)
+        if self._token("("):
+            test = self._either()
+            if not self._token(")"):
+                self.fail('expected ")"')
+            return test
+        left, is_constant = self._operand()
+        self._blanks()
+        operator = self._match(_COMPARISON)
+        if operator is not None:
+            compare, (right, _) = _COMPARISONS[operator], self._operand()
+            return lambda value, root: compare(left(value, root), right(value, root))
+        if is_constant:
+            self.fail("expected a comparison")
+        return lambda value, root: left(value, root) is not MISSING
+
+    def _operand(self) -> tuple[Operand, bool]:
+        """Return one side of a comparison, and whether it is a constant."""
+        self._blanks()
+        if self.take("$"):
+            absolute = self.steps()
+            return lambda _, root: next(_selected(absolute, root, root), MISSING), False
+        if self.take("@"):
+            path = self.steps()
+            return lambda value, root: next(_selected(path, value, root), MISSING), False
+        constant: Any
+        if (text := self._quoted()) is not None:
+            constant = text
+        elif (word := self._match(_WORD)) is not None:
+            constant = _WORDS[word]
+        elif (number := self._match(_NUMBER)) is not None:
+            constant = orjson.loads(number)
+        else:
+            self.fail("expected @, $, a number, a text in quotes, true, false or null")
+        return lambda _value, _root: constant, True
+
+    def _index(self) -> int | None:
+        self._blanks()
+        digits = self._match(_INDEX)
+        return None if digits is None else int(digits)
+
+    def _quoted(self) -> str | None:
+        start = self._at
+        quoted = self._match(_QUOTED)
+        if quoted is None:
+            return None
+        inner = quoted[1:-1]
+        if quoted[0] == "'":
+            inner = inner.replace("\\'", "'").replace('"', '\\"')
+        try:
+            return str(orjson.loads(f'"{inner}"'))
+        except orjson.JSONDecodeError:
+            self._at = start
+            self.fail("expected a text in quotes with the escapes of JSON")
+
+    def _token(self, sign: str) -> bool:
+        self._blanks()
+        return self.take(sign)
+
+    def _blanks(self) -> None:
+        while self._at < len(self._text) and self._text[self._at] in " \t\n\r":
+            self._at += 1
+
+    def _match(self, pattern: re.Pattern[str]) -> str | None:
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return found[0]
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -167,3 +293,14 @@ def _both(left: float, right: float) -> tuple[float, float]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# The comparisons of two JSON values, or missing ones (`MISSING`), as in RFC 9535.
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": _less,
+    "<=": lambda left, right: _less(left, right) or _equal(left, right),
+    ">": lambda left, right: _less(right, left),
+    ">=": lambda left, right: _less(right, left) or _equal(left, right),
+}
