@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
-from caraway.dtypes.decoding import from_json
 from caraway.dtypes.frames import to_series
 from caraway.dtypes.instants import instant_us, iso_instant
 from caraway.dtypes.types import DataType, is_optional, optional, type_name
-from caraway.dtypes.values import is_null
+from caraway.dtypes.values import from_json, is_null
 from caraway.errors import InvalidInputError
 
 

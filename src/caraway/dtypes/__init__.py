@@ -1,8 +1,12 @@
 """Data types, windows and durations, as they are used in annotations."""
 
+from caraway.dtypes import containers, numbers, text, times
 from caraway.dtypes.restrictions import Decimal, Embedding, between, oneof, regex
 from caraway.dtypes.structs import Struct, Window, struct
 from caraway.dtypes.windows import Continuous, Hopping, Session, Tumbling
+
+# These modules register the conversions of their types when they are imported, as `restrictions` and `structs` do.
+_FAMILIES = (containers, numbers, text, times)
 
 __all__ = [
     "Continuous",

@@ -4,85 +4,33 @@ import inspect
 import types
 import typing
 from collections.abc import Mapping
-from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
+from functools import cache
+from typing import Annotated, Any, Dict, List, Optional, Union, get_args  # noqa: UP035 (what users write)
 
 import numpy as np
 import pandas as pd
 
 from caraway.dtypes.types import (
-    BOOL,
-    BYTES,
-    DATE,
-    DATETIME,
-    FLOAT,
-    INT,
-    STRING,
     Annotation,
     BetweenType,
-    BoolType,
-    BytesType,
     DataType,
-    DatetimeType,
-    DateType,
     DecimalType,
     EmbeddingType,
-    FloatType,
-    IntType,
     ListType,
     MapType,
     OneOfType,
     OptionalType,
     RegexType,
-    StringType,
     StructType,
     optional,
     type_name,
 )
+from caraway.dtypes.values import CONVERSIONS
 from caraway.errors import DefinitionError, DefinitionTypeError
 
 # The attribute of a class made by `@struct` that holds its type.
 STRUCT_ATTRIBUTE = "__caraway_struct__"
-
-VALID_TYPES = (
-    "int, float, bool, str, bytes, datetime, date, Decimal[n], Embedding[n], List[T], Dict[str, T], Optional[T], "
-    "a @struct class, between, oneof, regex"
-)
-
-_SIMPLE: dict[Any, DataType] = {
-    int: INT,
-    np.int64: INT,
-    pd.Int64Dtype: INT,
-    float: FLOAT,
-    np.float64: FLOAT,
-    pd.Float64Dtype: FLOAT,
-    bool: BOOL,
-    pd.BooleanDtype: BOOL,
-    str: STRING,
-    np.str_: STRING,
-    pd.StringDtype: STRING,
-    bytes: BYTES,
-    np.bytes_: BYTES,
-    datetime: DATETIME,
-    np.datetime64: DATETIME,
-    date: DATE,
-}
-_PANDAS: dict[DataType, Any] = {
-    INT: pd.Int64Dtype,
-    FLOAT: pd.Float64Dtype,
-    BOOL: pd.BooleanDtype,
-    STRING: pd.StringDtype,
-}
-_PYTHON: dict[DataType, Any] = {
-    INT: int,
-    FLOAT: float,
-    BOOL: bool,
-    STRING: str,
-    BYTES: bytes,
-    DATETIME: datetime,
-    DATE: date,
-}
 
 # For each struct type the class that `@struct` made, so that values can be returned as its instances.
 _struct_classes: dict[StructType, type] = {}
@@ -103,23 +51,17 @@ def dtype_of(annotation: Any) -> DataType:
     if origin is not None:
         return _generic(annotation, origin, typing.get_args(annotation))
     if isinstance(annotation, type):
-        if annotation in _SIMPLE:
-            return _SIMPLE[annotation]
+        if annotation in _plain_types():
+            return _plain_types()[annotation]
         struct = annotation.__dict__.get(STRUCT_ATTRIBUTE)
         if isinstance(struct, StructType):
             return struct
-    raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {VALID_TYPES}")
+    raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {valid_types()}")
 
 
 def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:
     """Return the annotation that a user would write for a data type; `pandas` returns dtype classes for primitives."""
     match dtype:
-        case IntType() | FloatType() | BoolType() | StringType():
-            return (_PANDAS if pandas else _PYTHON)[dtype]
-        case BytesType() | DatetimeType() | DateType():
-            return _PYTHON[dtype]
-        case DecimalType() | EmbeddingType() | BetweenType() | OneOfType() | RegexType():
-            return dtype
         case ListType(of):
             # Most users write List[int], which isn't equal to list[int].
             return List[annotation_of(of)]  # type: ignore[misc]  # noqa: UP006
@@ -129,6 +71,21 @@ def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:
             return Optional[annotation_of(of, pandas=pandas)]  # noqa: UP045 (built at run time)
         case StructType():
             return struct_class(dtype) or dtype
+        case _:
+            row = CONVERSIONS[type(dtype)]
+            python = row.python[0] if row.python else dtype
+            return row.pandas[0] if pandas and row.pandas else python
+
+
+def valid_types() -> str:
+    """Return the types that users may write, for messages."""
+    return ", ".join(CONVERSIONS[cls].written for cls in get_args(DataType))
+
+
+@cache
+def _plain_types() -> dict[type, DataType]:
+    """Return the types without parameters by the classes that stand for them in annotations."""
+    return {written: cls() for cls, row in CONVERSIONS.items() for written in (*row.python, *row.pandas)}
 
 
 def register_struct(dtype: StructType, cls: type) -> None:
@@ -191,7 +148,7 @@ def _python_types(dtype: DataType) -> tuple[Any, ...]:
     """Return the Python types that may stand for a type before its own name in `Annotated`."""
     match dtype:
         case BetweenType(of) | OneOfType(of):
-            return (_PYTHON[of],)
+            return (annotation_of(of),)
         case RegexType():
             return (str,)
         case DecimalType():
@@ -212,7 +169,7 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:
         return optional(dtype_of(inner[0]))
     if origin in (list, dict) and not args:
         # A bare typing.List or typing.Dict has the origin `list` or `dict`, as List[int] has, but no arguments.
-        raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {VALID_TYPES}")
+        raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {valid_types()}")
     if origin is Annotated:
         return _annotated(args[0], args[1:])
     if origin is list:
@@ -221,4 +178,4 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:
         if args[0] not in (str, np.str_, pd.StringDtype):
             raise DefinitionError(f"{spell(annotation)}: the keys of a Dict are str, not {spell(args[0])}")
         return MapType(dtype_of(args[1]))
-    raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {VALID_TYPES}")
+    raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {valid_types()}")

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from caraway.dtypes.decoding import decode
 from caraway.dtypes.instants import iso_instant
 from caraway.dtypes.types import BoolType, DataType, DatetimeType, FloatType, IntType, StringType, base_type
+from caraway.dtypes.values import decode
 from caraway.errors import InvalidInputError
 
 # The number of numpy's NaT, in every unit.

@@ -1,10 +1,14 @@
 """The types that users write as values: `between`, `oneof`, `regex`, `Decimal[n]`, `Embedding[n]`.
 
+Here are the conversions of the restricted types too, which are those of their base types with a check.
+
 Each returns the type itself, so that equal types are equal and can be used in `Optional[...]` and `List[...]`.
 """
 
 import re
 from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
 
 from caraway.dtypes.types import (
     FLOAT,
@@ -17,6 +21,20 @@ from caraway.dtypes.types import (
     IntType,
     OneOfType,
     RegexType,
+    base_type,
+    type_name,
+)
+from caraway.dtypes.values import (
+    CONVERSIONS,
+    Conversions,
+    Convert,
+    Manner,
+    arrow_type,
+    cast,
+    casts,
+    conforms,
+    mismatch,
+    to_json,
 )
 from caraway.errors import DefinitionError, DefinitionTypeError
 
@@ -138,3 +156,72 @@ def _is_int(value: object) -> bool:
 
 def _spelled(dtype: object) -> str:
     return dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+
+
+def _between(dtype: BetweenType, manner: Manner) -> Convert:
+    inner, expected = cast(dtype.of, manner), type_name(dtype)
+
+    def to_between(value: Any) -> Any:
+        number = inner(value)
+        above = number > dtype.minimum if dtype.strict_min else number >= dtype.minimum
+        below = number < dtype.maximum if dtype.strict_max else number <= dtype.maximum
+        if above and below:
+            return number
+        raise mismatch(expected, value)
+
+    return to_between
+
+
+def _oneof(dtype: OneOfType, manner: Manner) -> Convert:
+    inner, expected, options = cast(dtype.of, manner), type_name(dtype), frozenset(dtype.options)
+
+    def to_option(value: Any) -> Any:
+        option = inner(value)
+        if option in options:
+            return option
+        raise mismatch(expected, value)
+
+    return to_option
+
+
+def _regex(dtype: RegexType, as_text: Convert) -> Convert:
+    expected, pattern = type_name(dtype), re.compile(dtype.pattern)
+
+    def to_matching(value: Any) -> str:
+        text: str = as_text(value)
+        if pattern.fullmatch(text):
+            return text
+        raise mismatch(expected, value)
+
+    return to_matching
+
+
+def _conforms(value: Any, dtype: BetweenType | OneOfType | RegexType, widen: bool) -> bool:
+    return conforms(value, base_type(dtype), widen=widen) and casts(value, dtype)
+
+
+CONVERSIONS[BetweenType] = Conversions(
+    written="between",
+    cast=_between,
+    conforms=_conforms,
+    arrow=lambda dtype: arrow_type(dtype.of),
+    to_json=lambda dtype: to_json(dtype.of),
+    inside=cast,
+    strict=False,
+)
+CONVERSIONS[OneOfType] = Conversions(
+    written="oneof",
+    cast=_oneof,
+    conforms=_conforms,
+    arrow=lambda dtype: arrow_type(dtype.of),
+    inside=cast,
+    strict=False,
+)
+CONVERSIONS[RegexType] = Conversions(
+    written="regex",
+    cast=lambda dtype, manner: _regex(dtype, cast(STRING, manner)),
+    conforms=_conforms,
+    arrow=lambda _: pa.string(),
+    inside=cast,
+    strict=False,
+)

@@ -4,7 +4,7 @@ The dtypes are those of the contract with users: nullable ones for scalars, Arro
 rest.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
@@ -16,17 +16,13 @@ import pyarrow as pa
 from pandas.arrays import BooleanArray, FloatingArray, IntegerArray
 
 from caraway.dtypes import frames
-from caraway.dtypes.decoding import decode
 from caraway.dtypes.instants import to_date
-from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import (
     BoolType,
-    BytesType,
     DataType,
     DatetimeType,
     DateType,
     DecimalType,
-    EmbeddingType,
     FloatType,
     IntType,
     ListType,
@@ -38,18 +34,15 @@ from caraway.dtypes.types import (
     strip_optional,
     type_name,
 )
-from caraway.dtypes.values import cast, is_null
+from caraway.dtypes.values import CONVERSIONS, DECIMAL_DIGITS, Convert, cast, conforms, decode, is_null, same
 from caraway.errors import InvalidInputError
 
-DECIMAL_DIGITS = 28
 # Bound on the types whose compiled checks are kept; a deployment has some hundreds.
 MAX_KEPT = 1_000
 
-Wrap = Callable[[Any], Any]
-
 
 def to_series(
-    values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index, seal: Wrap = MappingProxyType
+    values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index, seal: Convert = MappingProxyType
 ) -> "pd.Series[Any]":
     """Return the series that users' code sees.
 
@@ -82,7 +75,7 @@ def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     return frames.to_timestamps(us)
 
 
-def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:
+def _array(values: Sequence[Any], dtype: DataType | None, seal: Convert) -> Any:
     base = None if dtype is None else base_type(dtype)
     match base:
         case IntType():
@@ -102,7 +95,7 @@ def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:
             numbers = [None if value is None else Decimal(value) for value in values]
             return pd.Series(numbers, dtype=pd.ArrowDtype(pa.decimal128(DECIMAL_DIGITS, scale))).array
         case None:
-            return _objects(values, lambda value: value)
+            return _objects(values, same)
         case _:
             return _objects(values, _user_value(base, seal))
 
@@ -114,7 +107,7 @@ def _masked(values: Sequence[object], kind: type[np.generic], fill: object) -> t
     return np.array([fill if value is None else value for value in values], dtype=kind), mask
 
 
-def _objects(values: Sequence[object], wrap: Wrap) -> Any:
+def _objects(values: Sequence[object], wrap: Convert) -> Any:
     array = np.empty(len(values), dtype=object)
     # The values are set one by one, because numpy would make a matrix of a list of equally long lists.
     for position, value in enumerate(values):
@@ -122,10 +115,10 @@ def _objects(values: Sequence[object], wrap: Wrap) -> Any:
     return array
 
 
-def _user_value(dtype: DataType, seal: Wrap = MappingProxyType) -> Wrap:
+def _user_value(dtype: DataType, seal: Convert = MappingProxyType) -> Convert:
     """Compile the conversion of a composite value for users' code: records as mappings that can't be changed.
 
-    Nulls inside are as in `caraway.dtypes.decoding.decode`: pd.NA in lists and maps, None in structs.
+    Nulls inside are as in `decode`: pd.NA in lists and maps, None in structs.
     """
     match strip_optional(dtype):
         case ListType(of):
@@ -150,7 +143,7 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
         InvalidInputError: The dtype isn't one of those of the declared type, there is a null in a column that isn't
             optional, or a value that violates the type.
     """
-    if not series.empty and not _accepts(base_type(dtype), series.dtype):
+    if not series.empty and not CONVERSIONS[type(base_type(dtype))].taken_from(str(series.dtype)):
         raise InvalidInputError(
             f"is declared {type_name(dtype)}, but the column is {series.dtype}{_hint(dtype, series.dtype)}"
         )
@@ -174,7 +167,7 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
 
 
 @lru_cache(maxsize=MAX_KEPT)
-def _checked(declared: DataType) -> Wrap:
+def _checked(declared: DataType) -> Convert:
     """Compile the check of a value that isn't null against a type, with its conversion to stored form.
 
     Anything that the dtype of a column leaves open is checked strictly: elements of lists aren't cast. A column of
@@ -187,13 +180,11 @@ def _checked(declared: DataType) -> Wrap:
             return lambda value: value if type(value) is str else str(value)
         case MapType():
             return _strict(dtype, lambda value: convert(dict(value)), dict)
-        case BytesType() | DateType() | DecimalType() | EmbeddingType() | ListType() | StructType():
-            return _strict(dtype, convert, lambda value: value)
         case _:
-            return convert
+            return _strict(dtype, convert, same) if CONVERSIONS[type(dtype)].strict else convert
 
 
-def _strict(dtype: DataType, convert: Wrap, plain: Wrap) -> Wrap:
+def _strict(dtype: DataType, convert: Convert, plain: Convert) -> Convert:
     def check(value: Any) -> Any:
         try:
             fits = conforms(plain(value), dtype)
@@ -204,29 +195,6 @@ def _strict(dtype: DataType, convert: Wrap, plain: Wrap) -> Wrap:
         return convert(value)
 
     return check
-
-
-def _accepts(base: DataType, dtype: object) -> bool:
-    """Return whether a column of a pandas dtype may hold values of a type."""
-    kind = str(dtype)
-    match base:
-        case IntType():
-            return kind in {"int64", "Int64", "int64[pyarrow]"}
-        case FloatType():
-            return kind in {"float64", "Float64", "double[pyarrow]", "int64", "Int64", "int64[pyarrow]"}
-        case BoolType():
-            return kind in {"bool", "boolean", "bool[pyarrow]"}
-        case StringType():
-            return kind in {"object", "str", "string"} or kind.endswith("string[pyarrow]")
-        case DatetimeType():
-            aware = isinstance(dtype, pd.DatetimeTZDtype)
-            return aware or (kind.startswith("timestamp[") and "tz=" in kind)
-        case BytesType():
-            return kind == "object" or "binary" in kind
-        case DateType() | DecimalType() | EmbeddingType() | ListType() | MapType() | StructType():
-            return kind == "object" or kind.endswith("[pyarrow]")
-        case _:
-            return False
 
 
 def _hint(dtype: DataType, found: object) -> str:

@@ -9,10 +9,29 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 import pandas as pd
+import pyarrow as pa
 
-from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell
-from caraway.dtypes.types import StructType
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell, struct_class
+from caraway.dtypes.containers import at
+from caraway.dtypes.types import DataType, StructType
+from caraway.dtypes.values import (
+    CONVERSIONS,
+    Check,
+    Conversions,
+    Convert,
+    Manner,
+    arrow_type,
+    cast,
+    conforms,
+    decode,
+    from_json,
+    has_form,
+    mismatch,
+    to_arrow,
+    to_json,
+    verify,
+)
+from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 
 # A function that makes an expression for `S.expr(…)` or `S.zip(…)`; the package of expressions, a higher layer,
 # registers it.
@@ -161,6 +180,91 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return None if value is pd.NA else value
+
+
+def _cast(dtype: StructType, manner: Manner) -> Convert:
+    casts = [(name, cast(field, manner)) for name, field in dtype.fields]
+
+    def to_struct(value: Any) -> list[Any]:
+        if isinstance(value, Mapping):
+            get = value.get
+        elif hasattr(type(value), STRUCT_ATTRIBUTE):
+            get = vars(value).get
+        else:
+            raise mismatch(f"struct {dtype.name}", value)
+        result = []
+        for name, field in casts:
+            try:
+                result.append(field(get(name)))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"struct {dtype.name}, field {name}: {error}") from None
+        return result
+
+    return to_struct
+
+
+def _decoded(dtype: StructType) -> Convert:
+    readers = [(name, decode(field)) for name, field in dtype.fields]
+
+    def to_struct(value: list[Any]) -> Any:
+        fields = {name: None if item is None else read(item) for (name, read), item in zip(readers, value, strict=True)}
+        cls = struct_class(dtype)
+        return fields if cls is None else cls(**fields)
+
+    return to_struct
+
+
+def _read_json(dtype: StructType) -> Convert:
+    readers = [(name, from_json(field)) for name, field in dtype.fields]
+    return lambda value: [read(value.get(name)) for name, read in readers]
+
+
+def _shown(dtype: StructType, compiled: Callable[[DataType], Convert]) -> Convert:
+    """Compile the conversion to a dict; `compiled` compiles that of a field."""
+    writers = [(name, compiled(field)) for name, field in dtype.fields]
+    return lambda value: {
+        name: None if item is None else write(item) for (name, write), item in zip(writers, value, strict=True)
+    }
+
+
+def _conforms(value: Any, dtype: StructType, widen: bool) -> bool:
+    if hasattr(type(value), STRUCT_ATTRIBUTE):
+        value = vars(value)
+    return isinstance(value, Mapping) and all(
+        conforms(value.get(name), inner, widen=widen) for name, inner in dtype.fields
+    )
+
+
+def _has_form(value: Any, dtype: StructType) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(dtype.fields)
+        and all(has_form(item, of) for item, (_, of) in zip(value, dtype.fields, strict=True))
+    )
+
+
+def _verify(dtype: StructType) -> Check:
+    checks = [(name, verify(field)) for name, field in dtype.fields]
+
+    def check_all(value: list[Any]) -> None:
+        for (name, check), item in zip(checks, value, strict=True):
+            at(f"struct {dtype.name}, field {name}", check, item)
+
+    return check_all
+
+
+CONVERSIONS[StructType] = Conversions(
+    written="a @struct class",
+    cast=_cast,
+    conforms=_conforms,
+    arrow=lambda dtype: pa.struct([(name, arrow_type(field)) for name, field in dtype.fields]),
+    decode=_decoded,
+    to_json=lambda dtype: _shown(dtype, to_json),
+    from_json=_read_json,
+    has_form=_has_form,
+    inside=_verify,
+    to_arrow=lambda dtype: _shown(dtype, to_arrow),
+)
 
 
 @struct

@@ -1,7 +1,7 @@
 """The data types as plain values, which all layers below the decorators use.
 
 Users write Python annotations; `caraway.dtypes.annotations` converts them to these. They are frozen, hashable and equal
-by value.
+by value. Conversions of their values are registered in `caraway.dtypes.values`.
 """
 
 from dataclasses import dataclass
@@ -135,8 +135,8 @@ DataType = (
     | EmbeddingType
     | ListType
     | MapType
-    | StructType
     | OptionalType
+    | StructType
     | BetweenType
     | OneOfType
     | RegexType
@@ -176,6 +176,22 @@ def base_type(dtype: DataType) -> DataType:
             return STRING
         case _:
             return inner
+
+
+def stored_type(dtype: DataType) -> DataType:
+    """Return a type whose values have the same stored form, and which is no instant, day, decimal, embedding or regex.
+
+    Whatever handles stored values alone, such as the codec of topics, needs to know no other types.
+    """
+    match base_type(dtype):
+        case DatetimeType() | DateType():
+            return INT
+        case DecimalType():
+            return STRING
+        case EmbeddingType():
+            return ListType(FLOAT)
+        case base:
+            return base
 
 
 def type_name(dtype: DataType) -> str:  # noqa: C901, PLR0911 (a branch a member)

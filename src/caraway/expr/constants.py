@@ -3,7 +3,6 @@
 from typing import Any
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
-from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import (
     BOOL,
     FLOAT,
@@ -15,7 +14,7 @@ from caraway.dtypes.types import (
     strip_optional,
     type_name,
 )
-from caraway.dtypes.values import INT_MAX, INT_MIN, cast, is_null
+from caraway.dtypes.values import INT_MAX, INT_MIN, cast, conforms, is_null
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from caraway.expr.nodes import Literal
 

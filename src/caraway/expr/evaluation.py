@@ -9,11 +9,9 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from caraway.dtypes.arrow import arrow_series
-from caraway.dtypes.decoding import decode
 from caraway.dtypes.frames import objects, to_series
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, base_type, type_name
-from caraway.dtypes.values import cast, is_null
-from caraway.dtypes.verifying import verify
+from caraway.dtypes.values import cast, decode, is_null, verify
 from caraway.errors import DefinitionError, InvalidExprException, InvalidInputError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node

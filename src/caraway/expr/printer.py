@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from caraway.dtypes.decoding import to_json
 from caraway.dtypes.types import type_name
+from caraway.dtypes.values import to_json
 from caraway.expr.nodes import (
     Binary,
     DatePart,

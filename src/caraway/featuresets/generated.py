@@ -5,9 +5,8 @@ from typing import Any
 
 from caraway.datasets.dataset import Dataset
 from caraway.datasets.fields import Field
-from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import DataType, ListType, is_optional, optional, strip_optional, type_name
-from caraway.dtypes.values import cast
+from caraway.dtypes.values import cast, conforms
 from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.inference import infer_nullable

@@ -6,7 +6,6 @@ The validation of graphs checks that `cdc` goes with the keys, and what a datase
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
-from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import (
     BOOL,
     DATETIME,
@@ -18,6 +17,7 @@ from caraway.dtypes.types import (
     strip_optional,
     type_name,
 )
+from caraway.dtypes.values import conforms
 from caraway.errors import CommitError, CommitTypeError, DefinitionError, DefinitionTypeError, InvalidExprException
 from caraway.expr.inference import infer_nullable
 from caraway.expr.printer import print_node

@@ -11,9 +11,6 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
     EmbeddingType,
     FloatType,
     IntType,
@@ -23,6 +20,7 @@ from caraway.dtypes.types import (
     StructType,
     base_type,
     is_optional,
+    stored_type,
 )
 from caraway.dtypes.values import INT_MAX, INT_MIN
 
@@ -42,20 +40,20 @@ def holds(dtype: DataType) -> Check:
 
 
 def _base(dtype: DataType) -> Check:
-    match base_type(dtype):
-        case IntType() | DatetimeType() | DateType():
+    if isinstance(base := base_type(dtype), EmbeddingType):
+        floats, dim = _are(float), base.dim
+        return lambda values: all(type(v) is list and len(v) == dim and floats(v) for v in values)
+    match stored_type(dtype):
+        case IntType():
             return _ints
         case FloatType():
             return _are(float)
         case BoolType():
             return _are(bool)
-        case StringType() | DecimalType():
+        case StringType():
             return _are(str)
         case BytesType():
             return _are(bytes)
-        case EmbeddingType(dim):
-            floats = _are(float)
-            return lambda values: all(type(v) is list and len(v) == dim and floats(v) for v in values)
         case ListType(of):
             items = holds(of)
             return lambda values: all(type(v) is list and items(v) for v in values)

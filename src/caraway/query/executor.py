@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from caraway.dtypes.decoding import to_json
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import FLOAT, STRING, DataType, base_type, is_optional, optional, strip_optional, type_name
+from caraway.dtypes.values import to_json
 from caraway.errors import InvalidInputError
 from caraway.query.aliases import compile_alias
 from caraway.query.batch import Batch, LaterRun, Run

@@ -7,19 +7,15 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from caraway.dtypes.types import (
-    BetweenType,
-    BoolType,
     BytesType,
     DataType,
-    DatetimeType,
-    DateType,
     DecimalType,
-    FloatType,
-    IntType,
-    OneOfType,
-    RegexType,
+    ListType,
+    MapType,
     StringType,
-    strip_optional,
+    StructType,
+    base_type,
+    stored_type,
 )
 from caraway.plan.model import Column as PlanColumn
 from caraway.plan.model import JobPlan
@@ -57,10 +53,9 @@ def _too_long(columns: Iterable[PlanColumn], encoded: Column, most: int) -> Colu
     sizes: list[Column] = []
     nested = False
     for column in columns:
-        dtype = strip_optional(column.dtype)
-        if _is_text(dtype):
+        if _is_text(column.dtype):
             sizes.append(F.coalesce(F.octet_length(name(column.name)), F.lit(0)).cast("long"))
-        elif not _is_small(dtype):
+        elif _is_nested(column.dtype):
             nested = True
     exceeds = F.length(encoded) > most
     if nested:
@@ -71,20 +66,10 @@ def _too_long(columns: Iterable[PlanColumn], encoded: Column, most: int) -> Colu
 
 
 def _is_text(dtype: DataType) -> bool:
-    match dtype:
-        case StringType() | BytesType() | RegexType():
-            return True
-        case OneOfType(of):
-            return _is_text(of)
-        case _:
-            return False
+    # A decimal is stored as text too, but it has 28 digits at most.
+    is_decimal = isinstance(base_type(dtype), DecimalType)
+    return isinstance(stored_type(dtype), (StringType, BytesType)) and not is_decimal
 
 
-def _is_small(dtype: DataType) -> bool:
-    match dtype:
-        case IntType() | FloatType() | BoolType() | DatetimeType() | DateType() | DecimalType() | BetweenType():
-            return True
-        case OneOfType(of):
-            return _is_small(of)
-        case _:
-            return False
+def _is_nested(dtype: DataType) -> bool:
+    return isinstance(stored_type(dtype), (ListType, MapType, StructType))

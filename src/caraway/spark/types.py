@@ -12,35 +12,29 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
-    EmbeddingType,
     FloatType,
     IntType,
     ListType,
     MapType,
     StringType,
     StructType,
-    base_type,
+    stored_type,
 )
 
 
 def spark_type(dtype: DataType) -> spark.DataType:
     """Return the Spark type that holds values of `dtype`; optionality and restrictions don't show in it."""
-    match base_type(dtype):
-        case IntType() | DatetimeType() | DateType():
+    match stored_type(dtype):
+        case IntType():
             return spark.LongType()
         case FloatType():
             return spark.DoubleType()
         case BoolType():
             return spark.BooleanType()
-        case StringType() | DecimalType():
+        case StringType():
             return spark.StringType()
         case BytesType():
             return spark.BinaryType()
-        case EmbeddingType():
-            return spark.ArrayType(spark.DoubleType())
         case ListType(of):
             return spark.ArrayType(spark_type(of))
         case MapType(of):
@@ -48,7 +42,7 @@ def spark_type(dtype: DataType) -> spark.DataType:
         case StructType(_, fields):
             return row_type(fields)
         case other:
-            raise AssertionError(f"base_type gave {other}")
+            raise AssertionError(f"stored_type gave {other}")
 
 
 def row_type(columns: Iterable[tuple[str, DataType]]) -> spark.StructType:

@@ -9,25 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from caraway.dtypes.types import (
-    BetweenType,
-    BoolType,
-    BytesType,
-    DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
-    EmbeddingType,
-    FloatType,
-    IntType,
-    ListType,
-    MapType,
-    OneOfType,
-    OptionalType,
-    RegexType,
-    StringType,
-    StructType,
-)
+from caraway.dtypes.types import DataType, FloatType, ListType, MapType, StructType, stored_type
 from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
 
@@ -187,35 +169,20 @@ def _fixes(columns: tuple[Column, ...]) -> tuple[tuple[int, Normaliser], ...]:
 
 def _normaliser(dtype: DataType) -> Normaliser | None:
     """Return a function that turns ints in float places of a value (not None) into floats; None if it has none."""
-    fix: Normaliser | None = None
-    match dtype:
+    match stored_type(dtype):
         case FloatType():
-            fix = _as_float
-        case BetweenType(of) | OptionalType(of) | OneOfType(of):
-            fix = _normaliser(of)
-        case EmbeddingType():
-            fix = _each(_as_float)
+            return _as_float
         case ListType(of):
             item = _normaliser(of)
-            fix = None if item is None else _each(item)
+            return None if item is None else _each(item)
         case MapType(of):
             item = _normaliser(of)
-            fix = None if item is None else _each_value(item)
+            return None if item is None else _each_value(item)
         case StructType(_, fields):
             items = tuple(_normaliser(of) for _, of in fields)
-            fix = _each_field(items) if any(items) else None
-        case (
-            IntType()
-            | BoolType()
-            | StringType()
-            | BytesType()
-            | DatetimeType()
-            | DateType()
-            | DecimalType()
-            | RegexType()
-        ):
-            pass
-    return fix
+            return _each_field(items) if any(items) else None
+        case _:
+            return None
 
 
 def _as_float(value: object) -> object:

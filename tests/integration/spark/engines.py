@@ -20,7 +20,7 @@ from caraway.dtypes.types import (
     MapType,
     StructType,
 )
-from caraway.dtypes.verifying import verify
+from caraway.dtypes.values import verify
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.expr.inference import infer, operand_type
 from caraway.expr.nodes import Node

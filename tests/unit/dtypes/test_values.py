@@ -14,12 +14,8 @@ from hypothesis import strategies as st
 
 from caraway.dtypes import Decimal, Embedding, Window, between, oneof, regex
 from caraway.dtypes.annotations import dtype_of
-from caraway.dtypes.decoding import decode, from_json, to_json
-from caraway.dtypes.stored import check_stored
-from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import DATETIME, FLOAT, INT, DataType
-from caraway.dtypes.values import cast
-from caraway.dtypes.verifying import verify
+from caraway.dtypes.values import cast, check_stored, conforms, decode, from_json, to_json, verify
 from caraway.errors import InvalidInputError
 from tests.unit.expr.typed_values import SCHEMA as VALUE_SCHEMA
 from tests.unit.expr.typed_values import values as stored_values

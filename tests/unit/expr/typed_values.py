@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 from hypothesis import strategies as st
 
-from caraway.dtypes.decoding import to_json
 from caraway.dtypes.types import (
     BOOL,
     BYTES,
@@ -31,6 +30,7 @@ from caraway.dtypes.types import (
     base_type,
     optional,
 )
+from caraway.dtypes.values import to_json
 
 PRICE = DecimalType(2)
 POINT = StructType("Point", (("x", INT), ("y", optional(FLOAT)), ("tags", ListType(STRING))))

@@ -15,6 +15,7 @@ from caraway.dtypes.instants import day_number, instant_us
 from caraway.dtypes.types import (
     BetweenType,
     BoolType,
+    BytesType,
     DataType,
     DatetimeType,
     DateType,
@@ -26,7 +27,6 @@ from caraway.dtypes.types import (
     MapType,
     OneOfType,
     OptionalType,
-    RegexType,
     StringType,
     StructType,
     type_name,
@@ -90,10 +90,10 @@ def _converter(dtype: DataType) -> Convert:
             return _struct(dtype)
         case BetweenType(of) | OneOfType(of):
             return _restricted(dtype, _converter(of))
-        case RegexType():
-            return _restricted(dtype, _text)
+        case BytesType():
+            raise InvalidInputError("JSON has no bytes")
         case _:
-            raise InvalidInputError(f"JSON has no {type_name(dtype)}")
+            return _restricted(dtype, _text)
 
 
 def _mismatch(expected: str, value: Any) -> InvalidInputError:

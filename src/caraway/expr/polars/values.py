@@ -1,6 +1,6 @@
 """Conversion of stored values to polars columns and back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -8,24 +8,20 @@ from typing import Any
 import polars as pl
 
 from caraway.dtypes.types import (
-    BetweenType,
-    BoolType,
-    BytesType,
+    BOOL,
+    BYTES,
+    FLOAT,
+    INT,
+    STRING,
     DataType,
     DatetimeType,
     DateType,
     DecimalType,
-    EmbeddingType,
-    FloatType,
-    IntType,
     ListType,
     MapType,
-    OneOfType,
-    OptionalType,
-    RegexType,
-    StringType,
     StructType,
     base_type,
+    stored_type,
 )
 from caraway.dtypes.values import DECIMAL_DIGITS
 
@@ -46,34 +42,33 @@ def _physical_type(dtype: DataType) -> pl.DataType:
     return _column_type(dtype, pl.Int64(), pl.Int32())
 
 
+# The types of columns with stored values that contain no others; values of other types are stored as one of these.
+_PLAIN: Mapping[DataType, pl.DataType] = {
+    INT: pl.Int64(),
+    FLOAT: pl.Float64(),
+    BOOL: pl.Boolean(),
+    STRING: pl.String(),
+    BYTES: pl.Binary(),
+}
+
+
 def _column_type(dtype: DataType, instant: pl.DataType, day: pl.DataType) -> pl.DataType:
-    match dtype:
-        case OptionalType(of) | BetweenType(of) | OneOfType(of):
-            return _column_type(of, instant, day)
-        case IntType():
-            return pl.Int64()
-        case FloatType():
-            return pl.Float64()
-        case BoolType():
-            return pl.Boolean()
-        case StringType() | RegexType():
-            return pl.String()
-        case BytesType():
-            return pl.Binary()
+    match base_type(dtype):
         case DatetimeType():
             return instant
         case DateType():
             return day
         case DecimalType(scale):
             return pl.Decimal(DECIMAL_DIGITS, scale)
-        case EmbeddingType():
-            return pl.List(pl.Float64)
-        case ListType(of):
-            return pl.List(_column_type(of, instant, day))
         case MapType(of):
             return pl.List(pl.Struct({"key": pl.String(), "value": _column_type(of, instant, day)}))
         case StructType(_, fields):
             return pl.Struct({name: _column_type(inner, instant, day) for name, inner in fields})
+    match stored_type(dtype):
+        case ListType(of):
+            return pl.List(_column_type(of, instant, day))
+        case stored:
+            return _PLAIN[stored]
 
 
 def to_polars(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
-from caraway.dtypes.stored import check_stored
 from caraway.dtypes.types import DataType, ListType, is_optional, optional, strip_optional, type_name
+from caraway.dtypes.values import check_stored
 from caraway.errors import (
     CommitError,
     CommitTypeError,

@@ -11,13 +11,12 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DatetimeType,
-    DateType,
     DecimalType,
     FloatType,
     IntType,
     StringType,
     base_type,
+    stored_type,
 )
 from caraway.errors import InvalidInputError
 
@@ -41,13 +40,13 @@ class Family(Enum):
 
 def family_of(dtype: DataType) -> tuple[Family, int]:
     """Return the family of a type, and how many of its smallest units make the number one."""
-    match base_type(dtype):
-        case IntType() | DateType() | DatetimeType():
+    if isinstance(base := base_type(dtype), DecimalType):
+        return Family.DECIMAL, 10**base.scale
+    match stored_type(dtype):
+        case IntType():
             return Family.INT, 1
         case FloatType():
             return Family.FLOAT, 1
-        case DecimalType(scale):
-            return Family.DECIMAL, 10**scale
         case _:
             return Family.ANY, 1
 
@@ -111,14 +110,14 @@ def decimal_text(units: int, unit: int) -> str:
 
 def _plain_type(dtype: DataType) -> type | None:
     """Return the Python type of stored values that can be hashed as they are; None for those that can't."""
-    match base_type(dtype):
-        case IntType() | DateType() | DatetimeType():
+    match stored_type(dtype):
+        case IntType():
             return int
         case FloatType():
             return float
         case BoolType():
             return bool
-        case StringType() | DecimalType():
+        case StringType():
             return str
         case BytesType():
             return bytes

@@ -102,7 +102,7 @@ def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) 
 
 
 def _violations(value: Column, dtype: DataType) -> list[Column]:
-    """Return the conditions, at any depth, under which a value isn't of a type by `caraway.dtypes.verifying`."""
+    """Return the conditions, at any depth, under which a value isn't of a type by `caraway.dtypes.values`."""
     found = [] if is_optional(dtype) else [value.isNull()]
     match strip_optional(dtype):
         case BetweenType(_, low, high, strict_low, strict_high):

@@ -15,16 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BooleanType
 from pyspark.sql.types import DataType as SparkType
 
-from caraway.dtypes.types import (
-    DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
-    ListType,
-    MapType,
-    StructType,
-    base_type,
-)
+from caraway.dtypes.types import DataType, ListType, MapType, StructType, base_type, stored_type
 from caraway.errors import CarawayError, DefinitionError
 from caraway.expr.nodes import Node, Now
 from caraway.expr.polars.compiler import compile_as
@@ -123,11 +114,7 @@ def _series(name: str, column: pa.Array) -> pl.Series:
 
 def _stored(dtype: DataType) -> pl.DataType:
     """Return the polars type of values as Spark stores them (`caraway.spark.types`)."""
-    match base_type(dtype):
-        case DatetimeType() | DateType():
-            return pl.Int64()
-        case DecimalType():
-            return pl.String()
+    match stored_type(dtype):
         case ListType(of):
             return pl.List(_stored(of))
         case MapType(of):

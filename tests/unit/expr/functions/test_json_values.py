@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from caraway.dtypes import between, oneof, regex, struct
 from caraway.dtypes.annotations import dtype_of
-from caraway.dtypes.decoding import to_json
 from caraway.dtypes.types import DecimalType, EmbeddingType
+from caraway.dtypes.values import to_json
 from caraway.errors import InvalidInputError
 from caraway.expr.functions.json_values import parse_as
 from tests.unit.expr.typed_values import POINT, finite, values
