@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, BetweenType, DataType, optional
-from caraway.dtypes.values import Cast, cast
+from caraway.dtypes.values import Convert, cast
 from caraway.errors import InvalidInputError
 from caraway.rows.column_casts import ColumnCast
 
@@ -52,7 +52,7 @@ def test_columns_are_cast_as_their_values_are(dtype: DataType, values: list[Any]
             assert (done.values[position], type(done.values[position])) == (expected, type(expected))
 
 
-def attempt(convert: Cast, value: object) -> object:
+def attempt(convert: Convert, value: object) -> object:
     try:
         return convert(value)
     except InvalidInputError as error:
