@@ -3,72 +3,33 @@
 from typing import Any
 
 from caraway.errors import InvalidExprException
+from caraway.expr import nodes as n
 from caraway.expr.choices import WhenExpr
 from caraway.expr.expressions import Expr
-from caraway.expr.nodes import (
-    NODE_TYPES,
-    Binary,
-    DatePart,
-    DatetimeLiteral,
-    DictContains,
-    DictGet,
-    DictLen,
-    FillNull,
-    FromEpoch,
-    IsNull,
-    JsonExtract,
-    ListAt,
-    ListCall,
-    ListContains,
-    ListFilter,
-    ListMap,
-    Literal,
-    Log,
-    MakeStruct,
-    Node,
-    Now,
-    NumberCall,
-    ParseJson,
-    Power,
-    Ref,
-    Repeat,
-    Round,
-    Since,
-    SinceEpoch,
-    Split,
-    Strftime,
-    StringCall,
-    Strptime,
-    StructGet,
-    Unary,
-    Var,
-    When,
-    Zip,
-)
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 
 # The method for each class of nodes; the last step of a choice decides its method (below).
 METHODS: dict[type, str] = {
-    Literal: "visitLiteral",
-    Ref: "visitRef",
-    Var: "visitVar",
-    Unary: "visitUnary",
-    Binary: "visitBinary",
-    IsNull: "visitIsNull",
-    FillNull: "visitFillNull",
-    **dict.fromkeys((NumberCall, Round, Power, Log), "visitNumber"),
-    **dict.fromkeys((StringCall, Split, Strptime, ParseJson, JsonExtract), "visitString"),
-    **dict.fromkeys((DictGet, DictLen, DictContains), "visitDict"),
-    **dict.fromkeys((ListCall, ListAt, ListContains, ListFilter, ListMap), "visitList"),
-    StructGet: "visitStruct",
-    **dict.fromkeys((DatePart, Since, SinceEpoch, Strftime), "visitDateTime"),
-    FromEpoch: "visitDateTimeFromEpoch",
-    DatetimeLiteral: "visitDateTimeLiteral",
-    MakeStruct: "visitMakeStruct",
-    Repeat: "visitRepeat",
-    Zip: "visitZip",
-    Now: "visitNow",
+    n.Literal: "visitLiteral",
+    n.Ref: "visitRef",
+    n.Var: "visitVar",
+    n.Unary: "visitUnary",
+    n.Binary: "visitBinary",
+    n.IsNull: "visitIsNull",
+    n.FillNull: "visitFillNull",
+    **dict.fromkeys((n.NumberCall, n.Round, n.Power, n.Log), "visitNumber"),
+    **dict.fromkeys((n.StringCall, n.Split, n.Strptime, n.ParseJson, n.JsonExtract), "visitString"),
+    **dict.fromkeys((n.DictGet, n.DictLen, n.DictContains), "visitDict"),
+    **dict.fromkeys((n.ListCall, n.ListAt, n.ListContains, n.ListFilter, n.ListMap), "visitList"),
+    n.StructGet: "visitStruct",
+    **dict.fromkeys((n.DatePart, n.Since, n.SinceEpoch, n.Strftime), "visitDateTime"),
+    n.FromEpoch: "visitDateTimeFromEpoch",
+    n.DatetimeLiteral: "visitDateTimeLiteral",
+    n.MakeStruct: "visitMakeStruct",
+    n.Repeat: "visitRepeat",
+    n.Zip: "visitZip",
+    n.Now: "visitNow",
 }
 
 
@@ -99,7 +60,7 @@ class Visitor:
 class ExprPrinter(Visitor):
     """Prints expressions in the form of messages, which is stable."""
 
-    def print(self, expr: Expr | Node) -> str:
+    def print(self, expr: Expr | n.Node) -> str:
         """Print an expression.
 
         Raises:
@@ -118,7 +79,7 @@ class FetchReferences(Visitor):
     def __init__(self) -> None:
         self.refs: set[str] = set()
 
-    def fetch(self, expr: Expr | Node) -> set[str]:
+    def fetch(self, expr: Expr | n.Node) -> set[str]:
         """Return the columns of one expression.
 
         Raises:
@@ -135,15 +96,15 @@ def _method(obj: object) -> tuple[object, str]:
     if isinstance(obj, WhenExpr):
         return obj, "visitWhen"
     node = _complete(obj)
-    if isinstance(node, When):
+    if isinstance(node, n.When):
         return node, "visitThen" if node.otherwise is None else "visitOtherwise"
     return node, METHODS[type(node)]
 
 
-def _complete(obj: object) -> Node:
+def _complete(obj: object) -> n.Node:
     if isinstance(obj, Expr):
         return obj.node
-    if isinstance(obj, NODE_TYPES):
+    if isinstance(obj, n.NODE_TYPES):
         return obj  # type: ignore[return-value]
     raise InvalidExprException(f"an expression is needed, not {type(obj).__name__} {obj!r}")
 

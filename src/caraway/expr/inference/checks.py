@@ -15,61 +15,35 @@ from caraway.dtypes.types import (
     type_name,
 )
 from caraway.errors import DefinitionError
+from caraway.expr import nodes as n
 from caraway.expr.inference.scopes import Schema
-from caraway.expr.nodes import (
-    Binary,
-    DatePart,
-    DatetimeLiteral,
-    DictContains,
-    DictGet,
-    DictLen,
-    FillNull,
-    FromEpoch,
-    JsonExtract,
-    ListAt,
-    ListCall,
-    ListContains,
-    ListFilter,
-    ListMap,
-    MakeStruct,
-    Node,
-    NumberCall,
-    ParseJson,
-    Power,
-    Since,
-    SinceEpoch,
-    Strftime,
-    StringCall,
-    StructGet,
-    Unary,
-)
 from caraway.expr.printer import print_node
 
 # The names of node classes that users know by another name.
 _NAMES: dict[type, str] = {
-    DatetimeLiteral: "datetime",
-    DictContains: "dict.contains",
-    DictGet: "dict.get",
-    DictLen: "dict.len",
-    FillNull: "fillnull",
-    FromEpoch: "from_epoch",
-    JsonExtract: "str.json_extract",
-    ListAt: "list.at",
-    ListContains: "list.contains",
-    ListFilter: "list.filter",
-    ListMap: "list.map",
-    MakeStruct: "make_struct",
-    ParseJson: "str.parse",
-    Power: "num.pow",
-    Since: "dt.since",
-    SinceEpoch: "dt.since_epoch",
-    Strftime: "dt.strftime",
-    StructGet: "struct.get",
+    n.DatetimeLiteral: "datetime",
+    n.DictContains: "dict.contains",
+    n.DictGet: "dict.get",
+    n.DictLen: "dict.len",
+    n.FillNull: "fillnull",
+    n.FromEpoch: "from_epoch",
+    n.JsonExtract: "str.json_extract",
+    n.ListAt: "list.at",
+    n.ListContains: "list.contains",
+    n.ListFilter: "list.filter",
+    n.ListMap: "list.map",
+    n.MakeStruct: "make_struct",
+    n.ParseJson: "str.parse",
+    n.Power: "num.pow",
+    n.Since: "dt.since",
+    n.SinceEpoch: "dt.since_epoch",
+    n.Strftime: "dt.strftime",
+    n.StructGet: "struct.get",
 }
 
 
 @singledispatch
-def infer_nullable(node: Node, schema: Schema) -> DataType | None:
+def infer_nullable(node: n.Node, schema: Schema) -> DataType | None:
     """Return the type of an expression; None for the null literal.
 
     Raises:
@@ -78,7 +52,7 @@ def infer_nullable(node: Node, schema: Schema) -> DataType | None:
     raise NotImplementedError(f"no type rule for {type(node).__name__}")
 
 
-def infer(node: Node, schema: Schema) -> DataType:
+def infer(node: n.Node, schema: Schema) -> DataType:
     """Return the type of an expression.
 
     Args:
@@ -104,7 +78,7 @@ def operand_type(dtype: DataType) -> DataType:
     return ListType(FLOAT) if isinstance(base, EmbeddingType) else base
 
 
-def require(node: Node, found: DataType | None, wanted: tuple[DataType, ...]) -> DataType:
+def require(node: n.Node, found: DataType | None, wanted: tuple[DataType, ...]) -> DataType:
     """Return the base type of an operand, which must be one of `wanted`; null fits all of them."""
     if found is None:
         return wanted[0]
@@ -124,18 +98,18 @@ def either_optional(result: DataType, *operands: DataType | None) -> DataType:
     return optional(result) if any(side is None or is_optional(side) for side in operands) else result
 
 
-def operation_name(node: Node) -> str:
+def operation_name(node: n.Node) -> str:
     """Return the name of a node's operation, for messages."""
     match node:
-        case Unary(op=op) | Binary(op=op):
+        case n.Unary(op=op) | n.Binary(op=op):
             return f"operator {op}"
-        case NumberCall(function=function):
+        case n.NumberCall(function=function):
             return f"num.{function}()"
-        case StringCall(function=function):
+        case n.StringCall(function=function):
             return f"str.{function}()"
-        case ListCall(function=function):
+        case n.ListCall(function=function):
             return f"list.{function}()"
-        case DatePart(part=part):
+        case n.DatePart(part=part):
             return f"dt.{part}"
         case _:
             return f"{_NAMES.get(type(node), type(node).__name__.lower())}()"
@@ -146,18 +120,18 @@ def spell(dtype: DataType | None) -> str:
     return "null" if dtype is None else type_name(dtype)
 
 
-def takes(node: Node, wanted: str, found: DataType | None) -> DefinitionError:
+def takes(node: n.Node, wanted: str, found: DataType | None) -> DefinitionError:
     """Return the error for an operand of a wrong type."""
     return wrong(node, f"{operation_name(node)} takes {wanted}, found {spell(found)}")
 
 
-def wrong(node: Node, text: str) -> DefinitionError:
+def wrong(node: n.Node, text: str) -> DefinitionError:
     """Return the error for an expression, with the expression in it."""
     return DefinitionError(f"{text}, in {print_node(node)}")
 
 
 @contextmanager
-def wrong_argument(node: Node) -> Iterator[None]:
+def wrong_argument(node: n.Node) -> Iterator[None]:
     """Add the operation and its expression to an error of a format or path."""
     try:
         yield
