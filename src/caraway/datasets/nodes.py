@@ -27,23 +27,8 @@ from caraway.dtypes.windows import Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.tracing.frames import trace_column, trace_filter
+from caraway.graph import operators as ops
 from caraway.graph.functions import PythonFunction
-from caraway.graph.operators import (
-    Assign,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Drop,
-    DropNull,
-    Explode,
-    Filter,
-    FilterFunction,
-    Operator,
-    Rename,
-    Select,
-    Transform,
-    Union,
-)
 from caraway.graph.schemas import Schema, join_schema, require_not_terminal, step_schema, union_schema
 from caraway.lib.shipping import python_function
 
@@ -67,14 +52,14 @@ def including(helpers: tuple[Callable[..., Any], ...]) -> Iterator[None]:
 class Node:
     """A step of a pipeline: an operator over earlier ones, with its schema."""
 
-    def __init__(self, operator: Operator, schema: Schema) -> None:
+    def __init__(self, operator: ops.Operator, schema: Schema) -> None:
         self._operator = operator
         self._schema = schema
         self._out_edges = 0
 
     # The names are long so that they don't take those of a dataset's columns.
     @property
-    def node_operator(self) -> Operator:
+    def node_operator(self) -> ops.Operator:
         """The operator tree up to here."""
         return self._operator
 
@@ -95,7 +80,7 @@ class Node:
         """Count a step that consumes the rows of this one."""
         self._out_edges += 1
 
-    def add_step(self, operator: Operator) -> "Dataset":
+    def add_step(self, operator: ops.Operator) -> "Dataset":
         """Return a new step behind this one, by an operator of one input, which is this node's.
 
         Raises:
@@ -113,11 +98,11 @@ class Node:
             DefinitionError: `func` is neither expression nor function, or refers to an unknown column.
         """
         if isinstance(func, Expr):
-            return self.add_step(Filter(of=self._operator, predicate=func.node))
+            return self.add_step(ops.Filter(of=self._operator, predicate=func.node))
         if not callable(func):
             raise DefinitionError(f"filter takes an expression without astype or a function, not {kind(func)}")
         function, traced = _function("filter", func), trace_filter(func, self._schema.columns)
-        return self.add_step(FilterFunction(of=self._operator, function=function, traced=traced))
+        return self.add_step(ops.FilterFunction(of=self._operator, function=function, traced=traced))
 
     @overload
     def assign(self, **columns: TypedExpr) -> "Dataset": ...
@@ -145,7 +130,7 @@ class Node:
         if not columns:
             raise DefinitionError(f"assign: name at least one column: {usage}")
         assigned = tuple(assigned_column(name, value) for name, value in columns.items())
-        return self.add_step(Assign(of=self._operator, columns=assigned))
+        return self.add_step(ops.Assign(of=self._operator, columns=assigned))
 
     def _assign_function(self, name: Any, dtype: Any, func: Any) -> "Dataset":
         column = column_name("assign", name)
@@ -156,7 +141,7 @@ class Node:
         function = _function(f"assign: column {column}", func)
         traced = trace_column(func, self._schema.columns, declared)
         return self.add_step(
-            AssignFunction(of=self._operator, column=column, dtype=declared, function=function, traced=traced)
+            ops.AssignFunction(of=self._operator, column=column, dtype=declared, function=function, traced=traced)
         )
 
     def transform(self, func: Callable[[pd.DataFrame], Any], schema: Mapping[Any, Any] | None = None) -> "Dataset":
@@ -174,7 +159,7 @@ class Node:
             raise DefinitionError(f"transform takes a function of the frame, not {kind(func)}")
         columns = schema_columns("transform", schema, self._schema.timestamp) if schema else None
         function = _function("transform", func)
-        return self.add_step(Transform(of=self._operator, function=function, columns=columns))
+        return self.add_step(ops.Transform(of=self._operator, function=function, columns=columns))
 
     def select(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Keep the keys, the timestamp and the named columns.
@@ -187,7 +172,7 @@ class Node:
         if len({*names, self._schema.timestamp}) == len(self._schema.columns):
             warnings.warn("select: all columns are selected, so it has no effect", stacklevel=2)
             return _as_dataset(self)
-        return self.add_step(Select(of=self._operator, columns=names))
+        return self.add_step(ops.Select(of=self._operator, columns=names))
 
     def drop(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Remove value columns.
@@ -195,7 +180,7 @@ class Node:
         Raises:
             DefinitionError: A column is unknown, a key or the timestamp.
         """
-        return self.add_step(Drop(of=self._operator, columns=required_names("drop", args, columns)))
+        return self.add_step(ops.Drop(of=self._operator, columns=required_names("drop", args, columns)))
 
     def dropnull(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Remove rows with a null in one of the columns, which are no longer optional then.
@@ -210,7 +195,7 @@ class Node:
             raise DefinitionError("dropnull: name at least one column, or none at all for all optional ones")
         if names is None:
             names = tuple(name for name, dtype in self._schema.columns.items() if is_optional(dtype))
-        return self.add_step(DropNull(of=self._operator, columns=tuple(dict.fromkeys(names))))
+        return self.add_step(ops.DropNull(of=self._operator, columns=tuple(dict.fromkeys(names))))
 
     def rename(self, columns: Mapping[Any, Name]) -> "Dataset":
         """Rename columns, one after the other; keys and timestamp keep their role.
@@ -221,7 +206,7 @@ class Node:
         if not isinstance(columns, Mapping):
             raise DefinitionError(f'rename takes a dict {{"old": "new"}}, not {kind(columns)}')
         pairs = tuple((column_name("rename", old), column_name("rename", new)) for old, new in columns.items())
-        return self.add_step(Rename(of=self._operator, pairs=pairs))
+        return self.add_step(ops.Rename(of=self._operator, pairs=pairs))
 
     def explode(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Make a row of each element of list columns, which are walked in lock-step; an empty list gives a null.
@@ -230,7 +215,7 @@ class Node:
             DefinitionTypeError: The input is keyed.
             DefinitionError: A column is unknown or no list.
         """
-        return self.add_step(Explode(of=self._operator, columns=required_names("explode", args, columns)))
+        return self.add_step(ops.Explode(of=self._operator, columns=required_names("explode", args, columns)))
 
     def dedup(self, *args: Name, by: Name | Names | None = None, window: Tumbling | Session | None = None) -> "Dataset":
         """Keep the last row of each group of duplicates.
@@ -253,7 +238,7 @@ class Node:
         if window is not None and not isinstance(window, (Tumbling, Session)):
             raise DefinitionTypeError(f"dedup: the window is Tumbling or Session, not {kind(window)}")
         spec = None if window is None else window_spec(window)
-        return self.add_step(Dedup(of=self._operator, by=names, window=spec))
+        return self.add_step(ops.Dedup(of=self._operator, by=names, window=spec))
 
     @overload
     def changelog(self, *, delete: Name) -> "Dataset": ...
@@ -273,7 +258,7 @@ class Node:
         if (delete is None) == (insert is None):
             raise DefinitionError('changelog: give one of delete="column" and insert="column"')
         column = column_name("changelog", insert if delete is None else delete)
-        return self.add_step(Changelog(of=self._operator, column=column, marks_inserts=delete is None))
+        return self.add_step(ops.Changelog(of=self._operator, column=column, marks_inserts=delete is None))
 
     def groupby(self, *args: Name | Names, window: Hopping | Tumbling | Session | None = None) -> GroupBy:
         """Group rows by columns; `first`, `latest` or `aggregate` must follow.
@@ -331,7 +316,7 @@ class Node:
         """
         if not isinstance(other, Node):
             raise DefinitionTypeError(f"union: the right side is a dataset or a step of a pipeline, not {kind(other)}")
-        node = Node(Union(left=self._operator, right=other._operator), union_schema(self._schema, other._schema))
+        node = Node(ops.Union(left=self._operator, right=other._operator), union_schema(self._schema, other._schema))
         self.count_out_edge()
         other.count_out_edge()
         return _as_dataset(node)

@@ -14,28 +14,8 @@ from caraway.engine_local.operators.joins import join_events, join_tables
 from caraway.engine_local.operators.streams import changelog, dedup, first, latest, union
 from caraway.engine_local.tables import Table
 from caraway.errors import InvalidInputError
+from caraway.graph import operators as ops
 from caraway.graph.aggregates import defaults_if_unseen
-from caraway.graph.operators import (
-    Aggregate,
-    Assign,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Drop,
-    DropNull,
-    Explode,
-    Filter,
-    FilterFunction,
-    First,
-    Input,
-    Join,
-    Latest,
-    Operator,
-    Rename,
-    Select,
-    Transform,
-    Union,
-)
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.specs import DatasetSpec, PipelineSpec
 
@@ -64,27 +44,27 @@ def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mappin
 def defaults_of(spec: DatasetSpec) -> dict[str, object]:
     """Return the values of columns for a key that isn't found: the defaults of a terminal aggregate."""
     operator = spec.pipelines[0].operator if spec.pipelines else None
-    if not isinstance(operator, Aggregate):
+    if not isinstance(operator, ops.Aggregate):
         return {}
     return defaults_if_unseen(operator.aggregates)
 
 
-def _compile(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Run:
+def _compile(operator: ops.Operator, datasets: Mapping[str, DatasetSpec]) -> Run:
     """Return an operator tree as a function of the datasets' contents."""
     match operator:
-        case Input(dataset=name):
+        case ops.Input(dataset=name):
             return lambda read: read(name)
-        case Union():
+        case ops.Union():
             left, right = _compile(operator.left, datasets), _compile(operator.right, datasets)
             return lambda read: union(left(read), right(read))
-        case Join():
+        case ops.Join():
             return _compile_join(operator, datasets)
         case _:
             of, step = _compile(operator.of, datasets), _step(operator, schema_of(operator.of, datasets))
             return lambda read: step(of(read))
 
 
-def _compile_join(operator: Join, datasets: Mapping[str, DatasetSpec]) -> Run:
+def _compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Run:
     left, before = _compile(operator.left, datasets), schema_of(operator.left, datasets)
     keys, right_keys, timestamp = tuple(before.keys), datasets[operator.right].keys, before.timestamp
     if not keys:
@@ -95,19 +75,19 @@ def _compile_join(operator: Join, datasets: Mapping[str, DatasetSpec]) -> Run:
 
 
 @singledispatch
-def _step(operator: Operator, _before: Schema) -> Step:
+def _step(operator: ops.Operator, _before: Schema) -> Step:
     """Return an operator with one input as a function of that input."""
     raise TypeError(f"{type(operator).__name__} hasn't one input")
 
 
-_step.register(FilterFunction, compile_filter_function)
-_step.register(AssignFunction, compile_assign_function)
-_step.register(Transform, compile_transform)
-_step.register(Aggregate, compile_aggregate)
+_step.register(ops.FilterFunction, compile_filter_function)
+_step.register(ops.AssignFunction, compile_assign_function)
+_step.register(ops.Transform, compile_transform)
+_step.register(ops.Aggregate, compile_aggregate)
 
 
 @_step.register
-def _(operator: Filter, before: Schema) -> Step:
+def _(operator: ops.Filter, before: Schema) -> Step:
     # The import of polars takes longer than everything else that a pipeline without expressions needs.
     from caraway.engine_local.operators.expressions import compile_filter  # noqa: PLC0415
 
@@ -115,7 +95,7 @@ def _(operator: Filter, before: Schema) -> Step:
 
 
 @_step.register
-def _(operator: Assign, before: Schema) -> Step:
+def _(operator: ops.Assign, before: Schema) -> Step:
     # This import brings polars, too.
     from caraway.engine_local.operators.expressions import compile_assign  # noqa: PLC0415
 
@@ -123,51 +103,51 @@ def _(operator: Assign, before: Schema) -> Step:
 
 
 @_step.register
-def _(operator: Select, before: Schema) -> Step:
+def _(operator: ops.Select, before: Schema) -> Step:
     kept = tuple(dict.fromkeys((*before.keys, *operator.columns, before.timestamp)))
     return lambda table: only(table, tuple(before.keys), kept)
 
 
 @_step.register
-def _(operator: Drop, before: Schema) -> Step:
+def _(operator: ops.Drop, before: Schema) -> Step:
     kept = tuple(name for name in before.columns if name not in operator.columns)
     return lambda table: only(table, tuple(before.keys), kept)
 
 
 @_step.register
-def _(operator: Rename, before: Schema) -> Step:
+def _(operator: ops.Rename, before: Schema) -> Step:
     names = _renamed(tuple(before.columns), operator.pairs)
     keys = tuple(new for old, new in names if old in before.keys)
     return lambda table: rename(table, keys, names)
 
 
 @_step.register
-def _(operator: DropNull, before: Schema) -> Step:
+def _(operator: ops.DropNull, before: Schema) -> Step:
     return lambda table: drop_null(table, tuple(before.keys), operator.columns)
 
 
 @_step.register
-def _(operator: Explode, _before: Schema) -> Step:
+def _(operator: ops.Explode, _before: Schema) -> Step:
     return lambda table: explode(table, operator.columns)
 
 
 @_step.register
-def _(operator: Dedup, _before: Schema) -> Step:
+def _(operator: ops.Dedup, _before: Schema) -> Step:
     return lambda table: dedup(table, operator.by, operator.window)
 
 
 @_step.register
-def _(operator: First, _before: Schema) -> Step:
+def _(operator: ops.First, _before: Schema) -> Step:
     return lambda table: first(table, operator.keys)
 
 
 @_step.register
-def _(operator: Latest, _before: Schema) -> Step:
+def _(operator: ops.Latest, _before: Schema) -> Step:
     return lambda table: latest(table, operator.keys)
 
 
 @_step.register
-def _(operator: Changelog, before: Schema) -> Step:
+def _(operator: ops.Changelog, before: Schema) -> Step:
     return lambda table: changelog(table, before.timestamp, operator.column, marks_inserts=operator.marks_inserts)
 
 

@@ -13,23 +13,10 @@ import pandas as pd
 from caraway.dtypes.annotations import annotation_of, dtype_of
 from caraway.dtypes.types import DataType
 from caraway.errors import DefinitionTypeError, InvalidExprException
+from caraway.expr import nodes as n
 from caraway.expr.constants import literal
 from caraway.expr.inference import infer, infer_nullable
 from caraway.expr.light import light
-from caraway.expr.nodes import (
-    Binary,
-    BinaryOp,
-    DictGet,
-    FillNull,
-    IsNull,
-    ListAt,
-    Node,
-    NumberCall,
-    NumberFunction,
-    Round,
-    Unary,
-    UnaryOp,
-)
 from caraway.expr.promotion import promotes
 
 if TYPE_CHECKING:
@@ -55,9 +42,9 @@ class Expr:
     __array_ufunc__ = None
 
     #: The classes of the namespaces, which are expressions themselves; `caraway.expr.namespaces` sets it.
-    _namespaces: dict[str, Callable[[Node], Any]] = {}  # noqa: RUF012 (one table for all)
+    _namespaces: dict[str, Callable[[n.Node], Any]] = {}  # noqa: RUF012 (one table for all)
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: n.Node) -> None:
         self.node = node
 
     @property
@@ -100,76 +87,76 @@ class Expr:
     # Arithmetic, comparison, logic ----------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.ADD, self, other)
+        return _binary(n.BinaryOp.ADD, self, other)
 
     def __radd__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.ADD, other, self)
+        return _binary(n.BinaryOp.ADD, other, self)
 
     def __sub__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.SUB, self, other)
+        return _binary(n.BinaryOp.SUB, self, other)
 
     def __rsub__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.SUB, other, self)
+        return _binary(n.BinaryOp.SUB, other, self)
 
     def __mul__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.MUL, self, other)
+        return _binary(n.BinaryOp.MUL, self, other)
 
     def __rmul__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.MUL, other, self)
+        return _binary(n.BinaryOp.MUL, other, self)
 
     def __truediv__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.DIV, self, other)
+        return _binary(n.BinaryOp.DIV, self, other)
 
     def __rtruediv__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.DIV, other, self)
+        return _binary(n.BinaryOp.DIV, other, self)
 
     def __floordiv__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.FLOOR_DIV, self, other)
+        return _binary(n.BinaryOp.FLOOR_DIV, self, other)
 
     def __rfloordiv__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.FLOOR_DIV, other, self)
+        return _binary(n.BinaryOp.FLOOR_DIV, other, self)
 
     def __mod__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.MOD, self, other)
+        return _binary(n.BinaryOp.MOD, self, other)
 
     def __rmod__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.MOD, other, self)
+        return _binary(n.BinaryOp.MOD, other, self)
 
     def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
-        return _binary(BinaryOp.EQ, self, other)
+        return _binary(n.BinaryOp.EQ, self, other)
 
     def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
-        return _binary(BinaryOp.NE, self, other)
+        return _binary(n.BinaryOp.NE, self, other)
 
     def __lt__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.LT, self, other)
+        return _binary(n.BinaryOp.LT, self, other)
 
     def __le__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.LE, self, other)
+        return _binary(n.BinaryOp.LE, self, other)
 
     def __gt__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.GT, self, other)
+        return _binary(n.BinaryOp.GT, self, other)
 
     def __ge__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.GE, self, other)
+        return _binary(n.BinaryOp.GE, self, other)
 
     def __and__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.AND, self, other)
+        return _binary(n.BinaryOp.AND, self, other)
 
     def __rand__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.AND, other, self)
+        return _binary(n.BinaryOp.AND, other, self)
 
     def __or__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.OR, self, other)
+        return _binary(n.BinaryOp.OR, self, other)
 
     def __ror__(self, other: object) -> "Expr":
-        return _binary(BinaryOp.OR, other, self)
+        return _binary(n.BinaryOp.OR, other, self)
 
     def __invert__(self) -> "Expr":
-        return Expr(Unary(op=UnaryOp.NOT, operand=self.node))
+        return Expr(n.Unary(op=n.UnaryOp.NOT, operand=self.node))
 
     def __neg__(self) -> "Expr":
-        return Expr(Unary(op=UnaryOp.NEGATE, operand=self.node))
+        return Expr(n.Unary(op=n.UnaryOp.NEGATE, operand=self.node))
 
     def __xor__(self, other: object) -> NoReturn:
         raise InvalidExprException(f"^ is not defined for expressions; compare with != instead, in {self}")
@@ -193,9 +180,9 @@ class Expr:
 
     def __getitem__(self, item: object) -> "Expr":
         if isinstance(item, Text):
-            return Expr(DictGet(operand=self.node, key=literal(item)))
+            return Expr(n.DictGet(operand=self.node, key=literal(item)))
         if isinstance(item, Expr) or (isinstance(item, int) and not isinstance(item, bool)):
-            return Expr(ListAt(operand=self.node, index=make_expr(item).node))
+            return Expr(n.ListAt(operand=self.node, index=make_expr(item).node))
         raise InvalidExprException(
             f"an expression is indexed by an int (list.at) or a str (dict.get), not by {item!r}, in {self}"
         )
@@ -207,23 +194,23 @@ class Expr:
 
     def isnull(self) -> "Expr":
         """Return true where the value is null; NaN is not null."""
-        return Expr(IsNull(operand=self.node))
+        return Expr(n.IsNull(operand=self.node))
 
     def fillnull(self, value: object) -> "Expr":
         """Replace nulls by `value`, an expression or a constant."""
-        return Expr(FillNull(operand=self.node, fill=make_expr(value).node))
+        return Expr(n.FillNull(operand=self.node, fill=make_expr(value).node))
 
     def abs(self) -> "NumberExpr":
         """Return the absolute value; as `num.abs()`."""
-        return self._number(NumberCall(function=NumberFunction.ABS, operand=self.node))
+        return self._number(n.NumberCall(function=n.NumberFunction.ABS, operand=self.node))
 
     def ceil(self) -> "NumberExpr":
         """Round up to an int; as `num.ceil()`."""
-        return self._number(NumberCall(function=NumberFunction.CEIL, operand=self.node))
+        return self._number(n.NumberCall(function=n.NumberFunction.CEIL, operand=self.node))
 
     def floor(self) -> "NumberExpr":
         """Round down to an int; as `num.floor()`."""
-        return self._number(NumberCall(function=NumberFunction.FLOOR, operand=self.node))
+        return self._number(n.NumberCall(function=n.NumberFunction.FLOOR, operand=self.node))
 
     def round(self, precision: int = 0) -> "NumberExpr":
         """Round to `precision` decimals, ties away from zero; 0 gives an int.
@@ -233,9 +220,9 @@ class Expr:
         """
         if not isinstance(precision, int) or isinstance(precision, bool) or precision < 0:  # type: ignore[redundant-expr]  # users pass anything
             raise InvalidExprException(f"round: the precision is an int of 0 or more, not {precision!r}, in {self}")
-        return self._number(Round(operand=self.node, precision=precision))
+        return self._number(n.Round(operand=self.node, precision=precision))
 
-    def _number(self, node: Node) -> "NumberExpr":
+    def _number(self, node: n.Node) -> "NumberExpr":
         return self._namespaces["num"](node)  # type: ignore[no-any-return]
 
     def astype(self, dtype: Any) -> "TypedExpr":
@@ -329,5 +316,5 @@ def make_expr(value: object) -> Expr:
     return Expr(literal(value))
 
 
-def _binary(op: BinaryOp, left: object, right: object) -> Expr:
-    return Expr(Binary(op=op, left=make_expr(left).node, right=make_expr(right).node))
+def _binary(op: n.BinaryOp, left: object, right: object) -> Expr:
+    return Expr(n.Binary(op=op, left=make_expr(left).node, right=make_expr(right).node))

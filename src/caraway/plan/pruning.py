@@ -14,28 +14,7 @@ from dataclasses import replace
 
 from caraway.dtypes.types import BOOL, optional
 from caraway.expr.references import columns_of
-from caraway.graph.operators import (
-    Aggregate,
-    Assign,
-    AssignedColumn,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Drop,
-    DropNull,
-    Explode,
-    Filter,
-    FilterFunction,
-    First,
-    Input,
-    Join,
-    Latest,
-    Operator,
-    Rename,
-    Select,
-    Transform,
-    Union,
-)
+from caraway.graph import operators as ops
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec
 from caraway.plan.failing import can_fail
@@ -43,7 +22,7 @@ from caraway.plan.failing import can_fail
 Specs = Mapping[str, DatasetSpec]
 
 
-def pruned(operator: Operator, specs: Specs) -> Operator:
+def pruned(operator: ops.Operator, specs: Specs) -> ops.Operator:
     """Return a tree with the same output that carries no column further than it is needed.
 
     Args:
@@ -53,44 +32,44 @@ def pruned(operator: Operator, specs: Specs) -> Operator:
     return _giving(operator, frozenset(schema_of(operator, specs).columns), specs)
 
 
-def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
+def _giving(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops.Operator:
     """Return the tree with at least the wanted columns of its output, in the same order."""
     match operator:
-        case Input():
+        case ops.Input():
             return _only(operator, wanted, specs)
-        case Filter() | FilterFunction() | Assign() | AssignFunction() | Transform():
+        case ops.Filter() | ops.FilterFunction() | ops.Assign() | ops.AssignFunction() | ops.Transform():
             return _computed(operator, wanted, specs)
-        case Select():
+        case ops.Select():
             of = _giving(operator.of, wanted, specs)
             keys = schema_of(of, specs).keys
             return _select(of, tuple(c for c in operator.columns if c in wanted or c in keys), specs)
-        case Drop():
+        case ops.Drop():
             of = _giving(operator.of, wanted, specs)
             left = tuple(column for column in operator.columns if column in schema_of(of, specs).columns)
             return replace(operator, of=of, columns=left) if left else of
-        case Rename():
+        case ops.Rename():
             return _renamed(operator, wanted, specs)
-        case DropNull():
+        case ops.DropNull():
             return replace(operator, of=_giving(operator.of, wanted.union(operator.columns), specs))
-        case Explode():
+        case ops.Explode():
             # An explode fails if its lists differ in length, and the dead letter needs all columns.
             needed = wanted if len(operator.columns) == 1 else _all(operator.of, specs)
             return replace(operator, of=_giving(operator.of, needed.union(operator.columns), specs))
-        case Latest():
+        case ops.Latest():
             return replace(operator, of=_giving(operator.of, wanted.union(operator.keys), specs))
-        case Union():
+        case ops.Union():
             return replace(
                 operator,
                 left=_narrowed(operator.left, wanted, specs),
                 right=_narrowed(operator.right, wanted, specs),
             )
-        case Dedup(by=group) | First(keys=group):
+        case ops.Dedup(by=group) | ops.First(keys=group):
             return replace(operator, of=_narrowed(operator.of, wanted.union(group), specs))
-        case Changelog():
+        case ops.Changelog():
             return replace(operator, of=_narrowed(operator.of, wanted, specs))
-        case Join():
+        case ops.Join():
             return _joined(operator, wanted, specs)
-        case Aggregate():
+        case ops.Aggregate():
             read = {aggregate.of for aggregate in operator.aggregates if aggregate.of is not None}
             along = () if operator.along is None else (operator.along,)
             needed = frozenset((*operator.keys, *read, *along))
@@ -101,18 +80,20 @@ def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operato
 
 
 def _computed(
-    operator: Filter | FilterFunction | Assign | AssignFunction | Transform, wanted: frozenset[str], specs: Specs
-) -> Operator:
+    operator: ops.Filter | ops.FilterFunction | ops.Assign | ops.AssignFunction | ops.Transform,
+    wanted: frozenset[str],
+    specs: Specs,
+) -> ops.Operator:
     """Return a step that evaluates an expression or function, with its input narrowed to the columns that it needs."""
     before = schema_of(operator.of, specs).columns
     computed = _expressions(operator)
     if computed is None or any(can_fail(column.expr, column.dtype, before) for column in computed):
         return replace(operator, of=_giving(operator.of, frozenset(before), specs))
-    if isinstance(operator, (Assign, AssignFunction)):
+    if isinstance(operator, (ops.Assign, ops.AssignFunction)):
         computed = tuple(column for column in computed if column.name in wanted)
         if not computed:
             return _giving(operator.of, wanted, specs)
-        if isinstance(operator, Assign):
+        if isinstance(operator, ops.Assign):
             operator = replace(operator, columns=computed)
     read = {name for column in computed for name in columns_of(column.expr)}
     # A replaced column is read too, so that the new column takes its position.
@@ -120,21 +101,21 @@ def _computed(
 
 
 def _expressions(
-    operator: Filter | FilterFunction | Assign | AssignFunction | Transform,
-) -> tuple[AssignedColumn, ...] | None:
+    operator: ops.Filter | ops.FilterFunction | ops.Assign | ops.AssignFunction | ops.Transform,
+) -> tuple[ops.AssignedColumn, ...] | None:
     """Return the expressions that a step evaluates; None if it calls a Python function."""
     match operator:
-        case Filter(predicate=node) | FilterFunction(traced=node) if node is not None:
-            return (AssignedColumn(name="", dtype=optional(BOOL), expr=node),)
-        case Assign():
+        case ops.Filter(predicate=node) | ops.FilterFunction(traced=node) if node is not None:
+            return (ops.AssignedColumn(name="", dtype=optional(BOOL), expr=node),)
+        case ops.Assign():
             return operator.columns
-        case AssignFunction(traced=node) if node is not None:
-            return (AssignedColumn(name=operator.column, dtype=operator.dtype, expr=node),)
+        case ops.AssignFunction(traced=node) if node is not None:
+            return (ops.AssignedColumn(name=operator.column, dtype=operator.dtype, expr=node),)
         case _:
             return None
 
 
-def _renamed(operator: Rename, wanted: frozenset[str], specs: Specs) -> Operator:
+def _renamed(operator: ops.Rename, wanted: frozenset[str], specs: Specs) -> ops.Operator:
     before = schema_of(operator.of, specs).columns
     of = _giving(operator.of, frozenset(old for old in before if _new_name(old, operator.pairs) in wanted), specs)
     present = set(schema_of(of, specs).columns)
@@ -152,7 +133,7 @@ def _new_name(column: str, pairs: Iterable[tuple[str, str]]) -> str:
     return column
 
 
-def _joined(operator: Join, wanted: frozenset[str], specs: Specs) -> Operator:
+def _joined(operator: ops.Join, wanted: frozenset[str], specs: Specs) -> ops.Operator:
     before = schema_of(operator.left, specs)
     left = _narrowed(operator.left, (wanted & before.columns.keys()).union(operator.left_on), specs)
     fields = operator.fields
@@ -162,11 +143,11 @@ def _joined(operator: Join, wanted: frozenset[str], specs: Specs) -> Operator:
     return replace(operator, left=left, fields=fields)
 
 
-def _narrowed(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
+def _narrowed(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops.Operator:
     return _only(_giving(operator, wanted, specs), wanted, specs)
 
 
-def _only(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
+def _only(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops.Operator:
     """Return the tree with exactly the keys and the wanted columns of its output."""
     schema = schema_of(operator, specs)
     values = tuple(column for column in schema.values if column in wanted)
@@ -176,12 +157,12 @@ def _only(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
     return _select(operator, (*schema.keys, *values), specs)
 
 
-def _select(of: Operator, columns: tuple[str, ...], specs: Specs) -> Operator:
-    if isinstance(of, Select):
+def _select(of: ops.Operator, columns: tuple[str, ...], specs: Specs) -> ops.Operator:
+    if isinstance(of, ops.Select):
         of = of.of
     schema = schema_of(of, specs)
-    return of if columns == (*schema.keys, *schema.values) else Select(of=of, columns=columns)
+    return of if columns == (*schema.keys, *schema.values) else ops.Select(of=of, columns=columns)
 
 
-def _all(operator: Operator, specs: Specs) -> frozenset[str]:
+def _all(operator: ops.Operator, specs: Specs) -> frozenset[str]:
     return frozenset(schema_of(operator, specs).columns)

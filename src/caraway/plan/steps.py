@@ -2,27 +2,7 @@
 
 from caraway.dtypes.durations import print_duration
 from caraway.expr.printer import print_node
-from caraway.graph.operators import (
-    Aggregate,
-    Assign,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Drop,
-    DropNull,
-    Explode,
-    Filter,
-    FilterFunction,
-    First,
-    Input,
-    Join,
-    Latest,
-    Operator,
-    Rename,
-    Select,
-    Transform,
-    Union,
-)
+from caraway.graph import operators as ops
 from caraway.graph.windows import print_window
 from caraway.plan.model import JobPlan
 from caraway.plan.slots import is_keyed
@@ -31,58 +11,58 @@ from caraway.plan.slots import is_keyed
 SHOWN_CHARACTERS = 100
 
 
-def text_of(operator: Operator) -> str:
+def text_of(operator: ops.Operator) -> str:
     """Return a text about the work of a step."""
     match operator:
-        case Input():
+        case ops.Input():
             return f"read {operator.dataset}"
-        case Filter():
+        case ops.Filter():
             return f"filter {_cut(print_node(operator.predicate))}"
-        case FilterFunction():
+        case ops.FilterFunction():
             return f"filter {_function(operator.function.name, operator.traced is not None)}"
-        case Assign():
+        case ops.Assign():
             return "assign " + ", ".join(f"{c.name} = {_cut(print_node(c.expr))}" for c in operator.columns)
-        case AssignFunction():
+        case ops.AssignFunction():
             return f"assign {operator.column} = {_function(operator.function.name, operator.traced is not None)}"
-        case Transform():
+        case ops.Transform():
             return f"transform {_function(operator.function.name, traced=False)}"
-        case Select() | Drop() | DropNull() | Explode():
+        case ops.Select() | ops.Drop() | ops.DropNull() | ops.Explode():
             return f"{type(operator).__name__.lower()} {', '.join(operator.columns)}"
-        case Rename():
+        case ops.Rename():
             return "rename " + ", ".join(f"{old} to {new}" for old, new in operator.pairs)
-        case Union():
+        case ops.Union():
             return "union"
-        case Dedup():
+        case ops.Dedup():
             window = "" if operator.window is None else f" in {print_window(operator.window)}"
             return f"dedup by {', '.join(operator.by)}{window}"
-        case Join():
+        case ops.Join():
             on = ", ".join(f"{left} = {right}" for left, right in zip(operator.left_on, operator.right_on, strict=True))
             return f"{operator.how} join with {operator.right} on {on}"
-        case First() | Latest():
+        case ops.First() | ops.Latest():
             return f"{type(operator).__name__.lower()} of each {', '.join(operator.keys)}"
-        case Aggregate():
+        case ops.Aggregate():
             window = "" if operator.window is None else f" in {print_window(operator.window)}"
             return f"aggregate by {', '.join(operator.keys)}{window}: {', '.join(a.into for a in operator.aggregates)}"
-        case Changelog():
+        case ops.Changelog():
             return f"changelog, {operator.column} tells {'inserts' if operator.marks_inserts else 'deletes'}"
 
 
-def state_of(operator: Operator, job: JobPlan) -> str:
+def state_of(operator: ops.Operator, job: JobPlan) -> str:
     """Return a text about the state that a step of a job keeps, and for how long; empty if it keeps none."""
     horizon = print_duration(job.horizon_us)
     match operator:
-        case Join():
+        case ops.Join():
             return (
                 f"left rows of {horizon}; versions of {operator.right} of {horizon}, and of each key the one that "
                 "holds before"
             )
-        case Dedup():
+        case ops.Dedup():
             return f"rows of {horizon}, and of each group the one before"
-        case Changelog():
+        case ops.Changelog():
             return f"versions of {horizon}, and of each key the one that holds before"
-        case Aggregate() if is_keyed(operator.of, job):
+        case ops.Aggregate() if is_keyed(operator.of, job):
             return f"versions of {horizon}, and of each key the one that holds before, to take its aggregate input back"
-        case First():
+        case ops.First():
             return "of each key the first row, for good"
         case _:
             return ""

@@ -7,20 +7,7 @@ restart").
 
 from collections.abc import Iterator
 
-from caraway.graph.operators import (
-    Aggregate,
-    Assign,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    First,
-    Input,
-    Join,
-    Latest,
-    Operator,
-    Rename,
-    Transform,
-)
+from caraway.graph import operators as ops
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicKind
 
@@ -29,7 +16,7 @@ from caraway.plan.model import JobPlan, TopicKind
 _Names = frozenset[str] | None
 
 
-def regrouping_joins(plan: JobPlan) -> frozenset[Join]:
+def regrouping_joins(plan: JobPlan) -> frozenset[ops.Join]:
     """Return the joins whose columns may name a group of rows of a later step, or a key of the output.
 
     Aggregate inputs have only indexes as readers. There the keys of the aggregate matter: a shard of a divided index
@@ -38,23 +25,23 @@ def regrouping_joins(plan: JobPlan) -> frozenset[Join]:
     """
     keyed = {topic.dataset for topic in plan.inputs if topic.schema.keys}
     step = plan.operator
-    if isinstance(step, Aggregate) and plan.output.kind is TopicKind.AGGREGATE_INPUTS:
+    if isinstance(step, ops.Aggregate) and plan.output.kind is TopicKind.AGGREGATE_INPUTS:
         return frozenset(_joins(step.of, keyed, frozenset(step.keys)))
     return frozenset(_joins(step, keyed, None))
 
 
-def _joins(step: Operator, keyed: set[str], names: _Names) -> Iterator[Join]:
+def _joins(step: ops.Operator, keyed: set[str], names: _Names) -> Iterator[ops.Join]:
     match step:
-        case Join() if _is_keyed(step.left, keyed):
+        case ops.Join() if _is_keyed(step.left, keyed):
             # This join also makes records where its right side changes, and a failed attempt may have made these of
             # another left row, so all of its columns may differ.
             if names != frozenset():
                 yield step
             before: _Names = None
-        case Join() if names is None or names & set(step.fields):
+        case ops.Join() if names is None or names & set(step.fields):
             yield step
             before = None if names is None else names - set(step.fields) | set(step.left_on)
-        case Dedup() | First() | Latest() | Changelog() | Aggregate():
+        case ops.Dedup() | ops.First() | ops.Latest() | ops.Changelog() | ops.Aggregate():
             before = None
         case _:
             before = _before(step, names)
@@ -62,13 +49,15 @@ def _joins(step: Operator, keyed: set[str], names: _Names) -> Iterator[Join]:
         yield from _joins(parent, keyed, before)
 
 
-def _before(step: Operator, names: _Names) -> _Names:
+def _before(step: ops.Operator, names: _Names) -> _Names:
     """Return the columns of a step's input from which it computes the columns `names`."""
     match step:
-        case Assign() | AssignFunction() | Transform() if names is not None and names & _computed(step, names):
+        case ops.Assign() | ops.AssignFunction() | ops.Transform() if names is not None and names & _computed(
+            step, names
+        ):
             # The expression may read any column.
             return None
-        case Rename() if names is not None:
+        case ops.Rename() if names is not None:
             for old, new in reversed(step.pairs):
                 names = frozenset(old if name == new else name for name in names)
             return names
@@ -76,23 +65,23 @@ def _before(step: Operator, names: _Names) -> _Names:
             return names
 
 
-def _computed(step: Assign | AssignFunction | Transform, names: frozenset[str]) -> frozenset[str]:
+def _computed(step: ops.Assign | ops.AssignFunction | ops.Transform, names: frozenset[str]) -> frozenset[str]:
     match step:
-        case Assign():
+        case ops.Assign():
             return frozenset(column.name for column in step.columns)
-        case AssignFunction():
+        case ops.AssignFunction():
             return frozenset({step.column})
-        case Transform():
+        case ops.Transform():
             return names
 
 
-def _is_keyed(step: Operator, keyed: set[str]) -> bool:
+def _is_keyed(step: ops.Operator, keyed: set[str]) -> bool:
     match step:
-        case Input():
+        case ops.Input():
             return step.dataset in keyed
-        case First() | Latest() | Aggregate():
+        case ops.First() | ops.Latest() | ops.Aggregate():
             return True
-        case Changelog():
+        case ops.Changelog():
             return False
         case _:
             return _is_keyed(parents(step)[0], keyed)

@@ -11,27 +11,7 @@ from pyspark.sql import types as spark
 from caraway.dtypes.types import BOOL, DATETIME, DataType, ListType, base_type, optional, strip_optional, type_name
 from caraway.expr.nodes import Node
 from caraway.expr.printer import print_node
-from caraway.graph.operators import (
-    Aggregate,
-    Assign,
-    AssignedColumn,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Drop,
-    DropNull,
-    Explode,
-    Filter,
-    FilterFunction,
-    First,
-    Input,
-    Join,
-    Latest,
-    Rename,
-    Select,
-    Transform,
-    Union,
-)
+from caraway.graph import operators as ops
 from caraway.plan.failing import can_fail
 from caraway.spark.codec import DELETE, ID, META, OP, RETRACT, TIME, name
 from caraway.spark.expressions import compile_as, compile_with_failure
@@ -59,22 +39,22 @@ def compile_step(step: object, inputs: Inputs, job_rows: JobRows) -> Stream:  # 
 
 
 @compile_step.register
-def _(step: Input, inputs: Inputs, job_rows: JobRows) -> Stream:  # noqa: ARG001 (the same signature for all)
+def _(step: ops.Input, inputs: Inputs, job_rows: JobRows) -> Stream:  # noqa: ARG001 (the same signature for all)
     return inputs.take_in(job_rows)
 
 
 @compile_step.register
-def _(step: Filter, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Filter, inputs: Inputs, job_rows: JobRows) -> Stream:
     return _kept(compile_step(step.of, inputs, job_rows), step.predicate, inputs)
 
 
 def _kept(before: Stream, predicate: Node, inputs: Inputs) -> Stream:
-    passes, reasons = _expression(AssignedColumn(name="", dtype=optional(BOOL), expr=predicate), before)
+    passes, reasons = _expression(ops.AssignedColumn(name="", dtype=optional(BOOL), expr=predicate), before)
     return _filtered(evaluate(before, {_PASSES: passes}, reasons, "filter", inputs.plan))
 
 
 @compile_step.register
-def _(step: FilterFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.FilterFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     if step.traced is not None:
         return _kept(before, step.traced, inputs)
@@ -82,7 +62,7 @@ def _(step: FilterFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 
 @compile_step.register
-def _(step: DropNull, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.DropNull, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     full = reduce(lambda a, b: a & b, (name(column).isNotNull() for column in step.columns))
     kept = _filtered(replace(before, frame=before.frame.select("*", full.alias(_PASSES))))
@@ -102,11 +82,11 @@ def _filtered(before: Stream) -> Stream:
 
 
 @compile_step.register
-def _(step: Assign, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Assign, inputs: Inputs, job_rows: JobRows) -> Stream:
     return _assigned(compile_step(step.of, inputs, job_rows), step.columns, inputs)
 
 
-def _assigned(before: Stream, columns: Sequence[AssignedColumn], inputs: Inputs) -> Stream:
+def _assigned(before: Stream, columns: Sequence[ops.AssignedColumn], inputs: Inputs) -> Stream:
     new: dict[str, Column] = {}
     reasons: list[Reason] = []
     for column in columns:
@@ -117,16 +97,16 @@ def _assigned(before: Stream, columns: Sequence[AssignedColumn], inputs: Inputs)
 
 
 @compile_step.register
-def _(step: AssignFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.AssignFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     if step.traced is not None:
-        return _assigned(before, [AssignedColumn(name=step.column, dtype=step.dtype, expr=step.traced)], inputs)
+        return _assigned(before, [ops.AssignedColumn(name=step.column, dtype=step.dtype, expr=step.traced)], inputs)
     computed = assigned(step, before, inputs.plan, f"${step.column}")
     return _replaced(computed, {step.column: step.dtype})
 
 
 @compile_step.register
-def _(step: Transform, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Transform, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     types = before.columns if step.columns is None else dict(step.columns)
     new = {c: t for c, t in types.items() if c not in before.keys and c != before.timestamp}
@@ -135,7 +115,7 @@ def _(step: Transform, inputs: Inputs, job_rows: JobRows) -> Stream:
     return _replaced(kept, new)
 
 
-def _expression(column: AssignedColumn, before: Stream) -> tuple[Column, list[Reason]]:
+def _expression(column: ops.AssignedColumn, before: Stream) -> tuple[Column, list[Reason]]:
     """Return the value of an expression, and the ways in which it can fail."""
     scope = before.scope()
     if not can_fail(column.expr, column.dtype, before.types):
@@ -145,7 +125,7 @@ def _expression(column: AssignedColumn, before: Stream) -> tuple[Column, list[Re
     return outcome.value, [reason]
 
 
-def _complaint(column: AssignedColumn) -> str:
+def _complaint(column: ops.AssignedColumn) -> str:
     if not column.name:
         return f"{print_node(column.expr)} can't be computed"
     return (
@@ -162,7 +142,7 @@ def _replaced(computed: Stream, types: Mapping[str, DataType]) -> Stream:
 
 
 @compile_step.register
-def _(step: Explode, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Explode, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     sizes = [F.coalesce(F.size(name(column)), F.lit(0)) for column in step.columns]
     uneven = reduce(lambda a, b: a | b, (size != sizes[0] for size in sizes[1:]), F.lit(False))
@@ -199,25 +179,25 @@ def _element_type(dtype: DataType) -> DataType:
 
 
 @compile_step.register
-def _(step: Union, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Union, inputs: Inputs, job_rows: JobRows) -> Stream:
     left = compile_step(step.left, inputs, job_rows)
     return inputs.unite(left, compile_step(step.right, inputs, inputs.set_aside(left)))
 
 
 @compile_step.register
-def _(step: Select, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Select, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     return _keep(before, {*before.keys, *step.columns})
 
 
 @compile_step.register
-def _(step: Drop, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Drop, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     return _keep(before, {*before.columns} - {*step.columns})
 
 
 @compile_step.register
-def _(step: Rename, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Rename, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     new = {column: column for column in (*before.columns, before.timestamp)}
     for old, renamed in step.pairs:
@@ -234,34 +214,34 @@ def _(step: Rename, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 
 @compile_step.register
-def _(step: Join, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Join, inputs: Inputs, job_rows: JobRows) -> Stream:
     left = compile_step(step.left, inputs, job_rows)
     return joined(left, inputs.topics[step.right], step, inputs)
 
 
 @compile_step.register
-def _(step: Changelog, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Changelog, inputs: Inputs, job_rows: JobRows) -> Stream:
     return changelog(compile_step(step.of, inputs, job_rows), step, inputs)
 
 
 @compile_step.register
-def _(step: Dedup, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Dedup, inputs: Inputs, job_rows: JobRows) -> Stream:
     return deduplicated(compile_step(step.of, inputs, job_rows), step, inputs)
 
 
 @compile_step.register
-def _(step: First, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.First, inputs: Inputs, job_rows: JobRows) -> Stream:
     return first(compile_step(step.of, inputs, job_rows), step.keys, inputs)
 
 
 @compile_step.register
-def _(step: Latest, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Latest, inputs: Inputs, job_rows: JobRows) -> Stream:
     # Rows need no change: each one is a version of its group, and readers see the newest version of a key.
     return replace(compile_step(step.of, inputs, job_rows), keys=step.keys)
 
 
 @compile_step.register
-def _(step: Aggregate, inputs: Inputs, job_rows: JobRows) -> Stream:
+def _(step: ops.Aggregate, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     if before.keys:
         before = aggregate_inputs(before, inputs)

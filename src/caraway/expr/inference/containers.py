@@ -16,6 +16,7 @@ from caraway.dtypes.types import (
     strip_optional,
     type_name,
 )
+from caraway.expr import nodes as n
 from caraway.expr.inference.checks import (
     either_optional,
     infer_nullable,
@@ -28,26 +29,10 @@ from caraway.expr.inference.checks import (
     wrong,
 )
 from caraway.expr.inference.scopes import LambdaSchema, Schema, within
-from caraway.expr.nodes import (
-    DictContains,
-    DictGet,
-    DictLen,
-    ListAt,
-    ListCall,
-    ListContains,
-    ListFilter,
-    ListFunction,
-    ListMap,
-    MakeStruct,
-    Node,
-    Repeat,
-    StructGet,
-    Zip,
-)
 from caraway.expr.promotion import NUMBERS, promotes
 
 
-def element_type(node: Node, operand: DataType | None) -> DataType:
+def element_type(node: n.Node, operand: DataType | None) -> DataType:
     """Return the type of the elements of a list, which the operand must be.
 
     Raises:
@@ -60,29 +45,29 @@ def element_type(node: Node, operand: DataType | None) -> DataType:
 
 
 @infer_nullable.register
-def _(node: ListCall, schema: Schema) -> DataType | None:
+def _(node: n.ListCall, schema: Schema) -> DataType | None:
     operand = infer_nullable(node.operand, schema)
     element = element_type(node, operand)
     match node.function:
-        case ListFunction.LEN:
+        case n.ListFunction.LEN:
             return like(operand, INT)
-        case ListFunction.HAS_NULL:
+        case n.ListFunction.HAS_NULL:
             return like(operand, BOOL)
-        case ListFunction.SUM:
+        case n.ListFunction.SUM:
             return either_optional(_number(node, element), operand, element)
-        case ListFunction.MIN | ListFunction.MAX:
+        case n.ListFunction.MIN | n.ListFunction.MAX:
             return optional(_number(node, element))
-        case ListFunction.MEAN:
+        case n.ListFunction.MEAN:
             _number(node, element)
             return optional(FLOAT)
-        case ListFunction.ALL | ListFunction.ANY:
+        case n.ListFunction.ALL | n.ListFunction.ANY:
             if base_type(element) != BOOL:
                 raise takes(node, "a list of bool", operand)
             return either_optional(BOOL, operand, element)
 
 
 @infer_nullable.register
-def _(node: ListAt, schema: Schema) -> DataType | None:
+def _(node: n.ListAt, schema: Schema) -> DataType | None:
     element = element_type(node, infer_nullable(node.operand, schema))
     index = infer_nullable(node.index, schema)
     if index is not None and base_type(index) != INT:
@@ -91,7 +76,7 @@ def _(node: ListAt, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: ListContains, schema: Schema) -> DataType | None:
+def _(node: n.ListContains, schema: Schema) -> DataType | None:
     operand, item = infer_nullable(node.operand, schema), infer_nullable(node.item, schema)
     element = element_type(node, operand)
     if item is not None and not promotes(base_type(item), base_type(element)):
@@ -100,7 +85,7 @@ def _(node: ListContains, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: ListFilter, schema: Schema) -> DataType | None:
+def _(node: n.ListFilter, schema: Schema) -> DataType | None:
     operand = infer_nullable(node.operand, schema)
     found = infer_nullable(node.predicate, _scope(node, schema, node.variable, element_type(node, operand)))
     if found != BOOL:
@@ -111,7 +96,7 @@ def _(node: ListFilter, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: ListMap, schema: Schema) -> DataType | None:
+def _(node: n.ListMap, schema: Schema) -> DataType | None:
     operand = infer_nullable(node.operand, schema)
     body = infer_nullable(node.body, _scope(node, schema, node.variable, element_type(node, operand)))
     if body is None:
@@ -120,7 +105,7 @@ def _(node: ListMap, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: Repeat, schema: Schema) -> DataType | None:
+def _(node: n.Repeat, schema: Schema) -> DataType | None:
     value, by = infer_nullable(node.value, schema), infer_nullable(node.by, schema)
     if by is None or is_optional(by) or base_type(by) != INT:
         raise wrong(node, f"repeat() takes an int that is never null as the count, found {spell(by)}")
@@ -130,7 +115,7 @@ def _(node: Repeat, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: DictGet, schema: Schema) -> DataType | None:
+def _(node: n.DictGet, schema: Schema) -> DataType | None:
     operand, key = infer_nullable(node.operand, schema), infer_nullable(node.key, schema)
     value = _value_type(node, operand)
     require(node, key, (STRING,))
@@ -143,14 +128,14 @@ def _(node: DictGet, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: DictLen, schema: Schema) -> DataType | None:
+def _(node: n.DictLen, schema: Schema) -> DataType | None:
     operand = infer_nullable(node.operand, schema)
     _value_type(node, operand)
     return like(operand, INT)
 
 
 @infer_nullable.register
-def _(node: DictContains, schema: Schema) -> DataType | None:
+def _(node: n.DictContains, schema: Schema) -> DataType | None:
     operand, key = infer_nullable(node.operand, schema), infer_nullable(node.key, schema)
     _value_type(node, operand)
     require(node, key, (STRING,))
@@ -158,7 +143,7 @@ def _(node: DictContains, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: StructGet, schema: Schema) -> DataType | None:
+def _(node: n.StructGet, schema: Schema) -> DataType | None:
     operand = infer_nullable(node.operand, schema)
     base = None if operand is None else base_type(operand)
     if not isinstance(base, StructType):
@@ -170,7 +155,7 @@ def _(node: StructGet, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: MakeStruct, schema: Schema) -> DataType | None:
+def _(node: n.MakeStruct, schema: Schema) -> DataType | None:
     wanted = _matched(node)
     for name, value in node.fields:
         _require_field(node, name, infer_nullable(value, schema), wanted[name])
@@ -178,7 +163,7 @@ def _(node: MakeStruct, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: Zip, schema: Schema) -> DataType | None:
+def _(node: n.Zip, schema: Schema) -> DataType | None:
     wanted = _matched(node)
     for name, value in node.fields:
         found = infer_nullable(value, schema)
@@ -188,14 +173,14 @@ def _(node: Zip, schema: Schema) -> DataType | None:
     return ListType(node.dtype)
 
 
-def _number(node: ListCall, element: DataType) -> DataType:
+def _number(node: n.ListCall, element: DataType) -> DataType:
     base = base_type(element)
     if base not in NUMBERS:
         raise takes(node, "a list of int or float", ListType(element))
     return base
 
 
-def _scope(node: ListFilter | ListMap, schema: Schema, variable: str, element: DataType) -> LambdaSchema:
+def _scope(node: n.ListFilter | n.ListMap, schema: Schema, variable: str, element: DataType) -> LambdaSchema:
     if isinstance(schema, LambdaSchema):
         raise wrong(node, f"{operation_name(node)} can't stand in the body of another list.map() or list.filter()")
     return within(schema, variable, element)
@@ -205,14 +190,14 @@ def _is_embedding(dtype: DataType) -> bool:
     return isinstance(base_type(dtype), EmbeddingType)
 
 
-def _value_type(node: Node, operand: DataType | None) -> DataType:
+def _value_type(node: n.Node, operand: DataType | None) -> DataType:
     base = None if operand is None else base_type(operand)
     if not isinstance(base, MapType):
         raise takes(node, "a dict", operand)
     return base.of
 
 
-def _matched(node: MakeStruct | Zip) -> dict[str, DataType]:
+def _matched(node: n.MakeStruct | n.Zip) -> dict[str, DataType]:
     wanted, given = dict(node.dtype.fields), [name for name, _ in node.fields]
     missing, unknown = [name for name in wanted if name not in given], [name for name in given if name not in wanted]
     if missing or unknown:
@@ -222,6 +207,6 @@ def _matched(node: MakeStruct | Zip) -> dict[str, DataType]:
     return wanted
 
 
-def _require_field(node: Node, name: str, found: DataType | None, wanted: DataType) -> None:
+def _require_field(node: n.Node, name: str, found: DataType | None, wanted: DataType) -> None:
     if not promotes(found, wanted):
         raise wrong(node, f"{operation_name(node)}: field {name} is {type_name(wanted)}, found {spell(found)}")

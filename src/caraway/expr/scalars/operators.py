@@ -5,81 +5,61 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from caraway.dtypes.types import BOOL, FLOAT, INT, DataType, base_type
+from caraway.expr import nodes as n
 from caraway.expr.inference import operand_type
-from caraway.expr.nodes import (
-    Binary,
-    BinaryOp,
-    FillNull,
-    IsNull,
-    JsonExtract,
-    Literal,
-    Node,
-    Now,
-    ParseJson,
-    Power,
-    Ref,
-    Repeat,
-    Strftime,
-    Strptime,
-    Unary,
-    UnaryOp,
-    Var,
-    When,
-    Zip,
-)
 from caraway.expr.references import walk
 from caraway.expr.scalars import arithmetic, values
 from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, ScalarScope, compile_node
 
 # Operations that refuse values. A choice evaluates them for all of its branches, as in polars.
-REFUSING = (JsonExtract, ParseJson, Power, Repeat, Strftime, Strptime, Zip)
+REFUSING = (n.JsonExtract, n.ParseJson, n.Power, n.Repeat, n.Strftime, n.Strptime, n.Zip)
 
 Function = Callable[[Any, Any], Any]
 
-OF_INTS: Mapping[BinaryOp, Function] = {
-    BinaryOp.ADD: arithmetic.add_ints,
-    BinaryOp.SUB: arithmetic.subtract_ints,
-    BinaryOp.MUL: arithmetic.multiply_ints,
-    BinaryOp.FLOOR_DIV: arithmetic.floor_divide_ints,
-    BinaryOp.MOD: arithmetic.remainder_of_ints,
+OF_INTS: Mapping[n.BinaryOp, Function] = {
+    n.BinaryOp.ADD: arithmetic.add_ints,
+    n.BinaryOp.SUB: arithmetic.subtract_ints,
+    n.BinaryOp.MUL: arithmetic.multiply_ints,
+    n.BinaryOp.FLOOR_DIV: arithmetic.floor_divide_ints,
+    n.BinaryOp.MOD: arithmetic.remainder_of_ints,
 }
-OF_FLOATS: Mapping[BinaryOp, Function] = {
-    BinaryOp.ADD: operator.add,
-    BinaryOp.SUB: operator.sub,
-    BinaryOp.MUL: operator.mul,
-    BinaryOp.DIV: arithmetic.divide,
-    BinaryOp.FLOOR_DIV: arithmetic.floor_divide,
-    BinaryOp.MOD: arithmetic.remainder,
-    BinaryOp.LT: values.less,
-    BinaryOp.LE: values.at_most,
-    BinaryOp.GT: lambda left, right: values.less(right, left),
-    BinaryOp.GE: lambda left, right: values.at_most(right, left),
+OF_FLOATS: Mapping[n.BinaryOp, Function] = {
+    n.BinaryOp.ADD: operator.add,
+    n.BinaryOp.SUB: operator.sub,
+    n.BinaryOp.MUL: operator.mul,
+    n.BinaryOp.DIV: arithmetic.divide,
+    n.BinaryOp.FLOOR_DIV: arithmetic.floor_divide,
+    n.BinaryOp.MOD: arithmetic.remainder,
+    n.BinaryOp.LT: values.less,
+    n.BinaryOp.LE: values.at_most,
+    n.BinaryOp.GT: lambda left, right: values.less(right, left),
+    n.BinaryOp.GE: lambda left, right: values.at_most(right, left),
 }
-ORDERINGS: Mapping[BinaryOp, Function] = {
-    BinaryOp.LT: operator.lt,
-    BinaryOp.LE: operator.le,
-    BinaryOp.GT: operator.gt,
-    BinaryOp.GE: operator.ge,
+ORDERINGS: Mapping[n.BinaryOp, Function] = {
+    n.BinaryOp.LT: operator.lt,
+    n.BinaryOp.LE: operator.le,
+    n.BinaryOp.GT: operator.gt,
+    n.BinaryOp.GE: operator.ge,
 }
 
 
 @compile_node.register
-def _(node: Ref, _scope: ScalarScope) -> Scalar:
+def _(node: n.Ref, _scope: ScalarScope) -> Scalar:
     return operator.itemgetter(node.name)
 
 
 @compile_node.register
-def _(_node: Var, _scope: ScalarScope) -> Scalar:
+def _(_node: n.Var, _scope: ScalarScope) -> Scalar:
     return operator.itemgetter(ELEMENT)
 
 
 @compile_node.register
-def _(_node: Now, _scope: ScalarScope) -> Scalar:
+def _(_node: n.Now, _scope: ScalarScope) -> Scalar:
     return operator.itemgetter(NOW)
 
 
 @compile_node.register
-def _(node: Literal, _scope: ScalarScope) -> Scalar:
+def _(node: n.Literal, _scope: ScalarScope) -> Scalar:
     value = node.value
     if value is not None and node.dtype is not None and base_type(node.dtype) == FLOAT:
         value = float(value)  # type: ignore[arg-type]  # a literal of a float holds a number
@@ -87,11 +67,11 @@ def _(node: Literal, _scope: ScalarScope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Unary, scope: ScalarScope) -> Scalar:
+def _(node: n.Unary, scope: ScalarScope) -> Scalar:
     match node.op:
-        case UnaryOp.NOT:
+        case n.UnaryOp.NOT:
             return strict(operator.not_, scope.operand(node.operand, BOOL))
-        case UnaryOp.NEGATE:
+        case n.UnaryOp.NEGATE:
             base = scope.base_of(node, INT)
             operand = scope.operand(node.operand, base)
             return strict(operator.neg if base == FLOAT else lambda value: arithmetic.wrapped(-value), operand)
@@ -118,22 +98,22 @@ def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
 
 
 @compile_node.register
-def _(node: Binary, scope: ScalarScope) -> Scalar:
+def _(node: n.Binary, scope: ScalarScope) -> Scalar:
     base = _operand_type(node, scope)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     match node.op:
-        case BinaryOp.AND:
+        case n.BinaryOp.AND:
             return _kleene(left, right, decides=False)
-        case BinaryOp.OR:
+        case n.BinaryOp.OR:
             return _kleene(left, right, decides=True)
         case _:
             return strict2(_function(node.op, base), left, right)
 
 
-def _function(op: BinaryOp, base: DataType) -> Function:
-    if op in (BinaryOp.EQ, BinaryOp.NE):
+def _function(op: n.BinaryOp, base: DataType) -> Function:
+    if op in (n.BinaryOp.EQ, n.BinaryOp.NE):
         equal = values.equality(base)
-        return equal if op is BinaryOp.EQ else lambda left, right: not equal(left, right)
+        return equal if op is n.BinaryOp.EQ else lambda left, right: not equal(left, right)
     if base == FLOAT:
         return OF_FLOATS[op]
     return ORDERINGS[op] if op in ORDERINGS else OF_INTS[op]
@@ -150,11 +130,11 @@ def _kleene(left: Scalar, right: Scalar, *, decides: bool) -> Scalar:
     return evaluate
 
 
-def _operand_type(node: Binary, scope: ScalarScope) -> DataType:
+def _operand_type(node: n.Binary, scope: ScalarScope) -> DataType:
     """Return the type to which both operands are converted."""
-    if node.op in (BinaryOp.AND, BinaryOp.OR):
+    if node.op in (n.BinaryOp.AND, n.BinaryOp.OR):
         return BOOL
-    if node.op is BinaryOp.DIV:
+    if node.op is n.BinaryOp.DIV:
         return FLOAT
     found = [dtype for side in (node.left, node.right) if (dtype := scope.type_of(side)) is not None]
     bases = [operand_type(dtype) for dtype in found]
@@ -164,13 +144,13 @@ def _operand_type(node: Binary, scope: ScalarScope) -> DataType:
 
 
 @compile_node.register
-def _(node: IsNull, scope: ScalarScope) -> Scalar:
+def _(node: n.IsNull, scope: ScalarScope) -> Scalar:
     operand = compile_node(node.operand, scope)
     return lambda row: operand(row) is None
 
 
 @compile_node.register
-def _(node: FillNull, scope: ScalarScope) -> Scalar:
+def _(node: n.FillNull, scope: ScalarScope) -> Scalar:
     result = scope.type_of(node)
     if result is None:
         return lambda _row: None
@@ -188,7 +168,7 @@ def _(node: FillNull, scope: ScalarScope) -> Scalar:
 
 
 @compile_node.register
-def _(node: When, scope: ScalarScope) -> Scalar:
+def _(node: n.When, scope: ScalarScope) -> Scalar:
     result = scope.type_of(node)
     if result is None:
         return lambda _row: None
@@ -209,6 +189,6 @@ def _(node: When, scope: ScalarScope) -> Scalar:
     return evaluate_all if refusing(node) else evaluate
 
 
-def refusing(node: Node) -> bool:
+def refusing(node: n.Node) -> bool:
     """Return whether an expression may refuse a value."""
     return any(isinstance(inner, REFUSING) for inner in walk(node))

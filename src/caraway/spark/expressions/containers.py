@@ -4,54 +4,39 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DataType, ListType, MapType, base_type
+from caraway.expr import nodes as n
 from caraway.expr.engines import python_reason
 from caraway.expr.inference import operand_type
-from caraway.expr.nodes import (
-    DictContains,
-    DictGet,
-    DictLen,
-    ListAt,
-    ListCall,
-    ListContains,
-    ListFilter,
-    ListFunction,
-    ListMap,
-    MakeStruct,
-    Node,
-    Repeat,
-    StructGet,
-    Zip,
-)
 from caraway.spark.expressions.python import evaluated
 from caraway.spark.expressions.scope import SparkScope, comparable, compile_as, compile_node, widened
 from caraway.spark.types import spark_type
 
 
 @compile_node.register
-def _(node: ListCall, scope: SparkScope) -> Column:
+def _(node: n.ListCall, scope: SparkScope) -> Column:
     items, of = compile_node(node.operand, scope), element_type(node.operand, scope)
-    if node.function is ListFunction.LEN:
+    if node.function is n.ListFunction.LEN:
         return _size(items)
-    if node.function is ListFunction.ANY:
+    if node.function is n.ListFunction.ANY:
         return F.exists(items, lambda item: item)
     has_null = F.exists(items, lambda item: item.isNull())
-    if node.function is ListFunction.HAS_NULL:
+    if node.function is n.ListFunction.HAS_NULL:
         return has_null
     return F.when(~has_null, _folded(node.function, items, base_type(of)))
 
 
-def _folded(function: ListFunction, items: Column, of: DataType) -> Column:
+def _folded(function: n.ListFunction, items: Column, of: DataType) -> Column:
     """Fold a list without nulls. A least or greatest zero is 0.0, since sorting doesn't order 0.0 and -0.0."""
     zero = F.lit(0).cast(spark_type(of))
     match function:
-        case ListFunction.SUM:
+        case n.ListFunction.SUM:
             return _sum(items, of)
-        case ListFunction.MEAN:
+        case n.ListFunction.MEAN:
             total = _sum(F.transform(items, lambda item: item.cast("double")), FLOAT)
             return F.when(F.size(items) > 0, total / F.size(items))
-        case ListFunction.MIN:
+        case n.ListFunction.MIN:
             return F.array_min(items) + zero
-        case ListFunction.MAX:
+        case n.ListFunction.MAX:
             return F.array_max(items) + zero
         case _:
             return F.forall(items, lambda item: item)
@@ -63,7 +48,7 @@ def _sum(items: Column, of: DataType) -> Column:
 
 
 @compile_node.register
-def _(node: ListAt, scope: SparkScope) -> Column:
+def _(node: n.ListAt, scope: SparkScope) -> Column:
     items, index = compile_node(node.operand, scope), compile_as(node.index, INT, scope)
     size = F.size(items)
     position = F.when(index < 0, index + size).otherwise(index)
@@ -72,7 +57,7 @@ def _(node: ListAt, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: ListContains, scope: SparkScope) -> Column:
+def _(node: n.ListContains, scope: SparkScope) -> Column:
     of = element_type(node.operand, scope)
     items = compile_node(node.operand, scope)
     item = widened(compile_node(node.item, scope), scope.type_of(node.item), of)
@@ -81,7 +66,7 @@ def _(node: ListContains, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: ListFilter, scope: SparkScope) -> Column:
+def _(node: n.ListFilter, scope: SparkScope) -> Column:
     if python_reason(node) is not None:
         return evaluated(node, scope)
     of = element_type(node.operand, scope)
@@ -92,7 +77,7 @@ def _(node: ListFilter, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: ListMap, scope: SparkScope) -> Column:
+def _(node: n.ListMap, scope: SparkScope) -> Column:
     if python_reason(node) is not None:
         return evaluated(node, scope)
     of = element_type(node.operand, scope)
@@ -103,7 +88,7 @@ def _(node: ListMap, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: DictGet, scope: SparkScope) -> Column:
+def _(node: n.DictGet, scope: SparkScope) -> Column:
     entries, key = compile_node(node.operand, scope), compile_as(node.key, STRING, scope)
     found = F.when(key.isNotNull(), F.try_element_at(entries, key))
     if node.default is None:
@@ -113,42 +98,42 @@ def _(node: DictGet, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: DictLen, scope: SparkScope) -> Column:
+def _(node: n.DictLen, scope: SparkScope) -> Column:
     return _size(compile_node(node.operand, scope))
 
 
 @compile_node.register
-def _(node: DictContains, scope: SparkScope) -> Column:
+def _(node: n.DictContains, scope: SparkScope) -> Column:
     return F.map_contains_key(compile_node(node.operand, scope), compile_as(node.key, STRING, scope))
 
 
 @compile_node.register
-def _(node: StructGet, scope: SparkScope) -> Column:
+def _(node: n.StructGet, scope: SparkScope) -> Column:
     return compile_node(node.operand, scope).getField(node.field)
 
 
 @compile_node.register
-def _(node: MakeStruct, scope: SparkScope) -> Column:
+def _(node: n.MakeStruct, scope: SparkScope) -> Column:
     given = dict(node.fields)
     return F.struct(*(compile_as(given[name], dtype, scope).alias(name) for name, dtype in node.dtype.fields))
 
 
 @compile_node.register
-def _(node: Zip, scope: SparkScope) -> Column:
+def _(node: n.Zip, scope: SparkScope) -> Column:
     given = dict(node.fields)
     lists = [_as_list(given[name], dtype, scope) for name, dtype in node.dtype.fields]
     shortest = F.array_min(F.array(*(F.size(items) for items in lists)))
     return F.slice(F.arrays_zip(*lists), 1, shortest).cast(spark_type(ListType(node.dtype)))
 
 
-def _as_list(node: Node, of: DataType, scope: SparkScope) -> Column:
+def _as_list(node: n.Node, of: DataType, scope: SparkScope) -> Column:
     element = element_type(node, scope)
     items = compile_node(node, scope)
     return F.transform(items, lambda item: widened(item, element, of))
 
 
 @compile_node.register
-def _(node: Repeat, scope: SparkScope) -> Column:
+def _(node: n.Repeat, scope: SparkScope) -> Column:
     value, by = compile_node(node.value, scope), compile_as(node.by, INT, scope)
     return F.when(by >= 0, F.array_repeat(value, by.cast("int")))
 
@@ -158,7 +143,7 @@ def _size(items: Column) -> Column:
     return F.when(items.isNotNull(), F.size(items).cast("long"))
 
 
-def element_type(node: Node, scope: SparkScope) -> DataType:
+def element_type(node: n.Node, scope: SparkScope) -> DataType:
     """Return the type of the elements of a list."""
     dtype = scope.type_of(node)
     base = None if dtype is None else operand_type(dtype)
@@ -166,7 +151,7 @@ def element_type(node: Node, scope: SparkScope) -> DataType:
     return base.of
 
 
-def _value(node: Node, scope: SparkScope) -> DataType:
+def _value(node: n.Node, scope: SparkScope) -> DataType:
     dtype = scope.type_of(node)
     base = None if dtype is None else base_type(dtype)
     assert isinstance(base, MapType)  # noqa: S101 (inference saw to it)

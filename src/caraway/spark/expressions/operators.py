@@ -18,53 +18,40 @@ from caraway.dtypes.types import (
     base_type,
 )
 from caraway.errors import DefinitionError
-from caraway.expr.nodes import (
-    Binary,
-    BinaryOp,
-    FillNull,
-    IsNull,
-    Literal,
-    Node,
-    Now,
-    Ref,
-    Unary,
-    UnaryOp,
-    Var,
-    When,
-)
+from caraway.expr import nodes as n
 from caraway.spark.expressions.arithmetic import DIVISIONS
 from caraway.spark.expressions.scope import SparkScope, comparable, compile_as, compile_node, kind
 from caraway.spark.types import spark_type
 
-_OPERATORS: Mapping[BinaryOp, Callable[[Column, Column], Column]] = {
-    BinaryOp.ADD: operator.add,
-    BinaryOp.SUB: operator.sub,
-    BinaryOp.MUL: operator.mul,
-    BinaryOp.EQ: operator.eq,
-    BinaryOp.NE: operator.ne,
-    BinaryOp.LT: operator.lt,
-    BinaryOp.LE: operator.le,
-    BinaryOp.GT: operator.gt,
-    BinaryOp.GE: operator.ge,
-    BinaryOp.AND: operator.and_,
-    BinaryOp.OR: operator.or_,
+_OPERATORS: Mapping[n.BinaryOp, Callable[[Column, Column], Column]] = {
+    n.BinaryOp.ADD: operator.add,
+    n.BinaryOp.SUB: operator.sub,
+    n.BinaryOp.MUL: operator.mul,
+    n.BinaryOp.EQ: operator.eq,
+    n.BinaryOp.NE: operator.ne,
+    n.BinaryOp.LT: operator.lt,
+    n.BinaryOp.LE: operator.le,
+    n.BinaryOp.GT: operator.gt,
+    n.BinaryOp.GE: operator.ge,
+    n.BinaryOp.AND: operator.and_,
+    n.BinaryOp.OR: operator.or_,
 }
 
 
 @compile_node.register
-def _(node: Ref, scope: SparkScope) -> Column:
+def _(node: n.Ref, scope: SparkScope) -> Column:
     return scope.columns[node.name]
 
 
 @compile_node.register
-def _(node: Var, scope: SparkScope) -> Column:
+def _(node: n.Var, scope: SparkScope) -> Column:
     if scope.element is None:
         raise DefinitionError(f'var("{node.name}") has a meaning only in the body of list.map() or list.filter()')
     return scope.element
 
 
 @compile_node.register
-def _(node: Now, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
+def _(node: n.Now, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
     raise DefinitionError(
         "now() is the time of a query, and a pipeline runs before any query: use the time stamp column "
         f"of the dataset (columns here: {', '.join(scope.columns)})"
@@ -72,24 +59,24 @@ def _(node: Now, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signatu
 
 
 @compile_node.register
-def _(node: Literal, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
+def _(node: n.Literal, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
     return F.lit(None) if node.dtype is None else literal(node.value, node.dtype)
 
 
 @compile_node.register
-def _(node: Unary, scope: SparkScope) -> Column:
+def _(node: n.Unary, scope: SparkScope) -> Column:
     match node.op:
-        case UnaryOp.NOT:
+        case n.UnaryOp.NOT:
             return ~compile_as(node.operand, BOOL, scope)
-        case UnaryOp.NEGATE:
+        case n.UnaryOp.NEGATE:
             return -compile_node(node.operand, scope)
 
 
 @compile_node.register
-def _(node: Binary, scope: SparkScope) -> Column:
-    if node.op in (BinaryOp.AND, BinaryOp.OR):
+def _(node: n.Binary, scope: SparkScope) -> Column:
+    if node.op in (n.BinaryOp.AND, n.BinaryOp.OR):
         return _OPERATORS[node.op](compile_as(node.left, BOOL, scope), compile_as(node.right, BOOL, scope))
-    floating = node.op is BinaryOp.DIV or FloatType in (kind(node.left, scope), kind(node.right, scope))
+    floating = node.op is n.BinaryOp.DIV or FloatType in (kind(node.left, scope), kind(node.right, scope))
     left, right = _side(node.left, scope), _side(node.right, scope)
     if floating:
         left, right = left.cast("double"), right.cast("double")
@@ -100,18 +87,18 @@ def _(node: Binary, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: IsNull, scope: SparkScope) -> Column:
+def _(node: n.IsNull, scope: SparkScope) -> Column:
     return compile_node(node.operand, scope).isNull()
 
 
 @compile_node.register
-def _(node: FillNull, scope: SparkScope) -> Column:
+def _(node: n.FillNull, scope: SparkScope) -> Column:
     dtype = scope.type_of(node)
     return F.coalesce(_branch(node.operand, dtype, scope), _branch(node.fill, dtype, scope))
 
 
 @compile_node.register
-def _(node: When, scope: SparkScope) -> Column:
+def _(node: n.When, scope: SparkScope) -> Column:
     dtype = scope.type_of(node)
     otherwise = F.lit(None) if node.otherwise is None else _branch(node.otherwise, dtype, scope)
     return reduce(
@@ -146,10 +133,10 @@ def literal(value: object, dtype: DataType) -> Column:
             return F.lit(value).cast(stored)
 
 
-def _side(node: Node, scope: SparkScope) -> Column:
+def _side(node: n.Node, scope: SparkScope) -> Column:
     column, dtype = compile_node(node, scope), scope.type_of(node)
     return column if dtype is None else comparable(column, dtype)
 
 
-def _branch(node: Node, dtype: DataType | None, scope: SparkScope) -> Column:
+def _branch(node: n.Node, dtype: DataType | None, scope: SparkScope) -> Column:
     return F.lit(None) if dtype is None else compile_as(node, dtype, scope)
