@@ -33,17 +33,14 @@ from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, FunctionPool, QueryEngine
 from caraway.server.access.gate import Gate
-from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
 from caraway.server.collector import keep_what_is_here
-from caraway.server.handlers.feast import FeastEndpoint
-from caraway.server.handlers.queries import Queries
-from caraway.server.handlers.reads import Reads
-from caraway.server.http.routes import API, Route, Router
+from caraway.server.http.endpoints import Router, bound
 from caraway.server.reading import DatasetReader
 from caraway.server.served_graph import ServedGraph
 from caraway.server.serving import SWITCH_INTERVAL_S
+from caraway.server.surface import READS, readers
 from caraway.state import AuditLog, connect
 from caraway.topics import PUT, RecordCodec, position_id
 
@@ -129,18 +126,13 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
             Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compile
         )
         served = Served(ServedGraph("bench", definitions, plan, Endpoints(plan), engine))
-        queries, limits = Queries(), AccessLimits(served)
-        reads, feast = Reads(limits, queries, keep=lambda *_, **__: None), FeastEndpoint(limits, queries)
+        endpoints = bound(READS, *readers(served, keep=lambda *_, **__: None))
         # Without tokens the gate admits everybody and records nothing, so nothing connects to this database.
         gate = Gate(AuditLog(connect(NO_DATABASE)), None)
-        routes = (
-            Route("POST", f"{API}/query", reads.query, "extract_features"),
-            Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
-        )
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         keep_what_is_here()
         server = Server(
-            App(Router(routes), gate, sites=Sites(ServerSettings())),
+            App(Router(endpoints), gate, sites=Sites(ServerSettings())),
             address="127.0.0.1",
             port=port,
             interface=Interfaces.RSGI,

@@ -11,9 +11,9 @@ import orjson
 
 from caraway.errors import InvalidInputError, shortened
 from caraway.ingest import metrics
-from caraway.ingest.endpoints import Encoded, Endpoint, Endpoints, RowError, Target
+from caraway.ingest.endpoints import Encoded, Endpoint, RowError, Target
 from caraway.ingest.requests import Answers, RequestKey, Written, read_back
-from caraway.ingest.table import Table, json_type, table
+from caraway.ingest.table import Table, table
 from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, ErasedKeys, TopicItem
 
 MAX_LISTED_ERRORS = 20
@@ -21,9 +21,6 @@ MAX_LISTED_FIELDS = 20
 # Writes that one request may have in progress: 20,000 rows for one dataset. Beyond that the request waits for them, so
 # that a request whose rows are all refused doesn't fill the writer's queue with dead letters.
 MAX_PENDING = 100
-# Characters in the name of a webhook or endpoint. For an unknown name the nearest names are searched, which takes too
-# long for longer names.
-MAX_NAME = 1_000
 # Rows that are cast and encoded at a time: they take some 2 ms, after which the event loop can serve other requests.
 SLICE = 200
 
@@ -78,7 +75,7 @@ class IngestReport:
 
 
 class IngestService:
-    """The handler of log requests. It lives as long as the server; the endpoints are passed with each request."""
+    """The part that accepts rows. It lives as long as the server; the endpoint is passed with each request."""
 
     def __init__(self, writer: Writer, bootstrap_servers: str, erased: ErasedKeys | None = None) -> None:
         """Write through `writer`, look for rows of repeated requests on the brokers, write no rows of `erased` keys."""
@@ -87,43 +84,27 @@ class IngestService:
         self._bootstrap_servers = bootstrap_servers
         self._answers: Answers[IngestReport] = Answers()
 
-    async def log(
-        self, endpoints: Endpoints, body: object, request: RequestKey | None = None, *, is_large: bool = False
+    async def put(
+        self, endpoint: Endpoint, data: object, request: RequestKey | None = None, *, is_large: bool = False
     ) -> IngestReport:
-        """Write the rows of a request, and return what became of them.
+        """Write rows to the datasets of an endpoint, once under an idempotency key, and return what became of them.
 
         Args:
-            endpoints: The endpoints of the current graph.
-            body: The parsed body: an object with `webhook`, `endpoint` and `data`.
+            endpoint: An endpoint of the current graph.
+            data: The rows: a list of objects, an object of lists, or JSON text of either.
             request: The idempotency key, if the request has one.
             is_large: Even a few rows of the request may take long, so a thread processes them.
 
         Raises:
             TooLargeError: The request has too many rows.
-            InvalidInputError: The body doesn't have this form.
-            UnknownEntityError: There is no such webhook or endpoint.
-            ConflictError: The idempotency key was used with another body.
-            UnavailableError: Kafka doesn't take the rows; some may have been written.
-        """
-        endpoint = endpoint_of(endpoints, body)
-        if not isinstance(body, dict) or "data" not in body:
-            raise InvalidInputError("data is missing")
-        if request is None:
-            return await self._take(endpoint, body["data"], None, is_large=is_large)
-        return await self.put(endpoint, body["data"], request, is_large=is_large)
-
-    async def put(
-        self, endpoint: Endpoint, data: object, request: RequestKey, *, is_large: bool = False
-    ) -> IngestReport:
-        """Write rows to the datasets of an endpoint, once under an idempotency key, and return what became of them.
-
-        Raises:
+            InvalidInputError: The data has another form.
             ConflictError: The idempotency key was used with other rows.
             UnavailableError: Kafka doesn't take the rows; some may have been written.
         """
-        scope = (endpoint.webhook, endpoint.name, request.key)
         taking = self._take(endpoint, data, request, is_large=is_large)
-        return await self._answers.once(scope, request.digest, taking)
+        if request is None:
+            return await taking
+        return await self._answers.once((endpoint.webhook, endpoint.name, request.key), request.digest, taking)
 
     async def _take(
         self, endpoint: Endpoint, data: object, request: RequestKey | None, *, is_large: bool
@@ -135,18 +116,6 @@ class IngestService:
             written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
         intake = _Intake(self._writer, endpoint, rows, request, written, erased=self._erased)
         return await intake.run(in_thread=is_large or len(rows) > SLICE)
-
-
-def endpoint_of(endpoints: Endpoints, body: object) -> Endpoint:
-    """Return the endpoint that the parsed body of a request is for.
-
-    Raises:
-        InvalidInputError: The body doesn't have the form of a log request.
-        UnknownEntityError: There is no such webhook or endpoint.
-    """
-    if not isinstance(body, dict):
-        raise InvalidInputError(f"the body is {json_type(body)}; an object with webhook, endpoint and data is expected")
-    return endpoints.find(_text(body, "webhook"), _text(body, "endpoint"))
 
 
 class _Intake:
@@ -279,17 +248,6 @@ class _Intake:
             warnings=warnings,
             taken=taken,
         )
-
-
-def _text(body: dict[str, object], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str):
-        raise InvalidInputError(
-            f"{name} is {'missing' if name not in body else json_type(value)}; a string is expected"
-        )
-    if len(value) > MAX_NAME:
-        raise InvalidInputError(f"{name} has {len(value):,} characters; nothing has a name of more than {MAX_NAME:,}")
-    return value
 
 
 def _payload(row: object) -> object:

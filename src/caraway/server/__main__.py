@@ -13,10 +13,10 @@ from caraway.config import ConfigurationError, ServerSettings, Settings, load_se
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
-from caraway.server.http.routes import Router
+from caraway.server.http.endpoints import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
-from caraway.server.surface import routes
+from caraway.server.surface import endpoints
 from caraway.server.wiring import deploy
 from caraway.server.workers import supervisor
 
@@ -31,7 +31,7 @@ def run(settings: Settings) -> None:
     deployment = deploy(settings)
     server = settings.server
     port = port_of(server)
-    app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))
+    app = App(Router(endpoints(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))
     http = http_server(app, server.host, port, connections=server.connections)
     _log_start(settings, port)
     try:

@@ -17,9 +17,9 @@ from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.http.body import read_body
 from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
+from caraway.server.http.endpoints import Endpoint, Router
 from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, status_of
 from caraway.server.http.messages import DECODERS, Exchange, HttpResponse, Request, RsgiScope, json_response
-from caraway.server.http.routes import Route, Router
 from caraway.state import Caller
 
 LOG = structlog.get_logger(__name__)
@@ -29,9 +29,6 @@ REQUEST_SECONDS = 60.0
 # Size of an answer in bytes from which on it is compressed in a thread, because it would block the event loop for too
 # long.
 LARGE_ANSWER_BYTES = 256 * 1024
-# Targets that have no bounds for each caller: a load balancer must learn the server's health however much a caller
-# asks.
-UNBOUNDED_TARGETS = frozenset({"health"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +71,21 @@ class App:
         started = time.perf_counter()
         target = UNKNOWN_TARGET
         try:
-            route, name = self._router.find(scope.method, scope.path)
-            target = route.target
+            endpoint, name = self._router.find(scope.method, scope.path)
+            target = endpoint.target
             if self._sites is not None:
-                self._sites.check(target, route.method, scope.headers)
+                self._sites.check(endpoint, scope.headers)
             # The gate comes before the body is read: a caller who isn't admitted must not fill the memory.
-            caller = self._gate.admit(target, scope.headers)
-            if route.method != "GET":
-                check_media_type(route, scope.headers)
-            if target in UNBOUNDED_TARGETS:
-                response = await self._answer(scope, exchange, route, name, caller)
+            caller = self._gate.admit(endpoint, scope.headers)
+            if endpoint.takes_body:
+                check_media_type(endpoint, scope.headers)
+            # A load balancer must learn the server's health however much its caller asks.
+            if endpoint.probe:
+                response = await self._answer(scope, exchange, endpoint, name, caller)
             else:
                 self._bounds.shares.enter(caller.token_id)
                 try:
-                    response = await self._answer(scope, exchange, route, name, caller)
+                    response = await self._answer(scope, exchange, endpoint, name, caller)
                 finally:
                     self._bounds.shares.leave(caller.token_id)
         except CarawayError as error:
@@ -107,7 +105,7 @@ class App:
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
 
     async def _answer(
-        self, scope: RsgiScope, exchange: Exchange, route: Route, name: str, caller: Caller
+        self, scope: RsgiScope, exchange: Exchange, endpoint: Endpoint, name: str, caller: Caller
     ) -> HttpResponse:
         """Read the body and run the handler, both together within the deadline.
 
@@ -120,9 +118,19 @@ class App:
         body: bytes | None = None
         try:
             async with asyncio.timeout(self._bounds.seconds) as limit:
-                body = await read_body(headers, exchange, hold) if route.method != "GET" else b""
-                request = Request(route.method, scope.path, scope.query_string, headers, body, caller, hold)
-                return await self._gate.pass_on(route.target, request, lambda: route.answer(request, name))
+                body = await read_body(headers, exchange, hold) if endpoint.takes_body else b""
+                request = Request(
+                    endpoint.method,
+                    scope.path,
+                    scope.query_string,
+                    headers,
+                    body,
+                    caller,
+                    hold,
+                    endpoint.body,
+                    endpoint.parameters,
+                )
+                return await self._gate.pass_on(endpoint, request, lambda: endpoint.respond(request, name))
         except TimeoutError:
             if not limit.expired():
                 raise

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
-from caraway.server.access.gate import NEEDS
-from caraway.server.handlers.openapi import DOCUMENT
+from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.state import Access, AuditLog, Grant, Mode, connect
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
@@ -58,6 +57,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/metrics"): ("metrics", None),
     ("get", "/"): ("root", None),
 }
+BY_PLACE = {(endpoint.method.lower(), endpoint.path): endpoint for endpoint in ENDPOINTS}
 UNTAGGED = {"Pots": ("pii",)}
 
 
@@ -145,14 +145,14 @@ def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
 
 def test_every_path_is_asked_at() -> None:
     assert REQUESTS.keys() == {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
-    assert {target for target, _ in REQUESTS.values()} == NEEDS.keys()
+    assert all(REQUESTS[place][0] == endpoint.target for place, endpoint in BY_PLACE.items())
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic cm9vdDpyb290"}])
 def test_without_a_valid_token_hardly_anything_is_answered(guarded: ServerProcess, header: dict[str, str]) -> None:
     with httpx.Client(base_url=str(guarded.settings.server.url), headers=header) as client:
         for path, status in ask_all(client).items():
-            if NEEDS[REQUESTS[path][0]] is None:
+            if BY_PLACE[path].permission.public:
                 assert status == 200, path
             else:
                 assert status == 401, path
@@ -167,14 +167,14 @@ def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) ->
     granted = [] if mode is None else [Grant(modes=frozenset({mode}))]
     client = users.user(f"only-{mode}", *granted)
     for path, status in ask_all(client).items():
-        need = NEEDS[REQUESTS[path][0]]
+        need = BY_PLACE[path].permission
         if path == ("post", "/api/v1/init"):
             # A clone reads and writes definitions and data, so no single mode is enough.
             assert status == 403, (path, status)
         elif path == ("post", "/api/v1/wait"):
             # Any mode on the branch is enough.
             assert (status == 403) is (mode is None), (path, status)
-        elif need is None or need.mode is None or need.mode is mode:
+        elif not need.modes or mode in need.modes:
             assert status not in {401, 403}, (path, status)
         else:
             assert status == 403, (path, status)

@@ -113,8 +113,8 @@ def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({}, "erase_keys is expected to be a list of objects"),
-        ({"erase_keys": []}, "erase_keys is expected to be a list of objects"),
+        ({}, "erase_keys is missing; it has to be a list of objects"),
+        ({"erase_keys": []}, "erase_keys is empty; it has to be a list of objects"),
         ({"erase_keys": [{"room": 1}]}, "room is no erase key; erase keys: guest"),
         ({"erase_keys": [{"guest": "a", "room": 1}]}, "room is no erase key"),
         ({"erase_keys": [{"guest": "a"}, {}]}, "row 1, erase key guest: is missing"),

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from caraway.server.handlers.openapi import DOCUMENT
+from caraway.server.surface import DOCUMENT
 from caraway.state import Access, connect
 from tests.fuzz.messages import Caller, messages, untouched
 from tests.fuzz.run import fuzz

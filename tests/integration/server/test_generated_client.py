@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from caraway.server.handlers.answers import OPERATIONS
+from caraway.server.surface import ENDPOINTS
 from caraway.state import Access, connect
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
@@ -70,7 +70,7 @@ def generated(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -
     )
     assert made.returncode == 0, made.stdout + made.stderr
     operations = {file.stem for file in (folder / PACKAGE / "api" / "default").glob("*.py")} - {"__init__"}
-    assert len(operations) == len(OPERATIONS)
+    assert len(operations) == len(ENDPOINTS)
     sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(PACKAGE)
@@ -97,7 +97,7 @@ def test_a_generated_client_authenticates(server: ServerProcess, generated: Modu
         assert elsewhere.status_code == 404
         server.log("pots", [pot(801, "oak")])
         asked = {"inputs": ["Tap.pot"], "outputs": ["State.species"], "data": {"Tap.pot": [801]}}
-        body = model("QueryJsonBody").from_dict(asked)
+        body = model("QueryBody").from_dict(asked)
 
         def served() -> bool:
             answer = operation("query").sync_detailed(client=client, body=body)

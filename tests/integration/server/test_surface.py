@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import read_columns
-from caraway.server.handlers.openapi import DOCUMENT
+from caraway.server.surface import DOCUMENT
 from tests.effort import examples
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
@@ -40,8 +40,7 @@ CHECKS = [
     status_code_conformance,
 ]
 # No engine runs here, so each request would wait to its limit.
-_WAIT = WITHOUT_COMMIT["paths"]["/api/v1/wait"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-_WAIT["properties"]["seconds"]["maximum"] = 0.1
+WITHOUT_COMMIT["components"]["schemas"]["WaitBody"]["properties"]["seconds"]["maximum"] = 0.1
 surface = schemathesis.openapi.from_dict(WITHOUT_COMMIT)
 
 

@@ -122,8 +122,7 @@ def log(
     erased: ErasedKeys | None = None,
 ) -> IngestReport:
     service = IngestService(writer or MemoryWriter(), "nowhere:1", erased)
-    body = {"webhook": "hook", "endpoint": endpoint, "data": data}
-    return asyncio.run(service.log(ENDPOINTS, body, request))
+    return asyncio.run(service.put(ENDPOINTS.find("hook", endpoint), data, request))
 
 
 @pytest.mark.parametrize("form", ["rows", "columns", "text of rows", "text of columns"])
@@ -310,25 +309,27 @@ def test_a_large_row_is_cut_in_its_dead_letter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "error", "said"),
+    ("data", "said"),
     [
-        ([], InvalidInputError, "the body is a list"),
-        ({}, InvalidInputError, "webhook is missing"),
-        ({"webhook": 1}, InvalidInputError, "webhook is a number"),
-        ({"webhook": "hook", "endpoint": None}, InvalidInputError, "endpoint is null"),
-        ({"webhook": "hook", "endpoint": "sales"}, InvalidInputError, "data is missing"),
-        ({"webhook": "hook", "endpoint": "sales", "data": 3}, InvalidInputError, "data is a number"),
-        ({"webhook": "hook", "endpoint": "sales", "data": "[1,"}, InvalidInputError, "isn't JSON"),
-        ({"webhook": "hook", "endpoint": "sales", "data": {"a": 1}}, InvalidInputError, "column 'a' is a number"),
-        ({"webhook": "hook", "endpoint": "sales", "data": {"a": [1], "b": []}}, InvalidInputError, "a 1, b 0"),
-        ({"webhook": "hok", "endpoint": "sales", "data": []}, UnknownEntityError, "did you mean 'hook'"),
-        ({"webhook": "hook", "endpoint": "sale", "data": []}, UnknownEntityError, "endpoints: people, sales"),
+        (3, "data is a number"),
+        ("[1,", "isn't JSON"),
+        ({"a": 1}, "column 'a' is a number"),
+        ({"a": [1], "b": []}, "a 1, b 0"),
     ],
 )
-def test_a_request_that_is_none_is_refused(body: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error) as raised:
-        asyncio.run(IngestService(MemoryWriter(), "nowhere:1").log(ENDPOINTS, body))
+def test_data_that_is_none_is_refused(data: Any, said: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        log(data)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("webhook", "endpoint", "said"),
+    [("hok", "sales", "did you mean 'hook'"), ("hook", "sale", "endpoints: people, sales")],
+)
+def test_an_endpoint_that_is_none_is_named(webhook: str, endpoint: str, said: str) -> None:
+    with pytest.raises(UnknownEntityError, match=said):
+        ENDPOINTS.find(webhook, endpoint)
 
 
 def test_a_broker_that_is_away_fails_the_request() -> None:
@@ -345,11 +346,11 @@ def key(name: str, digest: bytes = b"1") -> RequestKey:
 def test_a_repeated_request_is_carried_out_once_even_while_the_first_is_on_its_way() -> None:
     writer = MemoryWriter()
     service = IngestService(writer, "nowhere:1")
-    body = {"webhook": "hook", "endpoint": "sales", "data": [GOOD, {}]}
+    sales, rows = ENDPOINTS.find("hook", "sales"), [GOOD, {}]
 
     async def twice() -> list[IngestReport]:
-        both = await asyncio.gather(*(service.log(ENDPOINTS, body, key("k")) for _ in range(2)))
-        return [*both, await service.log(ENDPOINTS, body, key("k"))]
+        both = await asyncio.gather(*(service.put(sales, rows, key("k")) for _ in range(2)))
+        return [*both, await service.put(sales, rows, key("k"))]
 
     first, second, third = asyncio.run(twice())
     assert first is second is third
@@ -363,16 +364,16 @@ def test_a_repeated_request_is_carried_out_once_even_while_the_first_is_on_its_w
 def test_a_key_is_for_one_body_and_a_failure_is_not_remembered() -> None:
     writer = MemoryWriter()
     service = IngestService(writer, "nowhere:1")
-    body = {"webhook": "hook", "endpoint": "sales", "data": [GOOD]}
+    sales, rows = ENDPOINTS.find("hook", "sales"), [GOOD]
 
     async def run() -> IngestReport:
         writer.failing = True
         with pytest.raises(UnavailableError):
-            await service.log(ENDPOINTS, body, key("k"))
+            await service.put(sales, rows, key("k"))
         writer.failing = False
-        report = await service.log(ENDPOINTS, body, key("k"))
+        report = await service.put(sales, rows, key("k"))
         with pytest.raises(ConflictError):
-            await service.log(ENDPOINTS, body, key("k", b"2"))
+            await service.put(sales, rows, key("k", b"2"))
         return report
 
     assert asyncio.run(run()).accepted == 1

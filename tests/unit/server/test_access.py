@@ -15,16 +15,18 @@ from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableErro
 from caraway.graph.specs import Graph
 from caraway.query import Catalog, QueryEngine
 from caraway.query.model import Instants, QueryReader
-from caraway.server import surface
-from caraway.server.access.gate import NEEDS, RECORDED, Gate
+from caraway.server.access.gate import Gate
 from caraway.server.access.limits import LimitedQueries, Tags
+from caraway.server.http.endpoints import Endpoint, Scope
 from caraway.server.http.messages import HttpResponse, Request, text_response
+from caraway.server.surface import ENDPOINTS
 from caraway.state import ANYBODY, AccessList, Act, Caller, Grant, Mode, TokenOwner
 from caraway.state.access import digest_of
 from tests.effort import examples
 from tests.unit.query import garden
 
 NO_AUDIT: Any = SimpleNamespace()
+BY_TARGET = {endpoint.target: endpoint for endpoint in ENDPOINTS}
 
 
 class Headers:
@@ -37,18 +39,22 @@ class Headers:
         return self._headers.get(key, default)
 
 
-def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = SimpleNamespace
-    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
-    names = "secrets eraser erasures keyring graphs bootstrap_servers erased replays"
-    parts = made(served=made(keep=0), index=made(positions=0), **dict.fromkeys(names.split(), 0))
-    targets = {route.target for route in surface.routes(parts)}
-    assert targets == NEEDS.keys()
-    changes = {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION}
+async def done(request: Request) -> HttpResponse:
+    return text_response(request.path)
+
+
+def test_an_endpoint_without_a_permission_can_not_be_written() -> None:
+    unguarded: Any = Endpoint
+    with pytest.raises(TypeError, match="permission"):
+        unguarded("GET", "/somebody/forgot", done)
+
+
+def test_what_is_changed_is_recorded() -> None:
+    changes = {each.target for each in ENDPOINTS if Mode.WRITE_DEFINITION in each.permission.modes} - {"wait"}
     # These are exceptions: a secret that was read can be used elsewhere, and a replay writes rows that were refused
     # once.
     private = {"erase", "replay", "get_secret", "add_secret", "update_secret", "delete_secret"}
-    assert changes | private == RECORDED
+    assert changes | private == {each.target for each in ENDPOINTS if each.recorded}
 
 
 def gate(**owners: TokenOwner) -> Gate:
@@ -64,21 +70,21 @@ def owner(*grants: Grant) -> TokenOwner:
 
 
 def test_without_tokens_everybody_may_do_everything() -> None:
-    assert Gate(NO_AUDIT, None).admit("sync", Headers()) is ANYBODY
+    assert Gate(NO_AUDIT, None).admit(BY_TARGET["sync"], Headers()) is ANYBODY
 
 
 def test_before_the_tokens_are_known_nobody_is_let_in() -> None:
     unread: Any = SimpleNamespace()
     with pytest.raises(UnavailableError, match="doesn't know the tokens"):
-        Gate(NO_AUDIT, unread).admit("log", Headers(authorization="Bearer x"))
+        Gate(NO_AUDIT, unread).admit(BY_TARGET["log"], Headers(authorization="Bearer x"))
 
 
 @pytest.mark.parametrize("header", [None, "", "x", "Basic x", "Bearer", "Bearer ", "Bearer y", "Bearer x y"])
 def test_only_a_valid_token_is_let_in(header: str | None) -> None:
     ready = gate(x=owner(Grant(modes=frozenset(Mode))))
-    assert ready.admit("log", Headers(authorization="bearer x")).account == "ada"
+    assert ready.admit(BY_TARGET["log"], Headers(authorization="bearer x")).account == "ada"
     with pytest.raises(UnauthenticatedError):
-        ready.admit("log", Headers(**({} if header is None else {"authorization": header})))
+        ready.admit(BY_TARGET["log"], Headers(**({} if header is None else {"authorization": header})))
 
 
 def test_a_token_ends() -> None:
@@ -87,27 +93,42 @@ def test_a_token_ends() -> None:
     for until, valid in ((end + timedelta(seconds=1), True), (end, False)):
         ready = gate(x=replace(owner(Grant(modes=frozenset(Mode))), expires_at=until))
         if valid:
-            ready.admit("log", Headers(authorization="Bearer x"))
+            ready.admit(BY_TARGET["log"], Headers(authorization="Bearer x"))
         else:
             with pytest.raises(UnauthenticatedError):
-                ready.admit("log", Headers(authorization="Bearer x"))
+                ready.admit(BY_TARGET["log"], Headers(authorization="Bearer x"))
 
 
-@pytest.mark.parametrize("target", [*NEEDS, "a target that somebody forgot"])
+@pytest.mark.parametrize("target", BY_TARGET)
 def test_a_mode_opens_what_needs_it_and_nothing_else(target: str) -> None:
-    need = NEEDS.get(target)
+    need = BY_TARGET[target].permission
     for mode in Mode:
         ready = gate(x=owner(Grant(modes=frozenset({mode}), branches=frozenset({"dev"}))))
         for branch in ("main", "dev"):
             headers = Headers(**{"authorization": "Bearer x", "x-caraway-branch": branch})
-            opened = target in NEEDS and (
-                need is None or need.mode is None or (need.mode is mode and (need.anywhere or branch == "dev"))
+            opened = not need.modes or (
+                mode in need.modes
+                and (need.scope is Scope.ANY_BRANCH or (need.scope is Scope.BRANCH and branch == "dev"))
             )
             if opened:
-                ready.admit(target, headers)
+                ready.admit(BY_TARGET[target], headers)
             else:
                 with pytest.raises(ForbiddenError, match="'ada'"):
-                    ready.admit(target, headers)
+                    ready.admit(BY_TARGET[target], headers)
+
+
+@pytest.mark.parametrize(
+    ("grant", "opened"),
+    [
+        (Grant(modes=frozenset({Mode.READ_DATA})), True),
+        (Grant(modes=frozenset({Mode.WRITE_DATA})), False),
+        (Grant(modes=frozenset(Mode), branches=frozenset({"main"})), False),
+        (Grant(modes=frozenset(Mode), tags=frozenset({"a"})), False),
+        (Grant(modes=frozenset(Mode), without=frozenset({"a"})), False),
+    ],
+)
+def test_a_secret_needs_the_mode_on_everything(grant: Grant, *, opened: bool) -> None:
+    assert BY_TARGET["get_secret"].permission.admits(owner(grant).caller, "main") is opened
 
 
 def test_refusals_are_written_down_counted() -> None:
@@ -123,10 +144,10 @@ def test_refusals_are_written_down_counted() -> None:
 
     for _ in range(3):
         with pytest.raises(ForbiddenError):
-            ready.admit("log", Headers(authorization="Bearer x"))
+            ready.admit(BY_TARGET["log"], Headers(authorization="Bearer x"))
     request = Request("POST", "/", "", Headers(), b"", owner().caller)
     with pytest.raises(ForbiddenError):
-        asyncio.run(ready.pass_on("extract_features", request, refuse))
+        asyncio.run(ready.pass_on(BY_TARGET["extract_features"], request, refuse))
     ready.refresh()
     ready.refresh()
     (counts,) = written
@@ -145,7 +166,7 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
 
     audit: Any = SimpleNamespace(begin=begin, end=lambda number, outcome: told.append((number, outcome)))
 
-    async def done() -> HttpResponse:
+    async def carried_out() -> HttpResponse:
         told.append("action")
         return text_response("done")
 
@@ -153,9 +174,9 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
         raise ForbiddenError("no")
 
     ready, request = Gate(audit, None), Request("POST", "/", "", Headers(), b"")
-    asyncio.run(ready.pass_on("sync", request, done))
+    asyncio.run(ready.pass_on(BY_TARGET["sync"], request, carried_out))
     with pytest.raises(ForbiddenError):
-        asyncio.run(ready.pass_on("sync", request, refused))
+        asyncio.run(ready.pass_on(BY_TARGET["sync"], request, refused))
     assert told == ["sync", "action", (7, "done"), "sync", (7, "forbidden")]
 
 

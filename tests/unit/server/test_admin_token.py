@@ -14,7 +14,7 @@ from caraway.server.access.admin_token import OPERATOR, AdminToken
 from caraway.server.access.gate import Gate
 from caraway.state import AccessList, Mode
 from caraway.state.access import digest_of
-from tests.unit.server.test_access import Headers
+from tests.unit.server.test_access import BY_TARGET, Headers
 
 TOKEN = "t" * 40
 OTHER = "u" * 40
@@ -39,12 +39,12 @@ def shown(token: str) -> Headers:
 
 def test_the_operator_may_do_everything_before_the_tokens_are_known(file: Path) -> None:
     gate = guarded(file)
-    assert gate.admit("sync", shown(TOKEN)) is OPERATOR
+    assert gate.admit(BY_TARGET["sync"], shown(TOKEN)) is OPERATOR
     assert all(OPERATOR.may_all(mode, "any branch") for mode in Mode)
     with pytest.raises(UnavailableError, match="doesn't know the tokens"):
-        gate.admit("sync", shown(OTHER))
+        gate.admit(BY_TARGET["sync"], shown(OTHER))
     with pytest.raises(UnauthenticatedError, match=r"caraway tokens create.*run/token"):
-        gate.admit("sync", Headers())
+        gate.admit(BY_TARGET["sync"], Headers())
 
 
 def test_the_token_is_valid_as_long_as_the_file_holds_it(file: Path) -> None:
@@ -52,14 +52,14 @@ def test_the_token_is_valid_as_long_as_the_file_holds_it(file: Path) -> None:
     gate.refresh()
     file.write_text(OTHER)
     gate.refresh()
-    assert gate.admit("log", shown(OTHER)) is OPERATOR
+    assert gate.admit(BY_TARGET["log"], shown(OTHER)) is OPERATOR
     with pytest.raises(UnauthenticatedError, match="isn't valid"):
-        gate.admit("log", shown(TOKEN))
+        gate.admit(BY_TARGET["log"], shown(TOKEN))
     file.unlink()
     gate.refresh()
     for token in (TOKEN, OTHER, ""):
         with pytest.raises(UnauthenticatedError):
-            gate.admit("log", shown(token))
+            gate.admit(BY_TARGET["log"], shown(token))
 
 
 @pytest.mark.parametrize("content", ["", "\n", "short", "a" * 31])

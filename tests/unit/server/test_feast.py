@@ -15,7 +15,17 @@ from caraway.expr import col
 from caraway.lib.params import inputs, outputs
 from caraway.query import QueryEngine
 from caraway.query.event_times import time_columns
-from caraway.server.handlers.feast import NO_TIME, Asked, entities_of, event_times, references_of, resolve, shown
+from caraway.server.handlers.feast import (
+    NO_TIME,
+    Asked,
+    OnlineFeaturesBody,
+    entities_of,
+    event_times,
+    references_of,
+    resolve,
+    shown,
+)
+from caraway.server.http.bodies import structured
 from caraway.testing import MockClient
 from tests.unit.query.garden import CATALOG
 
@@ -68,6 +78,10 @@ def shop() -> QueryEngine:
     return client._current().queries
 
 
+def body_of(**members: object) -> OnlineFeaturesBody:
+    return structured({"entities": {}, **members}, OnlineFeaturesBody)
+
+
 def test_a_join_key_is_the_feature_of_each_view_that_has_it() -> None:
     asked = resolve(CATALOG, ["State:species", "Notes:note"], ["pot"], full=False)
     assert asked == Asked(
@@ -96,7 +110,7 @@ def test_a_join_key_that_no_view_has_is_found_elsewhere() -> None:
 
 
 def test_a_service_is_a_featureset() -> None:
-    asked = resolve(CATALOG, references_of({"feature_service": "Notes"}), ["pot"], full=False)
+    asked = resolve(CATALOG, references_of(body_of(feature_service="Notes")), ["pot"], full=False)
     assert asked.outputs == ("Notes.note",)
     with pytest.raises(UnknownEntityError, match="'Nothing'"):
         resolve(CATALOG, ["Nothing"], ["pot"], full=False)
@@ -115,7 +129,7 @@ def test_the_answer_has_a_status_for_each_value() -> None:
 
 def test_what_a_request_brings_is_an_entity_wherever_the_view_needs_it(shop: QueryEngine) -> None:
     """Check that a service may read a featureset that callers supply beside its own feature of the same name."""
-    asked = resolve(shop.catalog, references_of({"feature_service": "Service"}), ["user", "amount"], full=False)
+    asked = resolve(shop.catalog, references_of(body_of(feature_service="Service")), ["user", "amount"], full=False)
     assert asked.inputs == {"user": ("Service.user", "Request.user"), "amount": ("Request.amount",)}
     plan = shop.plan([name for names in asked.inputs.values() for name in names], asked.outputs, event_times=True)
     batch = plan.evaluate({"Service.user": [1, 7], "Request.user": [1, 7], "Request.amount": [60, 70]})
@@ -155,10 +169,10 @@ def test_the_event_time_of_looked_up_lists_is_that_of_the_newest_row(shop: Query
 )
 def test_references_that_are_none(body: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
-        references_of(body)
+        references_of(body_of(**body))
 
 
 @pytest.mark.parametrize("entities", [None, [], {"a": 1}, {"a": [1], "b": []}])
 def test_entities_that_are_none(entities: object) -> None:
     with pytest.raises(InvalidInputError):
-        entities_of({"entities": entities})
+        entities_of(body_of(entities=entities))

@@ -15,8 +15,8 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
+from caraway.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.http.routes import Route, Router
 from caraway.server.serving import http_server
 from caraway.stack import ports
 from caraway.state import AuditLog
@@ -30,7 +30,7 @@ async def echo(request: Request) -> HttpResponse:
 
 
 async def parsed(request: Request) -> HttpResponse:
-    value = await request.json()
+    value = await request.values(request.body)
     return json_response({"items": len(value)})
 
 
@@ -40,11 +40,11 @@ async def slow(request: Request) -> HttpResponse:
     raise AssertionError("nothing sets it")
 
 
-ROUTES = (
-    Route("POST", "/echo", echo, "echo"),
-    Route("POST", "/parsed", parsed, "parsed"),
-    Route("GET", "/slow", slow, "slow"),
-    Route("GET", "/health", echo, "health"),
+ENDPOINTS = (
+    Endpoint("POST", "/echo", echo, PUBLIC, target="echo"),
+    Endpoint("POST", "/parsed", parsed, PUBLIC, target="parsed"),
+    Endpoint("GET", "/slow", slow, PUBLIC, target="slow"),
+    Endpoint("GET", "/health", echo, PUBLIC, target="health", probe=True),
 )
 
 
@@ -58,7 +58,7 @@ def port() -> Iterator[int]:
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:
-        app = App(Router(ROUTES), gate, bounds, sites=Sites(ServerSettings()))
+        app = App(Router(ENDPOINTS), gate, bounds, sites=Sites(ServerSettings()))
         server = http_server(app, "127.0.0.1", chosen, connections=16_384)
         serving = asyncio.create_task(server.serve())
         loops.append(asyncio.get_running_loop())

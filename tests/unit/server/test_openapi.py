@@ -1,56 +1,57 @@
 """Tests that the document names all that the server serves, and nothing else."""
 
-from types import SimpleNamespace
-from typing import Any
+from typing import get_args, get_type_hints
 
+import msgspec
 import pytest
+from msgspec import Struct
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from caraway.server import surface
-from caraway.server.access.gate import NEEDS
-from caraway.server.handlers.answers import OPERATIONS, STATUSES
-from caraway.server.handlers.openapi import DOCUMENT, page
+from caraway.server.handlers.openapi import STATUSES, page
+from caraway.server.http.bodies import Nothing
+from caraway.server.http.endpoints import Endpoint, Scope
 from caraway.server.http.errors import Statuses
-from caraway.server.http.routes import Route
-
-
-@pytest.fixture
-def routes(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Route]:
-    """Return the routes of a server, by method and path."""
-    made: Any = SimpleNamespace
-    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
-    names = "secrets eraser erasures keyring graphs bootstrap_servers erased replays"
-    parts = made(served=made(keep=0), index=made(positions=0), **dict.fromkeys(names.split(), 0))
-    return {(route.method.lower(), route.path): route for route in surface.routes(parts)}
-
+from caraway.server.surface import DOCUMENT, ENDPOINTS
 
 DOCUMENTED = {(method, path): of for path, methods in DOCUMENT["paths"].items() for method, of in methods.items()}
+BY_PLACE = {(endpoint.method.lower(), endpoint.path): endpoint for endpoint in ENDPOINTS}
 
 
-def test_every_route_is_documented(routes: dict[tuple[str, str], Route]) -> None:
-    assert routes.keys() == DOCUMENTED.keys()
-    assert sorted(of["operationId"] for of in DOCUMENTED.values()) == sorted(OPERATIONS)
+def test_every_endpoint_is_documented() -> None:
+    assert BY_PLACE.keys() == DOCUMENTED.keys()
+    assert len(BY_PLACE) == len(ENDPOINTS) == len({of["operationId"] for of in DOCUMENTED.values()})
 
 
-def test_an_operation_is_described_as_its_route_is(routes: dict[tuple[str, str], Route]) -> None:
+def test_an_operation_is_described_as_its_endpoint_is() -> None:
     for place, described in DOCUMENTED.items():
-        operation, route = OPERATIONS[described["operationId"]], routes[place]
-        assert operation.target == route.target
-        assert operation.body == (route.method != "GET"), place
-        if operation.body:
-            assert set(described["requestBody"]["content"]) == set(route.accepts), place
+        endpoint = BY_PLACE[place]
+        assert ("requestBody" in described) == (endpoint.method != "GET"), place
+        if endpoint.method != "GET":
+            assert set(described["requestBody"]["content"]) == set(endpoint.accepts), place
 
 
-def test_a_token_is_asked_for_where_the_gate_asks_for_one(routes: dict[tuple[str, str], Route]) -> None:
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: f"{endpoint.method} {endpoint.path}")
+def test_a_handler_reads_what_its_endpoint_declares(endpoint: Endpoint) -> None:
+    request = get_type_hints(endpoint.handler)["request"]
+    assert (*get_args(request), *[Nothing] * 2)[:2] == (endpoint.body, endpoint.parameters)
+
+
+@pytest.mark.parametrize("form", {form for each in ENDPOINTS for form in (each.body, each.parameters)})
+def test_every_member_says_what_it_has_to_be(form: type[Struct]) -> None:
+    _, components = msgspec.json.schema_components([form])
+    assert all("description" in member for member in components[form.__name__]["properties"].values())
+
+
+def test_a_token_is_asked_for_where_the_gate_asks_for_one() -> None:
     assert DOCUMENT["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for place, described in DOCUMENTED.items():
-        needed = NEEDS[routes[place].target] is not None
+        needed = not BY_PLACE[place].permission.public
         assert described["security"] == ([{"bearer": []}] if needed else []), place
         assert ("401" in described["responses"]) is needed
 
 
 def test_each_operation_lists_the_statuses_that_it_can_answer() -> None:
-    listed = {name: set(operation.statuses) for name, operation in OPERATIONS.items()}
+    listed = {of["operationId"]: set(map(int, of["responses"])) - {200} for of in DOCUMENTED.values()}
     # Status 405 is for other methods than the path's, which are no operations.
     without = {405}
     assert set().union(*listed.values()) | without == {*Statuses.BY_CLASS.values(), 500}
@@ -63,12 +64,10 @@ def test_each_operation_lists_the_statuses_that_it_can_answer() -> None:
 
 def test_the_branch_is_a_parameter_where_the_gate_looks_at_it() -> None:
     branch = {"$ref": "#/components/parameters/Branch"}
-    for described in DOCUMENTED.values():
-        need = NEEDS[OPERATIONS[described["operationId"]].target]
-        about_a_branch = branch in described.get("parameters", [])
-        assert about_a_branch is OPERATIONS[described["operationId"]].branch
-        if need is not None and need.mode is not None:
-            assert about_a_branch is not need.anywhere
+    for place, described in DOCUMENTED.items():
+        permission = BY_PLACE[place].permission
+        by_branch = bool(permission.modes) and permission.scope is Scope.BRANCH
+        assert (branch in described.get("parameters", [])) is by_branch
 
 
 def test_the_document_is_valid() -> None:
@@ -76,5 +75,5 @@ def test_the_document_is_valid() -> None:
 
 
 def test_the_page_shows_every_path() -> None:
-    shown = page()
+    shown = page(DOCUMENT)
     assert all(path in shown for path in DOCUMENT["paths"])

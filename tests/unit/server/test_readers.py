@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 
 from caraway.errors import UnauthenticatedError
-from caraway.server.handlers.openapi import DOCUMENT
+from caraway.server.access.gate import Gate
+from caraway.server.surface import DOCUMENT
 from caraway.server.workers.forwarding import Forwarding
-from caraway.server.workers.reader import ReaderGate, ReaderRouter
+from caraway.server.workers.reader import ReaderRouter
 from caraway.state import ANYBODY, AccessList, Caller, Grant, Mode, TokenOwner
 from caraway.state.access import digest_of
 
 MADE: Any = SimpleNamespace
 NOBODY: Any = {}
 OWNER: Any = {"authorization": "Bearer good"}
+ROUTER = ReaderRouter(MADE(served=MADE(keep=None), graphs=None), MADE(answer=None))
+FORWARDED, QUERY = (ROUTER.find("POST", path)[0] for path in ("/api/v1/log", "/api/v1/query"))
 OWN = {"/api/v1/query", "/api/v1/query/explain", "/get-online-features", "/api/v1/dataset/{name}/lookup"}
 
 
@@ -34,25 +37,24 @@ def test_only_queries_and_lookups_are_answered_by_a_reader() -> None:
 
 
 def test_what_does_not_exist_is_for_the_writer_to_tell() -> None:
-    router = ReaderRouter(MADE(served=MADE(keep=None), graphs=None), MADE(answer=None))
-    assert router.find("GET", "/nothing")[0].target == Forwarding.READ
-    assert router.find("PUT", "/api/v1/query")[0].target == Forwarding.CHANGE
+    assert ROUTER.find("GET", "/nothing")[0].target == Forwarding.READ
+    assert ROUTER.find("PUT", "/api/v1/query")[0].target == Forwarding.CHANGE
 
 
 def test_bodies_are_taken_from_owners_of_tokens_only() -> None:
     grant = Grant(modes=frozenset({Mode.READ_DATA}), branches=None, tags=None)
     caller = Caller(account="ada", token_id="t1", grants=(grant,))
     known = AccessList(1, {digest_of("good"): TokenOwner(caller, None)})
-    gate = ReaderGate(MADE(), MADE(list_now=lambda _known: known))
+    gate = Gate(MADE(), MADE(list_now=lambda _known: known))
     gate.refresh()
-    for target in (Forwarding.CHANGE, "extract_features"):
-        assert gate.admit(target, OWNER) is caller
+    for endpoint in (FORWARDED, QUERY):
+        assert gate.admit(endpoint, OWNER) is caller
         with pytest.raises(UnauthenticatedError):
-            gate.admit(target, NOBODY)
+            gate.admit(endpoint, NOBODY)
     # The body isn't read; the writer checks the mode of the request.
-    assert gate.admit(Forwarding.READ, NOBODY) is ANYBODY
+    assert gate.admit(ROUTER.find("GET", "/api/v1/status")[0], NOBODY) is ANYBODY
 
 
 def test_without_tokens_all_are_let_in() -> None:
-    gate = ReaderGate(MADE(), None)
-    assert {gate.admit(target, NOBODY) for target in (*Forwarding, "extract_features")} == {ANYBODY}
+    gate = Gate(MADE(), None)
+    assert {gate.admit(endpoint, NOBODY) for endpoint in (FORWARDED, QUERY)} == {ANYBODY}

@@ -13,9 +13,9 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.app import App
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.http.endpoints import PROTOBUF, PUBLIC, Endpoint, Router
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import HttpResponse, Request, text_response
-from caraway.server.http.routes import PROTOBUF, Route, Router
 from tests.unit.server.test_access import Headers
 
 NO_AUDIT: Any = SimpleNamespace()
@@ -49,9 +49,9 @@ class Exchange:
 def ask(headers: dict[str, str], method: str = "POST", path: str = "/commit", **settings: Any) -> tuple[int, str]:
     """Send a request to a server without tokens; return the status and the code of the refusal."""
     routes = (
-        Route("POST", "/commit", done, "lookup", PROTOBUF),
-        Route("GET", "/commit", done, "lookup"),
-        Route("GET", "/health", done, "health"),
+        Endpoint("POST", "/commit", done, PUBLIC, target="lookup", accepts=PROTOBUF),
+        Endpoint("GET", "/commit", done, PUBLIC, target="lookup"),
+        Endpoint("GET", "/health", done, PUBLIC, target="health", probe=True),
     )
     app = App(Router(routes), Gate(NO_AUDIT, None), sites=Sites(ServerSettings(tokens=False, **settings)))
     scope: Any = SimpleNamespace(
@@ -146,17 +146,18 @@ def test_a_link_on_another_site_may_lead_here() -> None:
 
 def test_a_refusal_says_what_to_set() -> None:
     sites = Sites(ServerSettings())
+    log = Endpoint("POST", "/log", done, PUBLIC)
     with pytest.raises(ForeignHostError, match=r"evil\.example.*CARAWAY_SERVER__ALLOWED_HOSTS"):
-        sites.check("log", "POST", Headers(host="evil.example"))
+        sites.check(log, Headers(host="evil.example"))
     with pytest.raises(ForeignSiteError, match=r"evil\.example.*CARAWAY_SERVER__ALLOWED_ORIGINS"):
-        sites.check("log", "POST", Headers(host=HERE, origin="http://evil.example"))
+        sites.check(log, Headers(host=HERE, origin="http://evil.example"))
     with pytest.raises(ForeignHostError) as caught:
-        sites.check("log", "POST", Headers(host="x" * 10_000))
+        sites.check(log, Headers(host="x" * 10_000))
     assert len(str(caught.value)) < 500
 
 
 def test_what_a_path_takes_is_listed() -> None:
-    route = Route("POST", "/query", done, "q", ("application/json", ARROW))
+    route = Endpoint("POST", "/query", done, PUBLIC, target="q", accepts=("application/json", ARROW))
     check_media_type(route, Headers(**{"content-type": "application/json; charset=utf-8"}))
     check_media_type(route, Headers())
     with pytest.raises(UnsupportedMediaTypeError, match=f"application/json, {ARROW}"):

@@ -20,15 +20,16 @@ from caraway.index import IndexStatus
 from caraway.lib import inputs
 from caraway.plan import plan_graph
 from caraway.plan.model import GraphPlan, JobPlan
-from caraway.server.handlers.waiting import AT_ONCE, Waits
+from caraway.server.handlers.waiting import AT_ONCE, WaitBody, Waits
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import Request
 from caraway.server.waiting.goals import Goal, Goals, source_topics
 from caraway.server.waiting.markers import Seen
-from caraway.state import Caller, JobRecord, JobState
+from caraway.state import Grant, JobRecord, JobState, Mode
 from caraway.state.model import DesiredState
 from caraway.topics import Arrival, decode_arrival, is_marker
 from caraway.topics.markers import job_tag
+from tests.unit.server.test_access import BY_TARGET, Headers, gate, owner
 
 __owner__ = "module@example.com"
 webhook = Webhook(name="web")
@@ -195,10 +196,9 @@ def test_arrivals_are_read_as_jobs_write_them() -> None:
     assert not is_marker(None)
 
 
-def request(body: bytes, caller: Caller | None = None) -> Request:
+def request(body: bytes) -> Request[WaitBody]:
     headers: Any = {}
-    made = Request("POST", "/api/v1/wait", "", headers, body)
-    return made if caller is None else replace(made, caller=caller)
+    return Request("POST", "/api/v1/wait", "", headers, body, body_form=WaitBody)
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,13 @@ def test_a_body_that_is_wrong_is_refused(body: bytes, message: str) -> None:
         asyncio.run(Waits(parts).wait(request(body)))
 
 
-def test_only_who_may_do_something_on_the_branch_may_wait() -> None:
-    parts: Any = SimpleNamespace()
-    with pytest.raises(ForbiddenError, match="may do nothing on branch 'main'"):
-        asyncio.run(Waits(parts).wait(request(b"{}", Caller(account="ada", token_id="t", grants=()))))
+@pytest.mark.parametrize("mode", Mode)
+def test_only_who_may_do_something_on_the_branch_may_wait(mode: Mode) -> None:
+    ready = gate(x=owner(Grant(modes=frozenset({mode}), branches=frozenset({"dev"}))))
+    token = {"authorization": "Bearer x"}
+    ready.admit(BY_TARGET["wait"], Headers(**token, **{"x-caraway-branch": "dev"}))
+    with pytest.raises(ForbiddenError, match=r"'ada' lacks .* on branch 'main' \(wait\)"):
+        ready.admit(BY_TARGET["wait"], Headers(**token))
 
 
 def test_waits_are_bounded() -> None:

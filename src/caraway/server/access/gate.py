@@ -8,19 +8,20 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 from prometheus_client import Counter as Metric
 
 from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, UnavailableError
 from caraway.server.access.admin_token import OPERATOR, AdminToken
+from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.messages import Headers, HttpResponse, Request, branch_of
 from caraway.server.watch import Watch
-from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller, Mode
+from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller
 from caraway.state.access import digest_of
 
 LOG = structlog.get_logger(__name__)
@@ -40,74 +41,6 @@ NOBODY_YET = (
 LONGEST = 500
 
 REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """The mode that a caller needs for a kind of request.
-
-    Attributes:
-        mode: The mode; None takes any valid token.
-        anywhere: The mode on any branch is enough, because the answer is about no single branch.
-    """
-
-    mode: Mode | None
-    anywhere: bool = False
-
-
-# The need of each route, by its target; None needs no token at all. A target that isn't listed is refused to everybody.
-NEEDS: Mapping[str, Need | None] = {
-    "extract_features": Need(Mode.READ_DATA),
-    "explain_query": Need(Mode.READ_DATA),
-    "lookup": Need(Mode.READ_DATA),
-    "log": Need(Mode.WRITE_DATA),
-    "erase": Need(Mode.WRITE_DATA),
-    "erasures": Need(Mode.READ_DEFINITION),
-    # The handlers of these routes require the mode on everything.
-    "get_secret": Need(Mode.READ_DATA, anywhere=True),
-    "add_secret": Need(Mode.WRITE_DATA, anywhere=True),
-    "update_secret": Need(Mode.WRITE_DATA, anywhere=True),
-    "delete_secret": Need(Mode.WRITE_DATA, anywhere=True),
-    "list_secrets": Need(Mode.READ_DEFINITION, anywhere=True),
-    "sync": Need(Mode.WRITE_DEFINITION),
-    "init_branch": Need(Mode.WRITE_DEFINITION),
-    "delete_branch": Need(Mode.WRITE_DEFINITION),
-    "roll_back": Need(Mode.WRITE_DEFINITION),
-    "branch_log": Need(Mode.READ_DEFINITION),
-    "branch_diff": Need(Mode.READ_DEFINITION, anywhere=True),
-    "dead_letters": Need(Mode.READ_DATA),
-    "dead_letter": Need(Mode.READ_DATA),
-    "replay": Need(Mode.WRITE_DATA),
-    "list_datasets": Need(Mode.READ_DEFINITION),
-    "describe": Need(Mode.READ_DEFINITION),
-    "list_branches": Need(Mode.READ_DEFINITION, anywhere=True),
-    "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
-    "status": Need(Mode.READ_DEFINITION, anywhere=True),
-    "metrics": Need(None),
-    # The handler requires any mode on the branch: a caller who may log or query may know whether the branch has caught
-    # up.
-    "wait": Need(None),
-    # A load balancer has no token, and the documents reveal nothing about this deployment.
-    "health": None,
-    "openapi": None,
-    "docs": None,
-    "root": None,
-}
-# Targets whose requests are written to the audit log: one line before the request begins, and its outcome afterwards.
-RECORDED = frozenset(
-    {
-        "sync",
-        "init_branch",
-        "delete_branch",
-        "roll_back",
-        "erase",
-        "replay",
-        "get_secret",
-        "add_secret",
-        "update_secret",
-        "delete_secret",
-    }
-)
 
 
 class Gate:
@@ -167,25 +100,24 @@ class Gate:
         if refusals:
             self._audit.refusals(refusals)
 
-    def admit(self, target: str, headers: Headers) -> Caller:
-        """Return the caller of a request for a target.
+    def admit(self, endpoint: Endpoint, headers: Headers) -> Caller:
+        """Return the caller of a request to an endpoint.
 
         Raises:
             UnauthenticatedError: There is no token, or it isn't valid.
-            ForbiddenError: The caller lacks the mode that the target needs on the branch.
+            ForbiddenError: The caller lacks the permission that the endpoint needs, on the branch.
             UnavailableError: The tokens haven't been read yet.
         """
-        if self._access is None:
-            return ANYBODY
-        need = NEEDS.get(target, Need(None))
-        if need is None:
+        permission = endpoint.permission
+        if self._access is None or permission.public:
             return ANYBODY
         caller = self._caller(headers.get("authorization"))
         branch = branch_of(headers)
-        if target not in NEEDS or not _allowed(caller, need, branch):
-            where = "any branch" if need.anywhere else f"branch {branch[:100]!r}"
-            error = ForbiddenError(f"account {caller.account!r} lacks {need.mode or 'the right'} on {where} ({target})")
-            self.refuse(caller, target, branch, error)
+        if not permission.admits(caller, branch):
+            where = f"branch {branch[:100]!r}" if permission.on_branch else permission.scope
+            modes = " or ".join(sorted(permission.modes))
+            error = ForbiddenError(f"account {caller.account!r} lacks {modes} on {where} ({endpoint.target})")
+            self.refuse(caller, endpoint.target, branch, error)
             raise error
         return caller
 
@@ -198,19 +130,19 @@ class Gate:
                 self._refusals[act, error.code] += 1
 
     async def pass_on(
-        self, target: str, request: Request, answer: Callable[[], Awaitable[HttpResponse]]
+        self, endpoint: Endpoint, request: Request[Any, Any], answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        """Pass an admitted request on to its handler, and write it to the audit log if its target is recorded."""
-        if target in RECORDED:
-            return await self._recorded(target, request, answer)
+        """Pass an admitted request on to its handler, and write it to the audit log if its endpoint is recorded."""
+        if endpoint.recorded:
+            return await self._recorded(endpoint.target, request, answer)
         try:
             return await answer()
         except ForbiddenError as error:
-            self.refuse(request.caller, target, request.branch, error)
+            self.refuse(request.caller, endpoint.target, request.branch, error)
             raise
 
     async def _recorded(
-        self, target: str, request: Request, answer: Callable[[], Awaitable[HttpResponse]]
+        self, target: str, request: Request[Any, Any], answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
         # The line names the branch in a field of its own; the query string or the path names everything else.
         act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
@@ -276,12 +208,3 @@ def _about(path: str) -> str:
 def _writable(text: str) -> str:
     """Return the text of a request as the audit log keeps it: shortened, without characters that Postgres refuses."""
     return text[:LONGEST].encode("utf-8", "replace").decode().replace("\0", "?")
-
-
-def _allowed(caller: Caller, need: Need, branch: str) -> bool:
-    mode = need.mode
-    if mode is None:
-        return True
-    if need.anywhere:
-        return any(mode in grant.modes for grant in caller.grants)
-    return caller.may(mode, branch)

@@ -6,12 +6,12 @@ checked, once for each plan, so that no kind of request leads around the limits.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Any, assert_never
 
 from caraway.errors import ForbiddenError
 from caraway.graph.lineage import effective_field_tags, effective_tags
 from caraway.graph.specs import Graph
-from caraway.ingest.service import endpoint_of
+from caraway.ingest.endpoints import Endpoint
 from caraway.query import Answer, Catalog, CompiledPlan
 from caraway.query.event_times import is_time_column
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
@@ -91,7 +91,7 @@ class AccessLimits:
         # A commit's graph never changes.
         self._tags: dict[str, Tags] = {}
 
-    def seen(self, request: Request) -> ServedGraph:
+    def seen(self, request: Request[Any, Any]) -> ServedGraph:
         """Return the graph that the request's branch serves, restricted to what the request's caller may query.
 
         Raises:
@@ -104,18 +104,16 @@ class AccessLimits:
             return served
         return replace(served, queries=LimitedQueries(served.queries, self.tags(served), caller, request.branch))
 
-    def check_log(self, request: Request, served: ServedGraph, body: object) -> None:
-        """Check that the caller may write to the datasets that the body's endpoint feeds in the request's branch.
+    def check_log(self, request: Request[Any, Any], served: ServedGraph, endpoint: Endpoint) -> None:
+        """Check that the caller may write to the datasets that an endpoint feeds in the request's branch.
 
         Other branches that read the endpoint get the rows too: their commits define that they read it.
 
         Raises:
             ForbiddenError: The caller may not write to one of the datasets.
-            UnknownEntityError: There is no such endpoint.
         """
         if request.caller.may_all(Mode.WRITE_DATA, request.branch):
             return
-        endpoint = endpoint_of(served.endpoints, body)
         entities = self.tags(served).entities
         fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
         if not fed:

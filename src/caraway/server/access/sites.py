@@ -8,8 +8,8 @@ can set itself, show where a request comes from:
 * `Origin` names the site of the page. Programs send none.
 * `Sec-Fetch-Site` shows that the request crosses sites, even if a browser leaves `Origin` out.
 
-The fourth, `Content-Type`, is checked against what a route accepts (`check_media_type`): a page can send plain text and
-forms without asking, but JSON only to a server that allows it by CORS headers, which this one doesn't send.
+The fourth, `Content-Type`, is checked against what an endpoint accepts (`check_media_type`): a page can send plain text
+and forms without asking, but JSON only to a server that allows it by CORS headers, which this one doesn't send.
 """
 
 import socket
@@ -18,15 +18,12 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from caraway.config import ServerSettings
+from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import Headers, media_type
-from caraway.server.http.routes import Route
 
 # Bound on the cache of hosts that were checked: a server has few names, and further hosts are checked again each time.
 KNOWN_HOSTS = 256
-# Targets whose `Host` isn't checked: a load balancer asks by any name or address, and the answer shows only whether the
-# server works.
-UNCHECKED = frozenset({"health"})
 ANY = "*"
 PORTS = {"http": 80, "https": 443}
 # Bound on the characters of a request's text in an error message.
@@ -45,14 +42,14 @@ class Sites:
         self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
         self._is_own = lru_cache(KNOWN_HOSTS)(self._is_own_name)
 
-    def check(self, target: str, method: str, headers: Headers) -> None:
-        """Check that no page of another site sends a request.
+    def check(self, endpoint: Endpoint, headers: Headers) -> None:
+        """Check that no page of another site sends a request, unless the answer only shows if the server works.
 
         Raises:
             ForeignHostError: The request is addressed to a name that isn't the server's.
             ForeignSiteError: A page of another site sends the request.
         """
-        if target in UNCHECKED:
+        if endpoint.probe:
             return
         host = headers.get("host") or ""
         if not host or not self._is_own(host):
@@ -69,7 +66,7 @@ class Sites:
                 "server.allowed_origins (CARAWAY_SERVER__ALLOWED_ORIGINS='[\"https://name\"]')"
             )
         # A link on another site may open a page of this server with GET; no other method may come across sites.
-        if method != "GET" and (headers.get("sec-fetch-site") or "").lower() == "cross-site":
+        if endpoint.method != "GET" and (headers.get("sec-fetch-site") or "").lower() == "cross-site":
             raise ForeignSiteError("a page of another site may not send requests to this server (Sec-Fetch-Site)")
 
     def _is_own_name(self, host: str) -> bool:
@@ -86,18 +83,18 @@ class Sites:
         return True
 
 
-def check_media_type(route: Route, headers: Headers) -> None:
-    """Check that a route accepts the media type of a request; a request that names no type is accepted.
+def check_media_type(endpoint: Endpoint, headers: Headers) -> None:
+    """Check that an endpoint accepts the media type of a request; a request that names no type is accepted.
 
     Raises:
-        UnsupportedMediaTypeError: The route doesn't accept the type.
+        UnsupportedMediaTypeError: The endpoint doesn't accept the type.
     """
     given = headers.get("content-type")
-    if given is None or not route.accepts or media_type(given) in route.accepts:
+    if given is None or not endpoint.accepts or media_type(given) in endpoint.accepts:
         return
     raise UnsupportedMediaTypeError(
-        f"{route.path} doesn't take a body of type {given[:LONGEST]!r}; Content-Type is one of "
-        f"{', '.join(route.accepts)}"
+        f"{endpoint.path} doesn't take a body of type {given[:LONGEST]!r}; Content-Type is one of "
+        f"{', '.join(endpoint.accepts)}"
     )
 
 

@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from caraway.errors import UnavailableError
 from caraway.server import metrics
 from caraway.server.deployment import Deployment
+from caraway.server.http.endpoints import API
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
-from caraway.server.http.routes import API
 
 VERSION = version("caraway")
 
@@ -23,16 +23,14 @@ class Admin:
         self._deployment = deployment
 
     async def root(self, request: Request) -> HttpResponse:
-        """Answer `GET /`: the name and version of the server."""
-        del request
+        """Return the name and version of the server."""
         return text_response(
             f"Caraway {VERSION}, a real-time feature platform.\n"
             f"The API is under {API}; GET {API}/status tells how this server is.\n"
         )
 
     async def health(self, request: Request) -> HttpResponse:
-        """Answer `GET /health`: 200 if everything works, else 503 with the reasons."""
-        del request
+        """Return status 200 if everything works, and 503 with the reasons if not."""
         problems = self._deployment.health.problems()
         if problems:
             reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
@@ -41,8 +39,7 @@ class Admin:
         return json_response({"status": "ok"})
 
     async def status(self, request: Request) -> HttpResponse:
-        """Answer `GET /status`: version, parts, jobs, index, topics."""
-        del request
+        """Return the version, the commit, topics, the index and jobs."""
         deployment = self._deployment
         served = deployment.graphs.require_served_graph()
         jobs = await asyncio.to_thread(deployment.state.jobs)
@@ -69,8 +66,8 @@ class Admin:
                         "state": job.state,
                         "error": job.error,
                         "attempts": job.attempts,
-                        "updated_at": job.updated_at.isoformat(),
-                        "progress": dict(job.progress),
+                        "updated_at": job.updated_at,
+                        "progress": job.progress,
                     }
                     for job in jobs
                 ],
@@ -78,8 +75,7 @@ class Admin:
         )
 
     async def metrics(self, request: Request) -> HttpResponse:
-        """Answer `GET /metrics`: the metrics for Prometheus."""
-        del request
+        """Return the metrics for Prometheus."""
         deployment = self._deployment
         served = deployment.graphs.main()
         if served is not None:

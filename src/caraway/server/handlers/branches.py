@@ -2,22 +2,78 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
 
 from caraway.control.history import differences
-from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.errors import ForbiddenError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire import decode_graph
-from caraway.ingest.table import json_type
 from caraway.server.access.limits import AccessLimits, approval
 from caraway.server.deployment import Deployment
+from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.state import MAIN, AssetState, CommitRecord, LedgerEntry, Mode
+from caraway.state import MAIN, AssetState, BranchRecord, CommitRecord, LedgerEntry, Mode
 
 COMMIT_ID = re.compile(r"[0-9a-f]{32}")
 COMMITS_SHOWN = 50
 CLOSED_SHOWN = 20
+Number = Annotated[int, Meta(ge=0, lt=100_000)]
+CommitId = Annotated[str, Meta(description="the id of a commit (GET /branch/log lists the commits)")]
+
+
+class InitBody(Struct):
+    """The branch that a new branch holds a copy of; none for an empty branch."""
+
+    clone_from: Annotated[str | None, Meta(description="the name of a branch")] = None
+
+
+class RollbackBody(Struct):
+    """The commit that a branch goes back to."""
+
+    commit_id: CommitId
+
+
+class RollbackParameters(Struct):
+    """Options of a rollback."""
+
+    preview: Annotated[bool, Meta(description="true, to only show what would happen, or false")] = False
+
+
+class LogParameters(Struct):
+    """The greatest number of commits in the answer."""
+
+    limit: Annotated[Number, Meta(description="the number of commits to show, below 100,000")] = COMMITS_SHOWN
+
+
+class DiffParameters(Struct):
+    """The ids of two commits."""
+
+    before: CommitId = field(name="from")
+    after: CommitId = field(name="to")
+
+
+class LedgerParameters(Struct):
+    """The greatest number of closed actions in the answer."""
+
+    closed: Annotated[Number, Meta(description="the number of closed actions to show, below 100,000")] = CLOSED_SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """All branches."""
+
+    branches: tuple[BranchRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The newest commits of a branch."""
+
+    branch: str
+    commits: tuple[CommitRecord, ...]
 
 
 class BranchRoutes:
@@ -28,10 +84,10 @@ class BranchRoutes:
         self._deployment = deployment
         self._limits = limits
 
-    async def init(self, request: Request) -> HttpResponse:
-        """Answer `POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
+    async def init_branch(self, request: Request[InitBody]) -> HttpResponse:
+        """Make the branch in the header, empty or as a clone of `clone_from`."""
         self._deployment.graphs.require_served_graph()
-        source = _text(await _object(request), "clone_from")
+        source = (await request.read()).clone_from
         name = check_branch_name(request.branch)
         if source is None:
             if not request.caller.may_all(Mode.WRITE_DEFINITION, name):
@@ -49,8 +105,8 @@ class BranchRoutes:
         await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response({"branch": name, "clone_from": source})
 
-    async def delete(self, request: Request) -> HttpResponse:
-        """Answer `POST /delete`: delete the branch in the header."""
+    async def delete_branch(self, request: Request) -> HttpResponse:
+        """Delete the branch in the header."""
         self._deployment.graphs.require_served_graph()
         if request.branch != MAIN:
             self._limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
@@ -58,61 +114,43 @@ class BranchRoutes:
         await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response({"branch": request.branch})
 
-    async def list(self, request: Request) -> HttpResponse:
-        """Answer `GET /branch/list`: all branches."""
-        del request
+    async def list_branches(self, request: Request) -> HttpResponse:
+        """Return all branches."""
         heads = await asyncio.to_thread(self._deployment.state.branch_heads)
-        return json_response(
-            {
-                "branches": [
-                    {
-                        "name": branch.name,
-                        "head": branch.head,
-                        "serving": branch.serving,
-                        "created_at": branch.created_at.isoformat(),
-                    }
-                    for branch in heads.branches
-                ]
-            }
-        )
+        return json_response(Branches(heads.branches))
 
-    async def history(self, request: Request) -> HttpResponse:
-        """Answer `GET /branch/log`: the branch's commits, newest first; `?limit=` bounds how many."""
-        limit = _number(request, "limit", COMMITS_SHOWN)
+    async def branch_log(self, request: Request[Nothing, LogParameters]) -> HttpResponse:
+        """Return the commits of the branch, newest first."""
+        limit = request.parameters().limit
         records = await asyncio.to_thread(self._deployment.state.history, request.branch, limit=limit)
-        return json_response({"branch": request.branch, "commits": [_commit(record) for record in records]})
+        return json_response(History(request.branch, records))
 
-    async def diff(self, request: Request) -> HttpResponse:
-        """Answer `GET /branch/diff?from=&to=`: the differences between two commits."""
+    async def branch_diff(self, request: Request[Nothing, DiffParameters]) -> HttpResponse:
+        """Return the differences between two commits."""
         asked = request.parameters()
-        if "from" not in asked or "to" not in asked:
-            raise InvalidInputError("from and to are expected in the query string: the ids of two commits")
-        ends = [await self._readable(request, asked[end]) for end in ("from", "to")]
+        ends = [await self._readable(request, end) for end in (asked.before, asked.after)]
         before, after = [decode_graph(await asyncio.to_thread(self._deployment.state.graph, end)) for end in ends]
         found = differences(before, after)
         return json_response(
             {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
         )
 
-    async def roll_back(self, request: Request) -> HttpResponse:
-        """Answer `POST /branch/rollback`: commit again what the branch held at `commit_id`."""
+    async def roll_back(self, request: Request[RollbackBody, RollbackParameters]) -> HttpResponse:
+        """Commit again what the branch held at `commit_id`."""
         self._deployment.graphs.require_served_graph(request.branch)
-        commit_id = _text(await _object(request), "commit_id")
-        if commit_id is None:
-            raise InvalidInputError("commit_id is missing; GET /branch/log lists the commits")
-        preview = request.flag("preview", default=False)
+        commit_id = (await request.read()).commit_id
         result = await asyncio.to_thread(
             self._deployment.control.commits.roll_back,
             await self._readable(request, commit_id),
             branch=request.branch,
             author=request.caller.account,
-            preview=preview,
+            preview=request.parameters().preview,
             approve=approval(request.caller, request.branch),
         )
         await asyncio.to_thread(self._deployment.graphs.reload)
         return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
 
-    async def _readable(self, request: Request, text: str) -> str:
+    async def _readable(self, request: Request[Any, Any], text: str) -> str:
         """Return the id of a commit that was made on a branch whose definitions the caller may read."""
         commit_id = _commit_id(text)
         caller = request.caller
@@ -125,11 +163,9 @@ class BranchRoutes:
                 )
         return commit_id
 
-    async def ledger(self, request: Request) -> HttpResponse:
-        """Answer `GET /ledger`: open actions with the reasons why they wait, and the last `?closed=` closed actions."""
-        entries = await asyncio.to_thread(
-            self._deployment.state.ledger, closed=_number(request, "closed", CLOSED_SHOWN)
-        )
+    async def ledger(self, request: Request[Nothing, LedgerParameters]) -> HttpResponse:
+        """Return the open actions with the reasons why they wait, and the last closed ones."""
+        entries = await asyncio.to_thread(self._deployment.state.ledger, closed=request.parameters().closed)
         assets = await asyncio.to_thread(self._deployment.state.assets)
         references = await asyncio.to_thread(self._deployment.state.references)
         return json_response(
@@ -155,42 +191,6 @@ def _commit_id(text: str) -> str:
     return text
 
 
-async def _object(request: Request) -> Mapping[str, Any]:
-    body = await request.json() if request.body else {}
-    if not isinstance(body, dict):
-        raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
-    return body
-
-
-def _text(body: Mapping[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {json_type(value)}; a string is expected")
-    return value
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    text = request.parameters().get(name)
-    if text is None:
-        return default
-    if not text.isdecimal() or len(text) > 5:
-        raise InvalidInputError(f"query parameter {name} is {text[:40]!r}; a number below 100000 is expected")
-    return int(text)
-
-
-def _commit(record: CommitRecord) -> dict[str, object]:
-    return {
-        "id": record.id,
-        "branch": record.branch,
-        "parent": record.parent,
-        "message": record.message,
-        "author": record.author,
-        "created_at": record.created_at.isoformat(),
-        "fingerprint": record.fingerprint,
-        "summary": list(record.summary),
-    }
-
-
 def _entry(entry: LedgerEntry) -> dict[str, object]:
     return {
         "asset": entry.asset_id,
@@ -200,7 +200,7 @@ def _entry(entry: LedgerEntry) -> dict[str, object]:
         "state": entry.state,
         "reason": entry.reason,
         "attempts": entry.attempts,
-        "due_at": entry.due_at.isoformat(),
-        "opened_at": entry.opened_at.isoformat(),
-        "closed_at": None if entry.closed_at is None else entry.closed_at.isoformat(),
+        "due_at": entry.due_at,
+        "opened_at": entry.opened_at,
+        "closed_at": entry.closed_at,
     }

@@ -5,22 +5,24 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Annotated, Any
 
 import orjson
+from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.ingest import IngestReport, RequestKey
+from caraway.ingest import IngestService, RequestKey
 from caraway.ingest.endpoints import Endpoint, Target
 from caraway.ingest.table import table
 from caraway.plan.model import TopicPlan
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import AccessLimits, require
+from caraway.server.deployment import Deployment
+from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.served_graph import ServedGraph, Serving
-from caraway.state import Mode, Replays
-from caraway.topics import ErasedKeys
+from caraway.server.served_graph import ServedGraph
+from caraway.state import Mode
 from caraway.topics.letters import Letter, letter_at, newest, parse_id
 
 # Number of dead letters in an answer: without the parameter `limit`, and the greatest value of `limit`.
@@ -34,12 +36,12 @@ REASON = 300
 Json = dict[str, object]
 
 
-class Putting(Protocol):
-    """The part that accepts rows (`caraway.ingest.IngestService`)."""
+class DeadLettersParameters(Struct):
+    """The dead letters that are wanted."""
 
-    async def put(self, endpoint: Endpoint, data: object, request: RequestKey) -> IngestReport:
-        """Accept rows once under an idempotency key."""
-        ...
+    dataset: Annotated[str | None, Meta(description="the name of a dataset, to show its dead letters only")] = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_SHOWN, description=f"a number to show, from 1 to {MAX_SHOWN}")] = SHOWN
+    before: Annotated[str, Meta(description="the `next` of an earlier answer")] = ""
 
 
 class DeadLetterRoutes:
@@ -49,38 +51,25 @@ class DeadLetterRoutes:
     branch, and rows at which a step of one of its jobs failed. Rows of erased keys aren't shown to anybody.
     """
 
-    def __init__(
-        self,
-        serving: Serving,
-        limits: AccessLimits,
-        ingest: Putting,
-        *,
-        bootstrap_servers: str,
-        erased: ErasedKeys,
-        replays: Replays,
-    ) -> None:
-        """Read from `bootstrap_servers`, send again through `ingest`, and note that in `replays`."""
-        self._serving = serving
+    def __init__(self, deployment: Deployment, limits: AccessLimits, ingest: IngestService) -> None:
+        """Read from the brokers of `deployment`, and send again through `ingest`."""
+        self._deployment = deployment
         self._limits = limits
         self._ingest = ingest
-        self._bootstrap_servers = bootstrap_servers
-        self._erased = erased
-        self._replays = replays
+        self._replays = deployment.replays
 
-    async def list(self, request: Request) -> HttpResponse:
-        """Answer `GET /dead_letters?dataset=&limit=&before=`: the newest dead letters, without their rows."""
-        served = self._serving.require_served_graph(request.branch)
+    async def dead_letters(self, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
+        """Return the newest rows that were refused or failed, without their values."""
+        served = self._deployment.graphs.require_served_graph(request.branch)
         asked = request.parameters()
-        limit = _limit(asked.get("limit"))
-        before = _cursor(asked.get("before", ""))
-        wanted = asked.get("dataset")
-        dead_letters = await asyncio.to_thread(newest, self._bootstrap_servers, before, SCANNED)
+        before = _cursor(asked.before)
+        dead_letters = await asyncio.to_thread(newest, self._deployment.bootstrap_servers, before, SCANNED)
         found: list[Letter] = []
         for dead_letter in dead_letters:
-            if len(found) == limit:
+            if len(found) == asked.limit:
                 break
             before[dead_letter.partition] = dead_letter.offset
-            if wanted in {None, dead_letter.body["dataset"]} and self._is_seen(
+            if asked.dataset in {None, dead_letter.body["dataset"]} and self._is_seen(
                 dead_letter, served, request, Mode.READ_DATA
             ):
                 found.append(dead_letter)
@@ -89,7 +78,7 @@ class DeadLetterRoutes:
             {
                 "branch": request.branch,
                 "dead_letters": [
-                    {**_summary(dead_letter), "replayed_at": _text(again.get(dead_letter.id))} for dead_letter in found
+                    {**_summary(dead_letter), "replayed_at": again.get(dead_letter.id)} for dead_letter in found
                 ],
                 "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items())
                 if dead_letters
@@ -97,23 +86,21 @@ class DeadLetterRoutes:
             }
         )
 
-    async def show(self, request: Request, name: str) -> HttpResponse:
-        """Answer `GET /dead_letters/{id}`: one dead letter with its row."""
+    async def dead_letter(self, request: Request, name: str) -> HttpResponse:
+        """Return a dead letter with its row, by its id such as 0-17."""
         dead_letter = await self._seen(name, request, Mode.READ_DATA)
         again = await asyncio.to_thread(self._replays.of, [dead_letter.id])
-        return json_response(
-            {"id": dead_letter.id, **dead_letter.body, "replayed_at": _text(again.get(dead_letter.id))}
-        )
+        return json_response({"id": dead_letter.id, **dead_letter.body, "replayed_at": again.get(dead_letter.id)})
 
     async def replay(self, request: Request, name: str) -> HttpResponse:
-        """Answer `POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once.
+        """Send the row of a dead letter again to the dataset that refused it, once.
 
         Raises:
             InvalidInputError: The row can't be sent, or the dataset would refuse it again.
             ConflictError: The dataset is being rebuilt, and the rebuilt one would miss the row.
         """
         dead_letter = await self._seen(name, request, Mode.WRITE_DATA)
-        served = self._serving.require_served_graph(request.branch)
+        served = self._deployment.graphs.require_served_graph(request.branch)
         row = dead_letter.body.get("row")
         endpoint = _endpoint(dead_letter, served)
         if endpoint is None:
@@ -142,15 +129,15 @@ class DeadLetterRoutes:
         answer = {"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None}
         return json_response(answer)
 
-    async def _seen(self, name: str, request: Request, mode: Mode) -> Letter:
+    async def _seen(self, name: str, request: Request[Any, Any], mode: Mode) -> Letter:
         """Return a dead letter that the caller may see.
 
         Raises:
             UnknownEntityError: The branch has no such dead letter.
             ForbiddenError: The caller lacks the mode on its dataset.
         """
-        served = self._serving.require_served_graph(request.branch)
-        dead_letter = await asyncio.to_thread(letter_at, self._bootstrap_servers, *parse_id(name))
+        served = self._deployment.graphs.require_served_graph(request.branch)
+        dead_letter = await asyncio.to_thread(letter_at, self._deployment.bootstrap_servers, *parse_id(name))
         if dead_letter is None or not self._is_of(dead_letter, served):
             raise UnknownEntityError(
                 f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; "
@@ -159,7 +146,7 @@ class DeadLetterRoutes:
         self._require(dead_letter, served, request, mode)
         return dead_letter
 
-    def _is_seen(self, dead_letter: Letter, served: ServedGraph, request: Request, mode: Mode) -> bool:
+    def _is_seen(self, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode) -> bool:
         if not self._is_of(dead_letter, served):
             return False
         try:
@@ -168,7 +155,7 @@ class DeadLetterRoutes:
             return False
         return True
 
-    def _require(self, dead_letter: Letter, served: ServedGraph, request: Request, mode: Mode) -> None:
+    def _require(self, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode) -> None:
         if request.caller.may_all(mode, request.branch):
             return
         dataset = dead_letter.body["dataset"]
@@ -189,7 +176,7 @@ class DeadLetterRoutes:
             if endpoint is None:
                 return False
             target = endpoint.targets[0]
-            return not self._erased.hides_values(target.topic, target.keys_of(row))
+            return not self._deployment.erased.hides_values(target.topic, target.keys_of(row))
         jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
         topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
         return bool(jobs) and not any(self._hides(topic, row) for topic in topics)
@@ -202,7 +189,7 @@ class DeadLetterRoutes:
             cast = ColumnCast(column.dtype)([row.get(column.name, MISSING)])
             if not cast.errors:
                 values[column] = cast.values[0]
-        return self._erased.hides_values(topic.name, values)
+        return self._deployment.erased.hides_values(topic.name, values)
 
 
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:
@@ -257,14 +244,6 @@ def _reasons(body: Mapping[str, Any]) -> Iterator[str]:
             yield f"{field}{reason.get('message', '')}"
 
 
-def _limit(text: str | None) -> int:
-    if text is None:
-        return SHOWN
-    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_SHOWN:
-        raise InvalidInputError(f"query parameter limit is {text[:40]!r}; a number from 1 to {MAX_SHOWN} is expected")
-    return int(text)
-
-
 def _cursor(text: str) -> dict[int, int]:
     """Return the offsets of an earlier answer's `next`."""
     try:
@@ -273,7 +252,3 @@ def _cursor(text: str) -> dict[int, int]:
         raise InvalidInputError(
             f"query parameter before is {text[:100]!r}; the `next` of an earlier answer is expected"
         ) from None
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

@@ -26,8 +26,9 @@ from caraway.graph.specs import (
 from caraway.graph.trees import datasets_read
 from caraway.index import IndexStatus
 from caraway.plan.model import GraphPlan
+from caraway.server.deployment import Deployment
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.served_graph import ServedGraph, Serving
+from caraway.server.served_graph import ServedGraph
 
 Json = dict[str, object]
 
@@ -38,21 +39,20 @@ SHOWN_NAMES = 3
 class DefinitionRoutes:
     """Answers requests about definitions."""
 
-    def __init__(self, serving: Serving, positions: Callable[[], Sequence[IndexStatus]]) -> None:
-        """Show the definitions that `serving` serves; `positions` returns how far the indexes of this server are."""
-        self._serving = serving
-        self._positions = positions
+    def __init__(self, deployment: Deployment) -> None:
+        """Show the definitions that `deployment` serves, and how far its indexes are."""
+        self._deployment = deployment
 
-    async def datasets(self, request: Request) -> HttpResponse:
-        """Answer `GET /datasets`: the datasets that the branch serves."""
-        served = self._serving.require_served_graph(request.branch)
-        positions = await asyncio.to_thread(self._positions)
+    async def list_datasets(self, request: Request) -> HttpResponse:
+        """Return the datasets that the branch serves."""
+        served = self._deployment.graphs.require_served_graph(request.branch)
+        positions = await asyncio.to_thread(self._deployment.index.positions)
         return json_response({"branch": request.branch, "datasets": listed(served, positions)})
 
-    async def definition(self, request: Request, name: str) -> HttpResponse:
-        """Answer `GET /definition/{name}`: descriptions of the entities with this name, and of those that use them."""
-        served = self._serving.require_served_graph(request.branch)
-        positions = await asyncio.to_thread(self._positions)
+    async def describe(self, request: Request, name: str) -> HttpResponse:
+        """Return what a name stands for, where it comes from and who uses it."""
+        served = self._deployment.graphs.require_served_graph(request.branch)
+        positions = await asyncio.to_thread(self._deployment.index.positions)
         return json_response({"branch": request.branch, "definitions": described(served, name, positions)})
 
 

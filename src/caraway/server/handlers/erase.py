@@ -2,69 +2,57 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from caraway.dtypes.values import ROWS
-from caraway.errors import InvalidInputError, TooLargeError
+from caraway.errors import InvalidInputError
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
-from caraway.integrations.keyring import Keyring
 from caraway.plan.model import Column, GraphPlan
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import AccessLimits, require
+from caraway.server.deployment import Deployment
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.served_graph import Serving
 from caraway.server.upkeep.remaining import remaining
-from caraway.state import ErasedKey, ErasureLog, ErasureRecord, Mode, Needed
+from caraway.state import ErasedKey, ErasureRecord, Mode
 from caraway.topics import erasure_of
 
 MAX_KEYS = 10_000
 SHOWN = 1_000
 
 
-class Erasing(Protocol):
-    """The part that erases keys (`Eraser`)."""
+class EraseBody(Struct):
+    """The erase keys of rows."""
 
-    def ask(self, keys: Sequence[ErasedKey]) -> int:
-        """Write down the keys that are to be erased, and stop showing them; return how many keys are new."""
-        ...
+    erase_keys: Annotated[
+        list[dict[str, Any]],
+        Meta(min_length=1, max_length=MAX_KEYS, description='a list of objects, such as [{"user": 1}]'),
+    ]
 
 
 class EraseRoutes:
     """Answers requests to erase keys."""
 
-    def __init__(
-        self,
-        serving: Serving,
-        limits: AccessLimits,
-        eraser: Erasing,
-        *,
-        log: ErasureLog,
-        keyring: Keyring,
-        needed: Callable[[], Needed | None],
-    ) -> None:
-        """Pass requests of callers within their `limits` on to `eraser`; the keys are hashed with `keyring`."""
-        self._serving = serving
+    def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
+        """Pass requests of callers within their `limits` on to the eraser of `deployment`."""
+        self._deployment = deployment
         self._limits = limits
-        self._eraser = eraser
-        self._log = log
-        self._keyring = keyring
-        self._needed = needed
 
-    async def erase(self, request: Request, dataset: str) -> HttpResponse:
-        """Answer `POST /dataset/{name}/erase`: remove all rows with these keys, past and to come.
+    async def erase(self, request: Request[EraseBody], dataset: str) -> HttpResponse:
+        """Remove all rows with these keys, past and to come.
 
         The answer's `remaining` lists the places that keep clear text after the erasure.
         """
-        served = self._serving.require_served_graph(request.branch)
+        served = self._deployment.graphs.require_served_graph(request.branch)
         spec = served.queries.catalog.dataset(dataset)
         tags = self._limits.tags(served).entities
         require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
-        columns, values = parsed(spec, await request.json())
+        columns, values = parsed(spec, (await request.read()).erase_keys)
         plans = self._plans(request.branch) or [served.plan]
-        number = uuid.uuid4().hex
+        number, hashed = uuid.uuid4().hex, self._deployment.keyring.current
         keys = [
             ErasedKey(
                 request=number,
@@ -79,50 +67,42 @@ class EraseRoutes:
             )
             for topic in topics_of(dataset, plans)
             for row in values
-            for erasure in [erasure_of(topic, columns, row, self._keyring.current.id, self._keyring.current.mac_key)]
+            for erasure in [erasure_of(topic, columns, row, hashed.id, hashed.mac_key)]
         ]
-        new = await asyncio.to_thread(self._eraser.ask, keys)
+        new = await asyncio.to_thread(self._deployment.eraser.ask, keys)
         places = remaining(dataset, served.graph, topics_of(dataset, plans))
-        return json_response(
-            {"request": number, "keys": len(values), "new": new, "remaining": [asdict(place) for place in places]}
-        )
+        return json_response({"request": number, "keys": len(values), "new": new, "remaining": places})
 
     async def erasures(self, request: Request, dataset: str) -> HttpResponse:
-        """Answer `GET /dataset/{name}/erasures`: the erased keys, who asked for it, and the progress at each place."""
-        served = self._serving.require_served_graph(request.branch)
+        """Return the erased keys, who asked for it, and the progress at each place."""
+        served = self._deployment.graphs.require_served_graph(request.branch)
         served.queries.catalog.dataset(dataset)
-        records = await asyncio.to_thread(self._log.of, dataset, request.branch, limit=SHOWN)
+        records = await asyncio.to_thread(self._deployment.erasures.of, dataset, request.branch, limit=SHOWN)
         plans = self._plans(request.branch) or [served.plan]
         places = remaining(dataset, served.graph, topics_of(dataset, plans)) if records else []
         return json_response(
             {
                 "dataset": dataset,
                 "erasures": [_told(record) for record in records],
-                "remaining": [asdict(place) for place in places],
+                "remaining": places,
             }
         )
 
     def _plans(self, branch: str) -> list[GraphPlan]:
         """Return the plans of a branch: of the served commit, and of the head if it isn't served yet."""
-        needed = self._needed()
+        needed = self._deployment.graphs.needed
         if needed is None:
             return []
         names = [name for b in needed.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
         return [needed.commits[name].plan for name in dict.fromkeys(names)]
 
 
-def parsed(spec: DatasetSpec, body: object) -> tuple[tuple[Column, ...], list[list[object]]]:
+def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Column, ...], list[list[object]]]:
     """Return the erase keys of a dataset, and their values in stored form, a list for each row of a request.
 
     Raises:
         InvalidInputError: The rows don't name exactly these keys, or a value doesn't fit.
-        TooLargeError: There are too many rows.
     """
-    rows = body.get("erase_keys") if isinstance(body, dict) else None
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise InvalidInputError('erase_keys is expected to be a list of objects, such as [{"user": 1}]')
-    if len(rows) > MAX_KEYS:
-        raise TooLargeError(f"{len(rows):,} keys are too many for one request; {MAX_KEYS:,} are possible")
     where = f"erase in {spec.name}"
     types = {field.name: field.dtype for field in spec.fields if field.erase_key}
     columns = tuple(Column(name=name, dtype=types[name]) for name in spec.keys if name in types)
@@ -162,7 +142,7 @@ def _told(record: ErasureRecord) -> dict[str, object]:
         "columns": list(record.key.columns),
         "digest": record.key.digest.hex(),
         "account": record.key.account,
-        "asked_at": record.asked_at.isoformat(),
-        "recorded_at": None if record.recorded_at is None else record.recorded_at.isoformat(),
-        "places": [{"place": place, "done_at": at.isoformat()} for place, at in record.places],
+        "asked_at": record.asked_at,
+        "recorded_at": record.recorded_at,
+        "places": [{"place": place, "done_at": at} for place, at in record.places],
     }

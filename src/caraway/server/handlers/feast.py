@@ -11,22 +11,44 @@ The event time of a feature is that of the newest row that it was looked up in o
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from caraway.dtypes.instants import iso_instant
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.references import inputs_of
-from caraway.ingest.table import json_type
 from caraway.query import Answer, Batch, Catalog, CompiledPlan
 from caraway.query.catalog import listed
 from caraway.query.event_times import newest, time_columns
 from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.queries import Given, Queries
+from caraway.server.http.bodies import Flag, Values
 from caraway.server.http.messages import HttpResponse, Request, json_response
 
 # The event time that Feast shows for entities, and for features that come from no row.
 NO_TIME = "1970-01-01T00:00:00Z"
 # Bound on the requests whose resolved names are kept; an application makes a handful.
 MAX_KEPT = 1_000
+
+
+class OnlineFeaturesBody(Struct):
+    """The features of a view or service for some entities, as Feast asks for them."""
+
+    entities: Annotated[dict[str, Values], Meta(description='an object of lists, such as {"driver": [1, 2]}')]
+    features: Annotated[
+        list[str] | None, Meta(description='a list of references (view:feature), such as ["drivers:rating"]')
+    ] = None
+    feature_service: Annotated[str | None, Meta(description="the name of a feature service")] = None
+    full_feature_names: Flag = None
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineFeatures:
+    """The answer, in Feast's shape."""
+
+    metadata: dict[str, list[str]]
+    results: list[dict[str, Values]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +69,12 @@ class FeastEndpoint:
         self._queries = queries
         self._kept: dict[object, tuple[Asked, Mapping[str, tuple[str, ...]]]] = {}
 
-    async def get_online_features(self, request: Request) -> HttpResponse:
-        """Answer `POST /get-online-features`."""
+    async def get_online_features(self, request: Request[OnlineFeaturesBody]) -> HttpResponse:
+        """Return features in the shape of Feast's feature server."""
         live = self._limits.seen(request)
-        body = await request.json()
-        if not isinstance(body, dict):
-            raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
+        body = await request.read()
         entities, references = entities_of(body), references_of(body)
-        full = body.get("full_feature_names") or False
-        if not isinstance(full, bool):
-            raise InvalidInputError(f"full_feature_names is {json_type(full)}; true or false is expected")
+        full = bool(body.full_feature_names)
         key = (live.version, references, tuple(entities), full)
         kept = self._kept.get(key)
         asked = kept[0] if kept else resolve(live.queries.catalog, references, tuple(entities), full=full)
@@ -77,28 +95,24 @@ class FeastEndpoint:
         return json_response(shown(asked, entities, answer, times))
 
 
-def entities_of(body: Mapping[str, object]) -> dict[str, list[object]]:
+def entities_of(body: OnlineFeaturesBody) -> dict[str, list[object]]:
     """Return the entities of a request: a list of values for each join key, all of one length."""
-    entities = body.get("entities")
-    if not isinstance(entities, dict) or not all(isinstance(values, list) for values in entities.values()):
-        raise InvalidInputError('entities is expected to be an object of lists, such as {"driver": [1, 2]}')
+    entities = body.entities
     if len({len(values) for values in entities.values()}) > 1:
         lengths = ", ".join(f"{name} {len(values)}" for name, values in entities.items())
         raise InvalidInputError(f"entities: the lists differ in length: {lengths}")
     return entities
 
 
-def references_of(body: Mapping[str, object]) -> tuple[str, ...]:
+def references_of(body: OnlineFeaturesBody) -> tuple[str, ...]:
     """Return the features of a request: `view:feature`, or the name of a view for all of its features."""
-    service, features = body.get("feature_service"), body.get("features")
+    service, features = body.feature_service, body.features
     if service is not None:
         if features:
             raise InvalidInputError("give features or a feature_service, not both")
-        if not isinstance(service, str):
-            raise InvalidInputError(f"feature_service is {json_type(service)}; a name is expected")
         return (service,)
-    if not isinstance(features, list) or not features or not all(type(name) is str for name in features):
-        raise InvalidInputError('features is expected to be a list of references, such as ["drivers:rating"]')
+    if not features:
+        raise InvalidInputError('features is missing; it has to be a list of references, such as ["drivers:rating"]')
     for name in features:
         if name.count(":") != 1:
             raise InvalidInputError(f"features: {name[:200]!r} is no reference; view:feature is expected")

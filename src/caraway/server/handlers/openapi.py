@@ -1,37 +1,47 @@
-"""The REST surface as an OpenAPI document, and a page that shows it."""
+"""The REST surface as an OpenAPI document, and a page that shows it; both derive from the table of endpoints."""
 
+import re
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.metadata import version
-from typing import Any
+from inspect import getdoc
+from typing import Any, Final
 
-from caraway.integrations.secret_rules import MAX_VALUE
-from caraway.query.explain import MAX_RUNS
-from caraway.server.handlers.answers import OPERATIONS, STATUSES
-from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
-from caraway.server.handlers.dead_letters import MAX_SHOWN
-from caraway.server.handlers.waiting import LONGEST_S
+import msgspec
+
+from caraway.server.http.bodies import Nothing
+from caraway.server.http.endpoints import API, JSON, Endpoint
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
-from caraway.server.http.routes import API, PROTOBUF
 from caraway.state.model import MAIN
 
 Json = dict[str, Any]
 
-NAMES: Json = {"type": "array", "items": {"type": "string"}}
-ROWS: Json = {
-    "description": "Rows (a list of objects), columns (an object of lists), or JSON text of either.",
-    "anyOf": [
-        {"type": "array", "items": {"type": "object"}},
-        {"type": "object", "additionalProperties": {"type": "array", "items": {}}},
-        {"type": "string"},
-    ],
+STATUSES: Final[Mapping[int, str]] = {
+    400: "The body, a row or a value doesn't fit",
+    401: "There is no token, or it isn't valid",
+    403: "The roles of the token's account don't allow it, or a web page of another site asks",
+    404: "There is no such dataset, feature, endpoint or branch",
+    408: "The body doesn't come",
+    409: "Somebody else committed meanwhile, or the key was used with another body",
+    413: "Too many bytes or rows",
+    415: "The path doesn't take a body of this type",
+    422: "User code failed, or not one row fits",
+    429: "Too many requests are under way",
+    500: "The server failed",
+    503: "A part is away",
+    504: "It took too long",
 }
-TIMES: Json = {
-    "type": ["array", "null"],
-    "items": {"type": ["string", "number"]},
-    "description": "An instant for each row: ISO 8601 text or an epoch number.",
-}
+# Statuses that any endpoint can answer: 403 for a page of another site or a foreign host
+# (`caraway.server.access.sites`), 429 and 504 for the shares of callers and the deadline (`caraway.server.app`), 500
+# and 503 for failures of the server or of one of its processes.
+OF_ALL: Final = frozenset({403, 429, 500, 503, 504})
+# Statuses of the health check, which is open to everybody.
+OF_A_PROBE: Final = frozenset({500, 503})
+# Statuses of endpoints with a body: damaged, too slow or cut off, too large, of another media type.
+OF_A_BODY: Final = frozenset({400, 408, 413, 415})
+
+SCHEMAS = "#/components/schemas/"
 BYTES: Json = {"type": "string", "format": "binary"}
-COLUMNS: Json = {"type": "object", "additionalProperties": {"type": "array", "items": {}}}
 REFUSAL: Json = {
     "type": "object",
     "required": ["err_msg", "code"],
@@ -49,10 +59,38 @@ BEARER: Json = {
     "scheme": "bearer",
     "description": "A token of `caraway tokens create`, or that of the stack; none with server.tokens=false.",
 }
+NAME: Json = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
-def document() -> Json:
-    """Return the document."""
+def statuses(endpoint: Endpoint) -> list[int]:
+    """Return the statuses that an endpoint can answer, besides 200."""
+    found = set(OF_A_PROBE if endpoint.probe else OF_ALL).union(endpoint.refusals)
+    if endpoint.takes_body:
+        found |= OF_A_BODY
+    if endpoint.parameters is not Nothing:
+        found.add(400)
+    if not endpoint.permission.public:
+        found.add(401)
+    # Status 404 means that a branch, or an entity that the path names, doesn't exist.
+    if endpoint.permission.on_branch or "{" in endpoint.path:
+        found.add(404)
+    return sorted(found)
+
+
+def document(endpoints: Iterable[Endpoint]) -> Json:
+    """Return the document of endpoints."""
+    listed = tuple(endpoints)
+    types = [form for each in listed for form in (each.body, each.parameters, each.answer) if form is not None]
+    found, components = msgspec.json.schema_components(types, ref_template=SCHEMAS + "{name}")
+    schemas = dict(zip(types, found, strict=True))
+    for schema in components.values():
+        schema["description"] = schema["description"].partition("\n")[0]
+    # Parameters stand in the operations.
+    queries = {form: components.pop(form.__name__) for form in {each.parameters for each in listed}}
+    paths: Json = {}
+    for endpoint in listed:
+        operation = _operation(endpoint, schemas, queries[endpoint.parameters])
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,344 +102,79 @@ def document() -> Json:
         "components": {
             "securitySchemes": {"bearer": BEARER},
             "parameters": {"Branch": BRANCH},
-            "schemas": {"Refusal": REFUSAL},
+            "schemas": {"Refusal": REFUSAL, **components},
         },
-        "paths": {
-            f"{API}/query": {
-                "post": _operation(
-                    "query",
-                    "Features for rows of inputs",
-                    _json_body(
-                        {
-                            "inputs": NAMES,
-                            "outputs": NAMES,
-                            "data": ROWS,
-                            "timestamps": TIMES,
-                            "workflow": {"type": ["string", "null"]},
-                            "log": {"type": ["boolean", "null"]},
-                            "sampling_rate": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
-                        },
-                        ["inputs", "outputs", "data"],
-                        other=ARROW,
-                    ),
-                    COLUMNS,
-                    parameters=[
-                        {
-                            "name": "outputs",
-                            "in": "query",
-                            "schema": {"type": "string"},
-                            "description": "Of a body in Arrow: full names of the outputs, separated by commas.",
-                        },
-                        *(
-                            {"name": name, "in": "query", "schema": schema, "description": "Of a body in Arrow."}
-                            for name, schema in (
-                                ("workflow", {"type": "string"}),
-                                ("log", {"type": "string", "enum": ["true", "false"]}),
-                                ("sampling_rate", {"type": "number", "minimum": 0, "maximum": 1}),
-                            )
-                        ),
-                    ],
-                    other=ARROW,
-                )
-            },
-            f"{API}/query/explain": {
-                "post": _operation(
-                    "explainQuery",
-                    "What a query does, and how long each part takes",
-                    _json_body(
-                        {
-                            "inputs": NAMES,
-                            "outputs": NAMES,
-                            "data": {"anyOf": [*ROWS["anyOf"], {"type": "null"}]},
-                            "timestamps": TIMES,
-                            "runs": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_RUNS},
-                        },
-                        ["inputs", "outputs"],
-                    ),
-                    {"type": "object", "required": ["inputs", "steps", "outputs"]},
-                )
-            },
-            "/get-online-features": {
-                "post": _operation(
-                    "getOnlineFeatures",
-                    "Features in the shape of Feast's feature server",
-                    _json_body(
-                        {
-                            "entities": COLUMNS,
-                            "features": {**NAMES, "description": "view:feature"},
-                            "feature_service": {"type": ["string", "null"]},
-                            "full_feature_names": {"type": "boolean"},
-                        },
-                        ["entities"],
-                    ),
-                    {"type": "object", "required": ["metadata", "results"]},
-                )
-            },
-            f"{API}/dataset/{{name}}/lookup": {
-                "post": _operation(
-                    "lookup",
-                    "Rows of a dataset by key",
-                    _json_body(
-                        {
-                            "keys": {"type": "array", "items": {"type": "object"}},
-                            "fields": {**NAMES, "type": ["array", "null"]},
-                            "timestamps": TIMES,
-                        },
-                        ["keys"],
-                    ),
-                    {
-                        "type": "object",
-                        "required": ["found", "data"],
-                        "properties": {"found": {"type": "array", "items": {"type": "boolean"}}, "data": COLUMNS},
-                    },
-                    parameters=[
-                        {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                    ],
-                )
-            },
-            f"{API}/log": {
-                "post": _operation(
-                    "log",
-                    "Rows for a webhook's endpoint",
-                    _json_body(
-                        {"webhook": {"type": "string"}, "endpoint": {"type": "string"}, "data": ROWS},
-                        ["webhook", "endpoint", "data"],
-                    ),
-                    {"type": "object", "required": ["accepted", "rejected"]},
-                    parameters=[
-                        {
-                            "name": "Idempotency-Key",
-                            "in": "header",
-                            "schema": {"type": "string", "maxLength": 200},
-                            "description": "A new one for each request; with it a request can be sent again.",
-                        }
-                    ],
-                )
-            },
-            f"{API}/wait": {
-                "post": _operation(
-                    "wait",
-                    "An answer when all rows that were accepted before are served",
-                    _json_body(
-                        {
-                            "seconds": {"type": "number", "minimum": 0, "maximum": LONGEST_S},
-                            "commit": {"type": ["boolean", "null"], "description": "Wait for the newest commit too."},
-                            "since": {
-                                "type": ["object", "null"],
-                                "description": "Of an earlier answer: go on waiting for what was accepted before it.",
-                            },
-                        },
-                        [],
-                    ),
-                    {
-                        "type": "object",
-                        "required": ["served", "lagging", "since"],
-                        "properties": {
-                            "served": {"type": "boolean"},
-                            "lagging": {"type": "array", "items": {"type": "object"}},
-                            "since": {"type": "object"},
-                        },
-                    },
-                )
-            },
-            f"{API}/commit": {
-                "post": _operation(
-                    "commit",
-                    "Definitions, as the client sends them",
-                    {"content": {kind: {"schema": BYTES} for kind in PROTOBUF}, "required": True},
-                    {"type": "object", "required": ["summary"]},
-                    parameters=[
-                        {"name": name, "in": "query", "schema": {"type": "string", "enum": ["true", "false"]}}
-                        for name in ("preview", "incremental", "backfill")
-                    ],
-                )
-            },
-            **_branches(),
-            **_privacy(),
-            **_dead_letters(),
-            f"{API}/health": {"get": _operation("health", "Whether everything works", None, {"type": "object"})},
-            f"{API}/status": {
-                "get": _operation("status", "Version, commit, topics, index, jobs", None, {"type": "object"})
-            },
-            f"{API}/metrics": {"get": _operation("metrics", "Counters for Prometheus", None, None)},
-            "/metrics": {"get": _operation("metricsAtTheRoot", "Counters for Prometheus", None, None)},
-            f"{API}/openapi.json": {"get": _operation("openapi", "This document", None, {"type": "object"})},
-            f"{API}/docs": {"get": _operation("docs", "This document as a page", None, None)},
-            "/": {"get": _operation("root", "What this is", None, None)},
-        },
+        "paths": paths,
     }
 
 
-def _branches() -> Json:
-    """Return the paths of branches, history and ledger. The header `X-Caraway-Branch` names the branch."""
-
-    def number(name: str, text: str) -> Json:
-        schema = {"type": "integer", "minimum": 0, "maximum": 99_999}
-        return {"name": name, "in": "query", "schema": schema, "description": text}
-
-    ends = [
-        {"name": name, "in": "query", "required": True, "schema": {"type": "string"}, "description": "Id of a commit."}
-        for name in ("from", "to")
+def _operation(endpoint: Endpoint, schemas: Mapping[object, Json], query: Json) -> Json:
+    name = endpoint.handler.__name__
+    parameters = [
+        *([NAME] if "{name}" in endpoint.path else []),
+        *(_parameter(name, schema, query["required"]) for name, schema in query["properties"].items()),
+        *endpoint.headers,
+        *([{"$ref": "#/components/parameters/Branch"}] if endpoint.permission.on_branch else []),
     ]
-    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
-    clone = _json_body({"clone_from": {"type": ["string", "null"]}}, [])
-    commit = _json_body({"commit_id": {"type": "string"}}, ["commit_id"])
-    answer = {"type": "object"}
-    return {
-        f"{API}/init": {"post": _operation("initBranch", "Make the branch, empty or as a clone", clone, answer)},
-        f"{API}/delete": {"post": _operation("deleteBranch", "Delete the branch", nothing, answer)},
-        f"{API}/branch/list": {"get": _operation("listBranches", "All branches", None, answer)},
-        f"{API}/branch/log": {
-            "get": _operation(
-                "branchLog", "Commits, newest first", None, answer, parameters=[number("limit", "How many.")]
-            )
-        },
-        f"{API}/branch/diff": {
-            "get": _operation("branchDiff", "What differs between two commits", None, answer, parameters=ends)
-        },
-        f"{API}/branch/rollback": {
-            "post": _operation("rollBack", "Commit again what the branch held at a commit", commit, answer)
-        },
-        f"{API}/datasets": {"get": _operation("listDatasets", "The datasets of the branch", None, answer)},
-        f"{API}/definition/{{name}}": {
-            "get": _operation(
-                "describe",
-                "What a name stands for, where it comes from and who uses it",
-                None,
-                answer,
-                parameters=[
-                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                ],
-            )
-        },
-        f"{API}/ledger": {
-            "get": _operation(
-                "ledger",
-                "What is still to be done, and why it isn't",
-                None,
-                answer,
-                parameters=[number("closed", "How many entries that are over.")],
-            )
-        },
-    }
-
-
-def _privacy() -> Json:
-    """Return the paths of erasing and secrets."""
-    named = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
-    keys = _json_body({"erase_keys": {"type": "array", "items": {"type": "object"}}}, ["erase_keys"])
-    value = _json_body({"value": {"type": "string", "maxLength": MAX_VALUE}}, ["value"])
-    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
-    answer = {"type": "object"}
-    found = {"type": "object", "required": ["value"], "properties": {"value": {"type": "string"}}}
-    return {
-        f"{API}/dataset/{{name}}/erase": {
-            "post": _operation("erase", "Erase keys, for the past and to come", keys, answer, parameters=named)
-        },
-        f"{API}/dataset/{{name}}/erasures": {
-            "get": _operation("erasures", "What was erased, and where it is gone", None, answer, parameters=named)
-        },
-        f"{API}/secret/{{name}}": {
-            "get": _operation("getSecret", "The value of a secret", None, found, parameters=named),
-            "post": _operation("addSecret", "Keep a new secret", value, answer, parameters=named),
-            "patch": _operation("updateSecret", "Change a secret", value, answer, parameters=named),
-            "delete": _operation("deleteSecret", "Forget a secret", nothing, answer, parameters=named),
-        },
-        f"{API}/secrets": {"get": _operation("listSecrets", "Which secrets there are", None, answer)},
-    }
-
-
-def _dead_letters() -> Json:
-    """Return the paths of dead letters."""
-    named = [
-        {
-            "name": "name",
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "minLength": 1},
-            "description": "Id of a dead letter, such as 0-17.",
-        }
-    ]
-    asked = [
-        {"name": "dataset", "in": "query", "schema": {"type": "string"}, "description": "Only those of a dataset."},
-        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_SHOWN}},
-        {"name": "before", "in": "query", "schema": {"type": "string"}, "description": "`next` of an earlier answer."},
-    ]
-    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
-    answer = {"type": "object"}
-    return {
-        f"{API}/dead_letters": {
-            "get": _operation("deadLetters", "Rows that were refused or failed", None, answer, parameters=asked)
-        },
-        f"{API}/dead_letters/{{name}}": {
-            "get": _operation("deadLetter", "A dead letter with its row", None, answer, parameters=named)
-        },
-        f"{API}/dead_letters/{{name}}/replay": {
-            "post": _operation("replay", "Send the row of a dead letter again, once", nothing, answer, parameters=named)
-        },
-    }
-
-
-def _operation(
-    name: str,
-    summary: str,
-    body: Json | None,
-    answer: Json | None,
-    *,
-    parameters: list[Json] | None = None,
-    other: str | None = None,
-) -> Json:
-    content: Json = {"text/plain": {}, "text/html": {}} if answer is None else {"application/json": {"schema": answer}}
-    if other is not None:
-        content[other] = {}
-    of = OPERATIONS[name]
-    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
-    found: Json = {
-        "operationId": name,
-        "summary": summary,
-        "security": [{"bearer": []}] if of.needs_token else [],
+    refusal = {JSON: {"schema": {"$ref": f"{SCHEMAS}Refusal"}}}
+    others = {media: {"schema": BYTES} for media in endpoint.accepts if media != JSON}
+    content: Json = {"text/plain": {}, "text/html": {}}
+    if endpoint.answer is not None:
+        # An endpoint that takes JSON and another form answers in that form, too.
+        content = {JSON: {"schema": schemas[endpoint.answer]}, **(others if JSON in endpoint.accepts else {})}
+    operation: Json = {
+        "operationId": endpoint.operation or re.sub("_(.)", lambda found: found[1].upper(), name),
+        "summary": (getdoc(endpoint.handler) or name).partition("\n")[0].removesuffix("."),
+        "security": [] if endpoint.permission.public else [{"bearer": []}],
         "responses": {
             "200": {"description": "Done", "content": content},
-            **{str(status): {"description": STATUSES[status], "content": refusal} for status in of.statuses},
+            **{str(status): {"description": STATUSES[status], "content": refusal} for status in statuses(endpoint)},
         },
     }
-    asked = [*(parameters or ()), *([{"$ref": "#/components/parameters/Branch"}] if of.branch else ())]
-    if body is not None:
-        found["requestBody"] = body
-    if asked:
-        found["parameters"] = asked
-    return found
+    if endpoint.takes_body:
+        body = {"type": "object"} if endpoint.body is Nothing else schemas[endpoint.body]
+        given = {JSON: {"schema": body}, **others} if JSON in endpoint.accepts else others
+        operation["requestBody"] = {"required": given != {JSON: {"schema": {"type": "object"}}}, "content": given}
+    if parameters:
+        operation["parameters"] = parameters
+    return operation
 
 
-def _json_body(properties: Json, required: list[str], *, other: str | None = None) -> Json:
-    schema = {"type": "object", "properties": properties, "required": required}
-    content: Json = {"application/json": {"schema": schema}}
-    if other is not None:
-        content[other] = {"schema": {"type": "string", "contentMediaType": other}}
-    return {"required": True, "content": content}
+def _parameter(name: str, schema: Json, required: list[str]) -> Json:
+    # A parameter that may be null may be left out; it is never the text "null".
+    plain = {member: value for member, value in schema.items() if member not in {"anyOf", "default", "description"}}
+    plain |= schema.get("anyOf", [{}])[0]
+    return {
+        "name": name,
+        "in": "query",
+        "required": name in required,
+        "schema": plain,
+        "description": schema["description"],
+    }
 
 
-DOCUMENT = document()
+class Documents:
+    """Answers requests for the document."""
+
+    def __init__(self, found: Json) -> None:
+        """Show this document."""
+        self._document = found
+
+    async def openapi(self, request: Request) -> HttpResponse:
+        """Return this document."""
+        return json_response(self._document)
+
+    async def docs(self, request: Request) -> HttpResponse:
+        """Return this document as a page."""
+        return text_response(page(self._document), "text/html; charset=utf-8")
 
 
-async def openapi(request: Request) -> HttpResponse:
-    """Answer `GET /openapi.json`."""
-    del request
-    return json_response(DOCUMENT)
-
-
-async def docs(request: Request) -> HttpResponse:
-    """Answer `GET /docs`."""
-    del request
-    return text_response(page(), "text/html; charset=utf-8")
-
-
-def page() -> str:
-    """Return the document as HTML that loads nothing else."""
+def page(found: Json) -> str:
+    """Return a document as HTML that loads nothing else."""
     parts = [
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(found['summary'])}.</p>{_fields(found)}"
-        for path, methods in DOCUMENT["paths"].items()
-        for method, found in methods.items()
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(of['summary'])}.</p>{_fields(of, found)}"
+        for path, methods in found["paths"].items()
+        for method, of in methods.items()
     ]
     refusals = "".join(f"<li><code>{status}</code> {escape(text)}</li>" for status, text in STATUSES.items())
     return (
@@ -413,11 +186,13 @@ def page() -> str:
     )
 
 
-def _fields(operation: Json) -> str:
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+def _fields(operation: Json, found: Json) -> str:
+    """Return the members of a body as a list."""
+    schema = operation.get("requestBody", {}).get("content", {}).get(JSON, {}).get("schema", {})
+    body = found["components"]["schemas"].get(schema.get("$ref", "").removeprefix(SCHEMAS), {})
     items = [
         f"<li><code>{escape(name)}</code>{'' if name in body['required'] else ' (optional)'} "
-        f"{escape(schema.get('description', ''))}</li>"
-        for name, schema in body.get("properties", {}).items()
+        f"{escape(member['description'])}</li>"
+        for name, member in body.get("properties", {}).items()
     ]
     return f"<ul>{''.join(items)}</ul>" if items else ""

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
-from caraway.errors import ForbiddenError, InvalidInputError
-from caraway.ingest.table import json_type
+from msgspec import Meta, Struct
+
 from caraway.server.deployment import Deployment
-from caraway.server.handlers.reads import object_of
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.waiting.goals import Goal, LaggingPart
+from caraway.server.waiting.goals import LaggingPart
 from caraway.server.waiting.wait import Wait, WaitOutcome
-from caraway.state.permissions import Mode
 
 # Bound on the seconds of one request, since proxies end requests that take longer; a client that waits longer asks
 # again.
@@ -23,8 +22,41 @@ AT_ONCE = 8
 COMMIT_S = 0.1
 # The greatest offset of a partition: offsets are signed 64-bit numbers.
 LARGEST_OFFSET = 2**63 - 1
-# Modes of which a caller needs one on a branch to learn whether it has caught up.
-MODES = (Mode.READ_DEFINITION, Mode.READ_DATA, Mode.WRITE_DATA, Mode.WRITE_DEFINITION)
+Offset = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)]
+# Offsets by partition and topic. Brokers number the partitions with signed 32-bit numbers.
+Positions = dict[str, dict[Annotated[str, Meta(pattern=r"^[0-9]{1,9}$")], Offset]]
+
+
+class WaitBody(Struct):
+    """How long to wait, and for what."""
+
+    seconds: Annotated[
+        float, Meta(ge=0, le=LONGEST_S, description=f"a number from 0 to {LONGEST_S:g} (ask again to wait longer)")
+    ] = LONGEST_S
+    commit: Annotated[bool | None, Meta(description="true, to wait for the newest commit too, or false")] = None
+    since: Annotated[
+        Positions | None,
+        Meta(description="what an earlier answer gave (an object of topics with offsets), to go on waiting for it"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitAnswer:
+    """The outcome of a wait.
+
+    Attributes:
+        served: True if all is served.
+        lagging: The parts that haven't reached their goals.
+        done: The number of jobs and indexes that have.
+        parts: The number of jobs and indexes.
+        since: The positions in the source topics, from which a further request can go on.
+    """
+
+    served: bool
+    lagging: tuple[LaggingPart, ...]
+    done: int
+    parts: int
+    since: dict[str, dict[str, int]]
 
 
 class Waits:
@@ -35,25 +67,24 @@ class Waits:
         self._deployment = deployment
         self._under_way = 0
 
-    async def wait(self, request: Request) -> HttpResponse:
-        """Answer `POST /wait` when all rows that were accepted before this request are served.
+    async def wait(self, request: Request[WaitBody]) -> HttpResponse:
+        """Answer when all rows that were accepted before are served, or when the time is over.
 
         Raises:
             BusyError: Too many requests wait already.
-            ForbiddenError: The caller has no mode on the branch.
-            InvalidInputError: The body isn't what it should be.
             UnavailableError: Kafka or Postgres doesn't answer.
         """
-        if not any(request.caller.may(mode, request.branch) for mode in MODES):
-            raise ForbiddenError(f"account {request.caller.account!r} may do nothing on branch {request.branch!r}")
-        body = object_of(await request.json()) if request.body else {}
-        deadline = time.monotonic() + _seconds(body)
-        since = _since(body)
+        body = await request.read()
+        deadline = time.monotonic() + body.seconds
+        since = {
+            topic: {int(partition): offset for partition, offset in offsets.items()}
+            for topic, offsets in (body.since or {}).items()
+        }
         if self._under_way >= AT_ONCE:
             raise BusyError(f"{AT_ONCE} requests wait already; try again")
         self._under_way += 1
         try:
-            if body.get("commit"):
+            if body.commit:
                 lagging = await self._commit_served(request.branch, deadline)
                 if lagging:
                     return _answer(WaitOutcome(lagging=tuple(lagging), done=0, parts=1, since=since))
@@ -86,45 +117,5 @@ class Waits:
 
 
 def _answer(outcome: WaitOutcome) -> HttpResponse:
-    return json_response(
-        {
-            "served": not outcome.lagging,
-            "lagging": [each.to_json() for each in outcome.lagging],
-            "done": outcome.done,
-            "parts": outcome.parts,
-            "since": {topic: {str(p): offset for p, offset in goal.items()} for topic, goal in outcome.since.items()},
-        }
-    )
-
-
-def _seconds(body: Mapping[str, object]) -> float:
-    value = body.get("seconds", LONGEST_S)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LONGEST_S:
-        raise InvalidInputError(f"seconds is expected to be a number from 0 to {LONGEST_S:g}; ask again to wait longer")
-    return float(value)
-
-
-def _since(body: Mapping[str, object]) -> Mapping[str, Goal]:
-    """Return the positions that an earlier answer gave.
-
-    Raises:
-        InvalidInputError: The positions are malformed.
-    """
-    since = body.get("since")
-    if since is None:
-        return {}
-    fault = InvalidInputError("since is expected to be what an earlier answer gave: an object of topics with offsets")
-    if not isinstance(since, dict):
-        raise InvalidInputError(f"since is {json_type(since)}; {fault}")
-    found: dict[str, Goal] = {}
-    for topic, offsets in since.items():
-        if not isinstance(offsets, dict):
-            raise fault
-        goal: dict[int, int] = {}
-        for partition, offset in offsets.items():
-            known = isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= LARGEST_OFFSET
-            if not (known and partition.isascii() and partition.isdigit() and len(partition) < len("2147483647")):
-                raise fault
-            goal[int(partition)] = offset
-        found[topic] = goal
-    return found
+    since = {topic: {str(p): offset for p, offset in goal.items()} for topic, goal in outcome.since.items()}
+    return json_response(WaitAnswer(not outcome.lagging, outcome.lagging, outcome.done, outcome.parts, since))

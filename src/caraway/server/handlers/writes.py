@@ -3,13 +3,65 @@
 import asyncio
 import hashlib
 from dataclasses import replace
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
+from caraway.ingest.endpoints import RowError
 from caraway.server.access.limits import AccessLimits, approval
 from caraway.server.deployment import Deployment
+from caraway.server.handlers.reads import ROWS, data_of
+from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
+
+# Bound on the characters in the name of a webhook or endpoint. For an unknown name the nearest names are searched,
+# which takes too long for longer names.
+MAX_NAME = 1_000
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
+IDEMPOTENCY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "schema": {"type": "string", "maxLength": 200},
+    "description": "A new one for each request; with it a request can be sent again.",
+}
+
+
+class LogBody(Struct):
+    """Rows for the endpoint of a webhook."""
+
+    webhook: Annotated[Name, Meta(description="the name of a webhook")]
+    endpoint: Annotated[Name, Meta(description="the name of an endpoint of the webhook")]
+    data: Annotated[Any, Meta(extra_json_schema=ROWS)]
+
+
+class LogAnswer(Struct):
+    """The number of rows that were accepted and rejected, with the first errors; by dataset if there are several."""
+
+    accepted: int
+    rejected: int
+    errors: list[RowError]
+    warnings: list[str]
+    datasets: dict[str, int] = {}
+
+
+class CommitAnswer(Struct):
+    """The changes that a commit makes, or with `preview` would make."""
+
+    summary: list[str]
+    commit_id: str
+    preview: bool
+
+
+class CommitParameters(Struct):
+    """Options of a commit, which replace those in the definitions."""
+
+    preview: Flag = None
+    incremental: Flag = None
+    backfill: Flag = None
 
 
 class Api:
@@ -22,19 +74,15 @@ class Api:
         self.ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
         self._commits = deployment.control.commits
 
-    async def commit(self, request: Request) -> HttpResponse:
-        """Answer `POST /commit`: apply definitions, sent as protobuf."""
+    async def commit(self, request: Request[Nothing, CommitParameters]) -> HttpResponse:
+        """Apply definitions, sent as protobuf."""
         self._deployment.graphs.require_served_graph(request.branch)
         if not request.body:
             # An empty body is a valid protobuf message, and such a commit would empty the branch, so it is refused.
             raise InvalidInputError("the body is empty; a commit request is expected")
         given = decode_commit(request.body)
-        wanted = replace(
-            given,
-            incremental=request.flag("incremental", default=given.incremental),
-            preview=request.flag("preview", default=given.preview),
-            backfill=request.flag("backfill", default=given.backfill),
-        )
+        options = msgspec.structs.asdict(request.parameters())
+        wanted = replace(given, **{name: value for name, value in options.items() if value is not None})
         result = await asyncio.to_thread(
             self._commits.commit,
             wanted,
@@ -54,20 +102,17 @@ class Api:
             }
         )
 
-    async def log(self, request: Request) -> HttpResponse:
-        """Answer `POST /log`: accept rows for a webhook."""
+    async def log(self, request: Request[LogBody]) -> HttpResponse:
+        """Accept rows for the endpoint of a webhook."""
         served = self._deployment.graphs.require_served_graph(request.branch)
-        body = await request.json()
-        self._limits.check_log(request, served, body)
-        if isinstance(body, dict) and isinstance(body.get("data"), str):
-            try:
-                body["data"] = await request.values(body["data"].encode())
-            except InvalidInputError as error:
-                raise InvalidInputError(f"data is text that {error}") from error
+        body = await request.read()
+        endpoint = served.endpoints.find(body.webhook, body.endpoint)
+        self._limits.check_log(request, served, endpoint)
+        data = await data_of(request, body.data)
         key = request.headers.get("idempotency-key")
         parsed = None
         if key is not None:
             digest = hashlib.blake2b(request.body, digest_size=16).digest()
             parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
-        report = await self.ingest.log(served.endpoints, body, parsed, is_large=request.is_large)
+        report = await self.ingest.put(endpoint, data, parsed, is_large=request.is_large)
         return json_response(report.to_json(), report.status)

@@ -5,13 +5,17 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol
 from urllib.parse import parse_qsl
 
+import msgspec
 import orjson
+from msgspec import Struct
+from typing_extensions import TypeVar
 
 from caraway.errors import InvalidInputError
 from caraway.ingest.json_text import SHORT_BYTES, check, loads, parse
+from caraway.server.http.bodies import Nothing, from_query, structured
 from caraway.server.http.budget import Budget, Hold
 from caraway.state.model import MAIN
 from caraway.state.permissions import ANYBODY, Caller
@@ -26,7 +30,10 @@ ANY_HEADER = 32 + zlib.MAX_WBITS
 BRANCH_HEADERS: Final = ("x-caraway-branch", "x-fennel-branch")
 JSON_HEADERS: Final = (("content-type", "application/json"),)
 
+G = TypeVar("G")
 T = TypeVar("T")
+B = TypeVar("B", bound=Struct, default=Nothing)
+P = TypeVar("P", bound=Struct, default=Nothing)
 
 
 class Headers(Protocol):
@@ -72,8 +79,11 @@ class HttpResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A request whose body has been read, with its caller."""
+class Request(Generic[B, P]):
+    """A request whose body has been read, with its caller.
+
+    `body_form` and `parameters_form` are the Structs of the endpoint, as which the body and the query string are taken.
+    """
 
     method: str
     path: str
@@ -82,6 +92,8 @@ class Request:
     body: bytes
     caller: Caller = ANYBODY
     hold: Hold = field(default_factory=lambda: Hold(Budget()))
+    body_form: type[B] = Nothing  # type: ignore[assignment]
+    parameters_form: type[P] = Nothing  # type: ignore[assignment]
 
     @property
     def branch(self) -> str:
@@ -93,20 +105,23 @@ class Request:
         """True if work on the body, and on the values that it holds, would block the event loop for too long."""
         return len(self.body) > SHORT_BYTES
 
-    async def json(self) -> Any:
-        """Return the values of the JSON body; those of a large one are made in a thread.
+    async def read(self) -> B:
+        """Return the members of the JSON body. An empty body is an object without members, if none is required.
 
         Raises:
-            InvalidInputError: The body isn't JSON, or nests too deep; the message has the position.
+            InvalidInputError: The body isn't JSON or nests too deep, or a member isn't what is expected.
             TooLargeError: The body has too many values.
             BusyError: All requests together take too much memory.
         """
+        if not self.body and not any(member.required for member in msgspec.structs.fields(self.body_form)):
+            return self.body_form()
         if not self.body:
             raise InvalidInputError("the body is empty; JSON is expected")
         try:
-            return await self.values(self.body)
+            value = await self.values(self.body)
         except InvalidInputError as error:
             raise InvalidInputError(f"the body {error}") from error
+        return structured(value, self.body_form)
 
     async def values(self, text: bytes) -> Any:
         """Return the values of a JSON text; those of a large one are made in a thread.
@@ -122,27 +137,18 @@ class Request:
         self.hold.grow(shape.memory_bytes(text))
         return await in_decoder(loads, text)
 
-    def parameters(self) -> dict[str, str]:
-        """Return the parameters of the query string; the last one counts if several have the same name."""
-        return dict(parse_qsl(self.query_string, keep_blank_values=True))
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        """Return a query parameter that is `true` or `false`.
+    def parameters(self) -> P:
+        """Return the parameters of the query string; the last one counts if several have the same name.
 
         Raises:
-            InvalidInputError: The parameter has another value.
+            InvalidInputError: A parameter is missing or isn't what is expected.
         """
-        value = self.parameters().get(name)
-        if value is None:
-            return default
-        if value not in {"true", "false"}:
-            raise InvalidInputError(f"query parameter {name} is {value!r}; true or false is expected")
-        return value == "true"
+        return from_query(dict(parse_qsl(self.query_string, keep_blank_values=True)), self.parameters_form)
 
 
-async def in_decoder(work: Callable[[bytes], T], body: bytes) -> T:
-    """Return the result of `work` on a body, computed in one of the threads for large bodies."""
-    return await asyncio.get_running_loop().run_in_executor(DECODERS, work, body)
+async def in_decoder(work: Callable[[G], T], given: G) -> T:
+    """Return the result of `work` on a body or a part of it, computed in one of the threads for large bodies."""
+    return await asyncio.get_running_loop().run_in_executor(DECODERS, work, given)
 
 
 def branch_of(headers: Headers) -> str:

@@ -39,16 +39,6 @@ class LaggingPart:
     records: int | None
     reason: str
 
-    def to_json(self) -> dict[str, object]:
-        """Return it as the API shows it."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "dataset": self.dataset,
-            "records": self.records,
-            "reason": self.reason,
-        }
-
 
 def source_topics(plan: GraphPlan) -> frozenset[str]:
     """Return the topics of a plan that neither a job nor an index writes."""

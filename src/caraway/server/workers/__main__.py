@@ -15,10 +15,10 @@ from caraway.config import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
-from caraway.server.http.routes import Router
+from caraway.server.http.endpoints import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
-from caraway.server.surface import routes
+from caraway.server.surface import endpoints
 from caraway.server.wiring import deploy
 from caraway.server.workers.forwarding import Forwarder
 from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
@@ -37,7 +37,7 @@ def write(settings: Settings, folder: Path) -> None:
     # A writer that was killed has left its socket behind.
     socket.unlink(missing_ok=True)
     # Only readers send requests here, and they have checked the sites of those, so `sites` is None.
-    app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
+    app = App(Router(endpoints(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
         uvloop.run(serve(server, deployment.start, end_s=END_S))

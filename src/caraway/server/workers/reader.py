@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import ProgrammingError
@@ -20,27 +21,20 @@ from caraway.plan.model import IndexPlan
 from caraway.query import FunctionPool
 from caraway.query.model import Reader
 from caraway.server.access.gate import Gate
-from caraway.server.access.limits import AccessLimits
 from caraway.server.figures import write_figures
-from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
-from caraway.server.handlers.explanations import Explanations
-from caraway.server.handlers.feast import FeastEndpoint
-from caraway.server.handlers.queries import Queries
-from caraway.server.handlers.reads import Reads
+from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
-from caraway.server.http.messages import Headers, HttpResponse, Request
-from caraway.server.http.routes import API, JSON, Handler, Route, Router
+from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.served_graph import ServedGraphs
+from caraway.server.surface import READS, readers
 from caraway.server.upkeep.eraser import erasure_by
 from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
 from caraway.state import (
-    ANYBODY,
     Access,
     AuditLog,
-    Caller,
     ErasureLog,
     Needed,
     Plans,
@@ -135,7 +129,7 @@ class ReaderParts:
         self._plans = Plans(StateReader(self._engine))
         self._erasures = ErasureLog(self._engine)
         self._erasures_known = 0
-        self.gate = ReaderGate(
+        self.gate = Gate(
             AuditLog(self._engine),
             Access(self._engine, by="server") if shared.tokens else None,
             admin_token_file=shared.admin_token_file,
@@ -188,51 +182,28 @@ class ReaderParts:
         self.gate.wake()
 
 
-class ReaderGate(Gate):
-    """Admits requests as a server's gate does; for forwarded requests it only requires a valid token.
-
-    The writer checks the modes of forwarded requests. The token is checked here so that strangers can't fill this
-    process's memory.
-    """
-
-    @override
-    def admit(self, target: str, headers: Headers) -> Caller:
-        match target:
-            case Forwarding.READ:
-                return ANYBODY
-            case Forwarding.CHANGE:
-                return ANYBODY if self._access is None else self._caller(headers.get("authorization"))
-            case _:
-                return super().admit(target, headers)
-
-
 class ReaderRouter(Router):
     """Finds the routes of a reader: queries are answered here, all other requests by the writer."""
 
     def __init__(self, reading: ReaderParts, forwarder: Forwarder) -> None:
         """Answer from `reading`, or through `forwarder`."""
-        queries, limits = Queries(), AccessLimits(reading.graphs)
-        reads, feast = Reads(limits, queries, reading.served.keep), FeastEndpoint(limits, queries)
-        own = (
-            Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
-            Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
-            Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
-            Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
-        )
-        super().__init__(tuple(replace(route, handler=_current(reading.graphs, route.handler)) for route in own))
+        own = bound(READS, *readers(reading.graphs, reading.served.keep))
+        super().__init__(tuple(replace(each, handler=_current(reading.graphs, each.handler)) for each in own))
         self._forwarder = forwarder
 
     @override
-    def find(self, method: str, path: str) -> tuple[Route, str]:
+    def find(self, method: str, path: str) -> tuple[Endpoint, str]:
         try:
             return super().find(method, path)
         except (UnknownPathError, WrongMethodError):
-            target = Forwarding.READ if method == "GET" else Forwarding.CHANGE
-            return Route(method, path, self._forwarder.answer, target, accepts=()), ""
+            # The writer checks the permission. Bodies are read only for owners of tokens, so that strangers can't fill
+            # this process's memory.
+            permission, target = (PUBLIC, Forwarding.READ) if method == "GET" else (ANY_TOKEN, Forwarding.CHANGE)
+            return Endpoint(method, path, self._forwarder.answer, permission, target=target, accepts=()), ""
 
 
 def _current(graphs: ReaderGraphs, handler: Handler) -> Handler:
-    async def answer(request: Request, *name: str) -> HttpResponse:
+    async def answer(request: Request[Any, Any], *name: str) -> HttpResponse:
         await graphs.keep_up()
         return await handler(request, *name)
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from caraway.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import HttpResponse, Request, text_response
-from caraway.server.http.routes import Route, Router
 
 
 async def handler(request: Request) -> HttpResponse:
@@ -19,9 +19,9 @@ async def named(request: Request, name: str) -> HttpResponse:
 
 ROUTER = Router(
     (
-        Route("GET", "/a", handler, "a"),
-        Route("POST", "/a", handler, "a"),
-        Route("POST", "/d/{name}/look", named, "look"),
+        Endpoint("GET", "/a", handler, PUBLIC, target="a"),
+        Endpoint("POST", "/a", handler, PUBLIC, target="a"),
+        Endpoint("POST", "/d/{name}/look", named, PUBLIC, target="look"),
     )
 )
 
@@ -57,4 +57,4 @@ def test_handlers_are_called_with_the_name_if_they_take_one() -> None:
     for path, body in (("/a", b"/a"), ("/d/x/look", b"/d/x/look x")):
         route, name = ROUTER.find("POST", path)
         request = Request("POST", path, "", NoHeaders(), b"")
-        assert asyncio.run(route.answer(request, name)).body == body
+        assert asyncio.run(route.respond(request, name)).body == body

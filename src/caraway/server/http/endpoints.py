@@ -1,0 +1,186 @@
+"""Endpoints: rows that hold all that the server knows about a method and path, and the router that finds them."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from inspect import isfunction
+from typing import Any
+
+from msgspec import Struct
+
+from caraway.server.http.bodies import Nothing
+from caraway.server.http.errors import UnknownPathError, WrongMethodError
+from caraway.server.http.messages import HttpResponse, Request
+from caraway.state.permissions import Caller, Mode
+
+API = "/api/v1"
+
+JSON = "application/json"
+# The media types of protobuf: the one that Caraway's clients send, and those that other programs use.
+PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
+
+Handler = Callable[..., Awaitable[HttpResponse]]
+
+
+class Scope(StrEnum):
+    """Where a caller needs a mode."""
+
+    BRANCH = "the branch"
+    # The answer is about no single branch.
+    ANY_BRANCH = "any branch"
+    # What is asked for has no tags and belongs to no branch, as secrets do.
+    EVERYTHING = "all entities of all branches"
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """The permission that a caller needs.
+
+    Attributes:
+        modes: The modes of which the caller needs one; none: any valid token is enough.
+        scope: Where the caller needs the mode.
+        public: No token is needed.
+    """
+
+    modes: frozenset[Mode] = frozenset()
+    scope: Scope = Scope.BRANCH
+    public: bool = False
+
+    @classmethod
+    def of(cls, *modes: Mode, on: Scope = Scope.BRANCH) -> "Permission":
+        """Return the permission of callers with one of these modes."""
+        return cls(frozenset(modes), on)
+
+    @property
+    def on_branch(self) -> bool:
+        """True if the branch that a header names decides who is admitted."""
+        return bool(self.modes) and self.scope is Scope.BRANCH
+
+    def admits(self, caller: Caller, branch: str) -> bool:
+        """Return whether a caller with a valid token has the permission on a branch."""
+        if not self.modes:
+            return True
+        grants = [grant for grant in caller.grants if not self.modes.isdisjoint(grant.modes)]
+        match self.scope:
+            case Scope.BRANCH:
+                return any(grant.branches is None or branch in grant.branches for grant in grants)
+            case Scope.ANY_BRANCH:
+                return bool(grants)
+            case Scope.EVERYTHING:
+                return any(grant.branches is None and grant.of_all for grant in grants)
+
+
+PUBLIC = Permission(public=True)
+ANY_TOKEN = Permission()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A method and path with its handler, and all that the gate, the metrics, the document and the readers derive.
+
+    Attributes:
+        method: The method.
+        path: The path, with at most one part in braces.
+        handler: The function that answers. The first line of its docstring is the summary in the document.
+        permission: The permission that callers need.
+        body: The members of a JSON body.
+        answer: The type of the answer's JSON; None for text.
+        target: The name in the metrics and in the audit log; that of the handler if it is empty.
+        parameters: The parameters of the query string.
+        headers: Headers that the handler reads, besides that of the branch, as OpenAPI describes parameters.
+        accepts: The media types of bodies; none if the body isn't read here.
+        recorded: True if requests are written to the audit log, before they begin and with their outcome.
+        reads: True if processes that only read (`caraway.server.workers.reader`) answer, too.
+        probe: True for the check of a load balancer, which asks by any name and as often as it likes.
+        refusals: Statuses that the handler answers beyond those that follow from the other attributes.
+        operation: The id in the document; the handler's name in camel case if it is empty.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    permission: Permission
+    body: type[Struct] = Nothing
+    answer: object = dict[str, Any]
+    target: str = ""
+    parameters: type[Struct] = Nothing
+    headers: tuple[Mapping[str, Any], ...] = ()
+    accepts: tuple[str, ...] = (JSON,)
+    recorded: bool = False
+    reads: bool = False
+    probe: bool = False
+    refusals: tuple[int, ...] = ()
+    operation: str = ""
+
+    def __post_init__(self) -> None:
+        """Name the target after the handler."""
+        object.__setattr__(self, "target", self.target or self.handler.__name__)
+
+    @property
+    def takes_body(self) -> bool:
+        """True if requests have a body."""
+        return self.method != "GET"
+
+    async def respond(self, request: Request[Any, Any], name: str) -> HttpResponse:
+        """Call the handler, with the name in the path if there is one."""
+        return await (self.handler(request, name) if name else self.handler(request))
+
+
+def bound(endpoints: Iterable[Endpoint], *objects: object) -> tuple[Endpoint, ...]:
+    """Return endpoints, whose handlers are functions of classes, with the methods of objects of these classes."""
+    methods: dict[Handler, Handler] = {
+        function: partial(function, one)
+        for one in objects
+        for function in vars(type(one)).values()
+        if isfunction(function)
+    }
+    return tuple(replace(endpoint, handler=methods[endpoint.handler]) for endpoint in endpoints)
+
+
+class Router:
+    """Finds the endpoint of a request."""
+
+    def __init__(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Route requests among these endpoints."""
+        self._endpoints = endpoints
+        self._fixed: Mapping[tuple[str, str], Endpoint] = {
+            (e.method, e.path): e for e in endpoints if "{" not in e.path
+        }
+        self._open = tuple((e, *_around(e.path)) for e in endpoints if "{" in e.path)
+
+    def find(self, method: str, path: str) -> tuple[Endpoint, str]:
+        """Return the endpoint of a request, and the part of its path that stands in the place of the braces.
+
+        Raises:
+            UnknownPathError: There is nothing under this path; the text lists the endpoints.
+            WrongMethodError: The path exists, but not for this method.
+        """
+        endpoint = self._fixed.get((method, path))
+        if endpoint is not None:
+            return endpoint, ""
+        for candidate, head, tail in self._open:
+            if candidate.method == method and (name := _between(path, head, tail)):
+                return candidate, name
+        raise self._refusal(method, path)
+
+    def _refusal(self, method: str, path: str) -> UnknownPathError | WrongMethodError:
+        allowed = sorted(
+            e.method for e in self._endpoints if e.path == path or ("{" in e.path and _between(path, *_around(e.path)))
+        )
+        if allowed:
+            return WrongMethodError(f"{path} doesn't take {method}; it takes {', '.join(allowed)}", ", ".join(allowed))
+        listed = ", ".join(f"{endpoint.method} {endpoint.path}" for endpoint in self._endpoints)
+        return UnknownPathError(f"there is nothing under {path[:200]}; there are: {listed}")
+
+
+def _around(pattern: str) -> tuple[str, str]:
+    head, _, rest = pattern.partition("{")
+    return head, rest.partition("}")[2]
+
+
+def _between(path: str, head: str, tail: str) -> str:
+    if path.startswith(head) and path.endswith(tail) and len(path) > len(head) + len(tail):
+        name = path[len(head) : len(path) - len(tail)]
+        return "" if "/" in name else name
+    return ""
