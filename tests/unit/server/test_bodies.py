@@ -12,7 +12,7 @@ from caraway.server.handlers.secrets import SecretBody
 from caraway.server.handlers.writes import LogBody
 from caraway.server.http.bodies import Flag, from_query, structured
 
-ASKED = {"inputs": [], "outputs": [], "data": []}
+ASKED: dict[str, Any] = {"inputs": [], "outputs": [], "data": []}
 
 
 class Options(Struct):

@@ -1,5 +1,6 @@
 """Tests that the document names all that the server serves, and nothing else."""
 
+from pathlib import Path
 from typing import get_args, get_type_hints
 
 import msgspec
@@ -13,6 +14,7 @@ from caraway.server.http.endpoints import Endpoint, Scope
 from caraway.server.http.errors import Statuses
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 
+PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
 DOCUMENTED = {(method, path): of for path, methods in DOCUMENT["paths"].items() for method, of in methods.items()}
 BY_PLACE = {(endpoint.method.lower(), endpoint.path): endpoint for endpoint in ENDPOINTS}
 
@@ -68,6 +70,14 @@ def test_the_branch_is_a_parameter_where_the_gate_looks_at_it() -> None:
         permission = BY_PLACE[place].permission
         by_branch = bool(permission.modes) and permission.scope is Scope.BRANCH
         assert (branch in described.get("parameters", [])) is by_branch
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: f"{endpoint.method} {endpoint.path}")
+def test_the_page_of_paths_names_every_endpoint(endpoint: Endpoint) -> None:
+    page_of_paths = PAGE.read_text().partition("## 1. Paths")[2].partition("## 2.")[0]
+    forms = [endpoint.path, endpoint.path.replace("{name}", "{id}")]
+    forms += [f"…/{path.partition('/dead_letters/')[2] or path.rpartition('/')[2]}" for path in forms]
+    assert any(form in page_of_paths for form in forms)
 
 
 def test_the_document_is_valid() -> None:

@@ -42,15 +42,7 @@ class WaitBody(Struct):
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """The outcome of a wait.
-
-    Attributes:
-        served: True if all is served.
-        lagging: The parts that haven't reached their goals.
-        done: The number of jobs and indexes that have.
-        parts: The number of jobs and indexes.
-        since: The positions in the source topics, from which a further request can go on.
-    """
+    """The parts that lag, the numbers of parts that don't and of all, and the positions to go on from."""
 
     served: bool
     lagging: tuple[LaggingPart, ...]
