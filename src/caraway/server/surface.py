@@ -33,13 +33,13 @@ from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC
 from caraway.server.served_graph import Serving
 from caraway.state.permissions import Mode
 
-READ_DATA, WRITE_DATA = Permission.of(Mode.READ_DATA), Permission.of(Mode.WRITE_DATA)
-READ_DEFINITION, WRITE_DEFINITION = Permission.of(Mode.READ_DEFINITION), Permission.of(Mode.WRITE_DEFINITION)
-READ_DEFINITION_ANYWHERE = Permission.of(Mode.READ_DEFINITION, on=Scope.ANY_BRANCH)
-READ_SECRETS = Permission.of(Mode.READ_DATA, on=Scope.EVERYTHING)
-WRITE_SECRETS = Permission.of(Mode.WRITE_DATA, on=Scope.EVERYTHING)
+READ_DATA, WRITE_DATA = Permission((Mode.READ_DATA,)), Permission((Mode.WRITE_DATA,))
+READ_DEFINITION, WRITE_DEFINITION = Permission((Mode.READ_DEFINITION,)), Permission((Mode.WRITE_DEFINITION,))
+READ_DEFINITION_ANYWHERE = Permission((Mode.READ_DEFINITION,), Scope.ANY_BRANCH)
+READ_SECRETS = Permission((Mode.READ_DATA,), Scope.EVERYTHING)
+WRITE_SECRETS = Permission((Mode.WRITE_DATA,), Scope.EVERYTHING)
 # A caller who may log or query may know whether the branch has caught up.
-ANY_MODE = Permission.of(*Mode)
+ANY_MODE = Permission(tuple(Mode))
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(

@@ -35,7 +35,7 @@ MAX_NAMES = 5_000
 # Bound on the characters of a feature's or field's name; names in Python and of columns are far shorter.
 MAX_NAME = 1_000
 
-# Names of features or fields.
+# The form of lists of features or fields.
 Names = Annotated[list[Annotated[str, Meta(max_length=MAX_NAME)]], Meta(max_length=MAX_NAMES)]
 NAMES = Meta(description="a list of names")
 Instants = Annotated[

@@ -24,12 +24,12 @@ Handler = Callable[..., Awaitable[HttpResponse]]
 
 
 class Scope(StrEnum):
-    """Where a caller needs a mode."""
+    """The extent to which a caller needs a mode."""
 
     BRANCH = "the branch"
     # The answer is about no single branch.
     ANY_BRANCH = "any branch"
-    # What is asked for has no tags and belongs to no branch, as secrets do.
+    # Secrets, for example, have no tags and belong to no branch.
     EVERYTHING = "all entities of all branches"
 
 
@@ -39,18 +39,13 @@ class Permission:
 
     Attributes:
         modes: The modes of which the caller needs one; none: any valid token is enough.
-        scope: Where the caller needs the mode.
+        scope: The extent to which the caller needs the mode.
         public: No token is needed.
     """
 
-    modes: frozenset[Mode] = frozenset()
+    modes: tuple[Mode, ...]
     scope: Scope = Scope.BRANCH
     public: bool = False
-
-    @classmethod
-    def of(cls, *modes: Mode, on: Scope = Scope.BRANCH) -> "Permission":
-        """Return the permission of callers with one of these modes."""
-        return cls(frozenset(modes), on)
 
     @property
     def on_branch(self) -> bool:
@@ -61,7 +56,7 @@ class Permission:
         """Return whether a caller with a valid token has the permission on a branch."""
         if not self.modes:
             return True
-        grants = [grant for grant in caller.grants if not self.modes.isdisjoint(grant.modes)]
+        grants = [grant for grant in caller.grants if not grant.modes.isdisjoint(self.modes)]
         match self.scope:
             case Scope.BRANCH:
                 return any(grant.branches is None or branch in grant.branches for grant in grants)
@@ -71,8 +66,8 @@ class Permission:
                 return any(grant.branches is None and grant.of_all for grant in grants)
 
 
-PUBLIC = Permission(public=True)
-ANY_TOKEN = Permission()
+PUBLIC = Permission((), public=True)
+ANY_TOKEN = Permission(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +109,7 @@ class Endpoint:
     operation: str = ""
 
     def __post_init__(self) -> None:
-        """Name the target after the handler."""
+        """Set the target to the name of the handler, if the row has none."""
         object.__setattr__(self, "target", self.target or self.handler.__name__)
 
     @property
