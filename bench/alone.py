@@ -26,12 +26,13 @@ from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
 from caraway.config import ServerSettings
+from caraway.functions.extractors.pool import FunctionPool
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.feeding.writer import Message
 from caraway.ingest import Endpoints
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
-from caraway.query import Catalog, FunctionPool, QueryEngine
+from caraway.query import Catalog, QueryEngine
 from caraway.server.access.gate import Gate
 from caraway.server.access.sites import Sites
 from caraway.server.app import App

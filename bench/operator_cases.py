@@ -2,6 +2,7 @@
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.functions.capture.shipping import python_function
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import (
@@ -24,7 +25,6 @@ from caraway.graph.operators import (
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.lib.shipping import python_function
 
 SECOND = 1_000_000
 DAY_US = 86_400 * SECOND

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.confinement import places
+from caraway.functions.confinement import places
 
 
 def python_for_all() -> str:

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.dtypes.types import INT
+from caraway.functions.capture.shipping import python_function
+from caraway.functions.pipelines.children import Limits, limits_conf
 from caraway.graph.operators import AssignFunction, FilterFunction, Input
-from caraway.lib.shipping import python_function
 from caraway.plan import JobPlan
-from caraway.spark.isolation import Limits, limits_conf
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
 from caraway.topics import DEAD_LETTERS, ensure_topics

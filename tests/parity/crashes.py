@@ -13,6 +13,7 @@ from enum import StrEnum
 from random import Random
 
 from caraway.dtypes.types import FLOAT, INT, STRING, ListType, optional
+from caraway.functions.capture.shipping import python_function
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import (
     Aggregate,
@@ -30,7 +31,6 @@ from caraway.graph.operators import (
     Union,
 )
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.lib.shipping import python_function
 from caraway.plan import JobPlan
 from caraway.topics.codec import RecordCodec
 from tests.integration.engine.rig import Rig, is_gone

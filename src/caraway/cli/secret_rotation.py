@@ -3,9 +3,9 @@
 from caraway.cli.database import DatabaseOption, opened, operator
 from caraway.cli.output import DataOption, err, plain_errors
 from caraway.config import load_settings
-from caraway.integrations.keyring import open_keyring
-from caraway.state import Act, AuditLog, SealedSecretStore
-from caraway.state.secret_store import SecretStore
+from caraway.secrets.keyring import open_keyring
+from caraway.secrets.store import SealedSecretStore, SecretStore
+from caraway.state import Act, AuditLog
 
 
 def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from caraway.cli.lazy import LazyGroup, Listed, Section
 from caraway.cli.output import DataOption, err, out, plain_errors
 from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_of, show_json
-from caraway.integrations.secret_rules import checked_name, checked_value
+from caraway.secrets.rules import checked_name, checked_value
 
 NameArgument = Annotated[str, typer.Argument(help="The name of the secret.", metavar="NAME")]
 

@@ -9,12 +9,12 @@ from caraway.connectors.sampling import Sample
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import BOOL
 from caraway.errors import CommitError
+from caraway.functions.capture.shipping import python_function
 from caraway.graph.connectors import Connector
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SinkSpec, SourceSpec
 from caraway.graph.sources import Ref as RefSpec
 from caraway.graph.specs import DatasetSpec
-from caraway.lib.shipping import python_function
 
 # Default intervals of polling a source and of writing a sink.
 SOURCE_EVERY = "30m"

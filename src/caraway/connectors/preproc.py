@@ -12,9 +12,9 @@ from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, t
 from caraway.errors import CommitError, CommitTypeError, DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.printer import print_node
+from caraway.functions.capture.shipping import python_function
 from caraway.graph.sources import Computed, Constant
 from caraway.graph.sources import Ref as RefSpec
-from caraway.lib.shipping import python_function
 
 # A function from a batch to the values of a column.
 OfFrame = Callable[[pd.DataFrame], Any]

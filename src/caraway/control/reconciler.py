@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Self
 
-from caraway.control.secret_references import LookUp
 from caraway.control.service import CommitService, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
+from caraway.secrets.references import LookUp
 from caraway.state import KEEP, Branches, Ledger, StateReader, StateWriter, connect
 from caraway.topics.admin import drop_topics, ensure_topics, topic_names
 from caraway.topics.positions import TopicEnds

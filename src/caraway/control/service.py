@@ -7,7 +7,6 @@ from typing import Protocol
 
 from caraway.control.backfill import Backfill, backfills
 from caraway.control.model import CommitOutcome
-from caraway.control.secret_references import LookUp, lacking, secret_references
 from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
@@ -20,6 +19,7 @@ from caraway.graph.validation import validate
 from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
+from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, apply_generations, blueprints
 from caraway.state.allocation import Allocation, allocate
 

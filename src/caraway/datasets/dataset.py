@@ -15,13 +15,13 @@ from caraway.datasets.suites import expectations_of
 from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.functions.capture.captured import MEMBERS_ATTRIBUTE, members_of
 from caraway.graph.operators import Input
 from caraway.graph.runtime import DatasetHandle, bound_member
 from caraway.graph.schemas import schema_of_dataset
 from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, IndexSpec, Metadata
 from caraway.graph.trees import is_terminal
-from caraway.lib.captured import MEMBERS_ATTRIBUTE, members_of
 from caraway.lib.metadata import get_metadata, module_owner
 
 # The attributes in which `@source` and `@sink` leave their connectors: of the class if they stand below `@dataset`,

@@ -8,11 +8,10 @@ import sys
 
 from caraway.config import ConfigurationError, load_settings
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.engine.secrets import hand_out
 from caraway.errors import CarawayError
-from caraway.integrations.keyring import open_keyring
-from caraway.state import EngineMembership, JobRegistry, SealedSecretStore, connect
-from caraway.state.secret_store import SecretStore
+from caraway.secrets.keyring import open_keyring
+from caraway.secrets.store import SealedSecretStore, SecretStore, hand_out
+from caraway.state import EngineMembership, JobRegistry, connect
 
 
 def main() -> int:

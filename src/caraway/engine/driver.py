@@ -13,9 +13,9 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from caraway.config import Settings
-from caraway.confinement.configured import confinement_of
 from caraway.errors import UnavailableError
-from caraway.spark.isolation import Limits
+from caraway.functions.confinement.configured import confinement_of
+from caraway.functions.pipelines.children import Limits
 from caraway.spark.java import jvm_of, jvm_process
 from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
 

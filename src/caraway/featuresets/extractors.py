@@ -7,6 +7,7 @@ from typing import Any, cast, overload
 
 from caraway.datasets.dataset import Dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.functions.capture.includes import INCLUDES_ATTRIBUTE, included
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.specs import (
     AliasExtractor,
@@ -14,7 +15,6 @@ from caraway.graph.specs import (
     LookupExtractor,
     Metadata,
 )
-from caraway.lib.includes import INCLUDES_ATTRIBUTE, included
 from caraway.lib.metadata import get_metadata
 from caraway.lib.params import INPUTS_ATTRIBUTE, OUTPUTS_ATTRIBUTE
 

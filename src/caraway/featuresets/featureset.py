@@ -21,13 +21,13 @@ from caraway.featuresets.extractors import (
 )
 from caraway.featuresets.features import Feature, feature
 from caraway.featuresets.generated import generate, stored_default
+from caraway.functions.capture.code_trees import fields_text
+from caraway.functions.capture.shipping import ship, source_with_includes
 from caraway.graph.runtime import FeaturesetHandle
 from caraway.graph.specs import AliasExtractor, FeaturesetSpec, Metadata, PythonExtractor
 from caraway.graph.specs import Extractor as ExtractorSpec
-from caraway.lib.code_trees import fields_text
 from caraway.lib.expectations import EXPECTATIONS_ATTRIBUTE
 from caraway.lib.metadata import get_metadata, module_owner
-from caraway.lib.shipping import ship, source_with_includes
 
 RESERVED = ("fqn_", "dtype", "featureset_name", "featureset", "extractor", "extractors", "features")
 

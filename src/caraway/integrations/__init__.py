@@ -1,4 +1,4 @@
-"""Integrations with other systems: secrets of several stores, and mypy."""
+"""Integrations with other systems: references to secrets of AWS, and mypy."""
 
 from caraway.integrations.aws import Secret
 

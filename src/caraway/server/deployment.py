@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from caraway.control import Control
-from caraway.integrations.keyring import Keyring
+from caraway.secrets.keyring import Keyring
+from caraway.secrets.store import SecretStore
 from caraway.server.access.gate import Gate
 from caraway.server.health import Health
 from caraway.server.served_graph import ServedGraphs
@@ -16,7 +17,6 @@ from caraway.server.server_index import ServerIndex
 from caraway.server.upkeep.eraser import Eraser
 from caraway.server.upkeep.served import ServedLog
 from caraway.state import ErasureLog, Replays, StateReader
-from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter
 
 

@@ -8,11 +8,12 @@ from typing import Protocol
 import structlog
 
 from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.specs import Graph
 from caraway.index.reader import DatasetReader
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
+from caraway.query import Answer, Catalog, CompiledPlan, QueryEngine
 from caraway.query.model import Reader
 from caraway.server.collector import keep_what_is_here
 from caraway.server.watch import Watch

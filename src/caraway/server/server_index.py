@@ -10,10 +10,10 @@ from caraway.config import Settings
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
-from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
+from caraway.secrets.keyring import Keyring
 from caraway.server.partitions.server_shards import ServerShards
 from caraway.server.partitions.sharding import is_divided
 from caraway.server.upkeep.emitting import LEASE, EmissionRight

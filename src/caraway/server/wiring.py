@@ -8,15 +8,16 @@ from pathlib import Path
 from prometheus_client import generate_latest
 
 from caraway.config import ConfigurationError, Settings
-from caraway.confinement.configured import confinement_of, write_note
 from caraway.control import Control
 from caraway.errors import UnavailableError
+from caraway.functions.confinement.configured import confinement_of, write_note
+from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.specs import Graph
 from caraway.graph.wire import decode_graph
-from caraway.integrations.keyring import open_keyring
-from caraway.integrations.resolver import resolver
 from caraway.objects import ObjectFolder
-from caraway.query import FunctionPool
+from caraway.secrets.keyring import open_keyring
+from caraway.secrets.resolver import resolver
+from caraway.secrets.store import SealedSecretStore, SecretStore
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
 from caraway.server.figures import page
@@ -30,21 +31,8 @@ from caraway.server.upkeep.eraser import Eraser
 from caraway.server.upkeep.expiry import Expiry
 from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
-from caraway.state import (
-    Access,
-    AuditLog,
-    ErasureLog,
-    Ledger,
-    Needed,
-    Plans,
-    Replays,
-    SealedSecretStore,
-    StateReader,
-    connect,
-    migrate,
-)
+from caraway.state import Access, AuditLog, ErasureLog, Ledger, Needed, Plans, Replays, StateReader, connect, migrate
 from caraway.state.listening import Listener
-from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter
 from caraway.topics.credentials import sign_in
 

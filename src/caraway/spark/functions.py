@@ -1,6 +1,7 @@
-"""Steps by users' Python functions: only in micro-batch mode, through Arrow (`caraway.spark.workers` calls them).
+"""Steps by users' Python functions: only in micro-batch mode, through Arrow.
 
-Only the row's columns travel to the worker, and only the result comes back; meta columns stay in the JVM.
+`caraway.functions.pipelines.workers` calls the functions. Only the row's columns travel to the worker, and only the
+result comes back; meta columns stay in the JVM.
 """
 
 from collections.abc import Mapping
@@ -15,16 +16,16 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
 from caraway.dtypes.types import BOOL, DataType, is_optional
+from caraway.functions.pipelines.calls import UserCall, UserStep
+from caraway.functions.pipelines.children import limits_of
+from caraway.functions.pipelines.workers import run_apart
 from caraway.graph.operators import AssignFunction, FilterFunction, Input, Transform
 from caraway.plan.model import JobPlan
-from caraway.spark.calls import UserCall, UserStep
+from caraway.secrets.port import secret_address
 from caraway.spark.codec import TIME, name
-from caraway.spark.isolation import limits_of
 from caraway.spark.letters import Reason, evaluate
-from caraway.spark.secret_port import secret_address
 from caraway.spark.stream import Stream
 from caraway.spark.types import spark_type
-from caraway.spark.workers import run_apart
 
 _OUT = "$out"
 

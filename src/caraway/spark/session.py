@@ -11,8 +11,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from caraway.class_archives import ClassArchive
+from caraway.functions.pipelines.children import Limits, limits_conf
 from caraway.spark.gateway import start_gateway
-from caraway.spark.isolation import Limits, limits_conf
 from caraway.spark.java import has_jvm
 
 # The bounds of the JVM's memory beside its heap. Java's own are for big servers: 240 MB of code cache, no limit for the
@@ -153,7 +153,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.ui.retainedTasks": "2000",
         "spark.sql.ui.retainedExecutions": "20",
         **limits_conf(settings.functions),
-        "spark.python.daemon.module": "caraway.spark.daemon",
+        "spark.python.daemon.module": "caraway.functions.pipelines.daemon",
         "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
         **settings.conf,
     }

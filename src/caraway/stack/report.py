@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from caraway.confinement.configured import read_note
+from caraway.functions.confinement.configured import read_note
 from caraway.stack.folder import DataFolder
 from caraway.stack.part import PartState, PartStatus
 from caraway.stack.process import is_alive, memory_bytes

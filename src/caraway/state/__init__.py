@@ -1,4 +1,4 @@
-"""The durable state of the control plane in Postgres: commits, assets, jobs, access, secrets.
+"""The durable state of the control plane in Postgres: commits, assets, jobs, access.
 
 `StateReader` reads, `StateWriter` writes, `JobRegistry` is the engines' view; `migrate` brings the schema to this
 version.
@@ -35,7 +35,6 @@ from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.replays import ReplayClaim, Replays
-from caraway.state.sealed_secrets import SealedSecret, SealedSecretStore
 from caraway.state.writer import StateWriter
 
 __all__ = [
@@ -80,8 +79,6 @@ __all__ = [
     "ReplayClaim",
     "Replays",
     "Role",
-    "SealedSecret",
-    "SealedSecretStore",
     "StateReader",
     "StateWriter",
     "TokenOwner",

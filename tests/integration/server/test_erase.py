@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from caraway import Client, F, connectors, dataset, featureset, field, meta
-from caraway.integrations.keyring import open_keyring
 from caraway.plan.model import Column
+from caraway.secrets.keyring import open_keyring
 from caraway.state import ErasedKey, ErasureLog, connect
 from caraway.testing import MockClient
 from caraway.topics import erasure_of

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from caraway.dtypes.types import INT
 from caraway.errors import UnknownEntityError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.functions.capture.shipping import python_function
 from caraway.graph.operators import AssignFunction, Filter, Input
 from caraway.graph.runtime import secret_provider
 from caraway.lib import secrets
-from caraway.lib.shipping import python_function
 from caraway.plan.model import JobMode
+from caraway.secrets.port import open_port
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
-from caraway.spark.secret_port import open_port
 from caraway.topics import DEAD_LETTERS, Erasure, TopicWriter, encode_erasure, ensure_topics
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker

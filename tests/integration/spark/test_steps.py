@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, Strptime, When
+from caraway.functions.capture.shipping import python_function
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Assign,
@@ -32,7 +33,6 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
-from caraway.lib.shipping import python_function
 from caraway.plan import JobMode, JobPlan
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
+from caraway.secrets.store import SealedSecretStore
 from caraway.state import (
     Access,
     ActionOutcome,
@@ -19,7 +20,6 @@ from caraway.state import (
     Ledger,
     Mode,
     NewCommit,
-    SealedSecretStore,
     StateWriter,
     connect,
     migrate,

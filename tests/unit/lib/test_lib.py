@@ -10,11 +10,11 @@ import pytest
 import caraway
 from caraway.dtypes import Hopping, Tumbling, Window
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.functions.capture.includes import included
 from caraway.graph.runtime import secret_provider
 from caraway.graph.specs import Metadata
 from caraway.integrations.aws import Secret
 from caraway.lib import bucketize, desc, includes, meta, secrets
-from caraway.lib.includes import included
 from caraway.lib.metadata import get_meta_attr, get_metadata, set_meta_attr
 
 

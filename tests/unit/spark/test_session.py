@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from caraway.confinement import Confinement
-from caraway.spark.isolation import Limits, limits_of
+from caraway.functions.confinement.policy import Confinement
+from caraway.functions.pipelines.children import Limits, limits_of
 from caraway.spark.session import SessionSettings, spark_conf
 
 

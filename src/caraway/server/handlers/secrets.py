@@ -5,9 +5,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from caraway.integrations.secret_rules import MAX_VALUE, checked_value
+from caraway.secrets.rules import MAX_VALUE, checked_value
+from caraway.secrets.store import SecretStore
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.state.secret_store import SecretStore
 
 
 class SecretBody(Struct):

@@ -16,10 +16,10 @@ from caraway.config import ConfigurationError, Settings
 from caraway.errors import UnavailableError
 from caraway.index import IndexStatus, IndexWorker
 from caraway.index.feeding.worker import merged, spelled
-from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
+from caraway.secrets.keyring import Keyring
 from caraway.server.partitions.divided import DividedIndex
 from caraway.server.partitions.shard import StoredShard
 from caraway.server.partitions.shard_clients import ShardClients

@@ -14,12 +14,13 @@ from typing_extensions import override
 
 from caraway.config import Settings
 from caraway.errors import UnavailableError
+from caraway.functions.extractors.pool import FunctionPool
 from caraway.index import IndexFollower, IndexReader
 from caraway.index.storage.shared_counters import SharedCounters
-from caraway.integrations.keyring import open_keyring
 from caraway.plan.model import IndexPlan
-from caraway.query import FunctionPool
 from caraway.query.model import Reader
+from caraway.secrets.keyring import open_keyring
+from caraway.secrets.store import SealedSecretStore, SecretStore
 from caraway.server.access.gate import Gate
 from caraway.server.figures import write_figures
 from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
@@ -32,18 +33,8 @@ from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
-from caraway.state import (
-    Access,
-    AuditLog,
-    ErasureLog,
-    Needed,
-    Plans,
-    SealedSecretStore,
-    StateReader,
-    connect,
-)
+from caraway.state import Access, AuditLog, ErasureLog, Needed, Plans, StateReader, connect
 from caraway.state.listening import Listener
-from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter
 
 LOG = structlog.get_logger(__name__)

@@ -1,0 +1,157 @@
+"""A process gives up its rights here, before it runs a user's function."""
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from caraway.functions.confinement import landlock, places, seccomp, system
+from caraway.functions.confinement.memory import limit_memory
+from caraway.functions.confinement.policy import Confinement, Report
+
+# The largest file that a function may write, in its scratch folder or as its output, so that endless writing stops.
+FILE_BYTES = 256 << 20
+# The most files that a process may have open.
+OPEN_FILES = 1024
+# The most threads and processes. Libraries start a thread for each processor, and some have several such pools.
+THREADS = 512
+
+
+def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: int) -> Report:
+    """Remove all rights that a policy doesn't grant from this process, for good.
+
+    Args:
+        policy: The rights that remain.
+        scratch: A folder of this process, which becomes its working directory.
+        memory_mb: The memory that the process may use beyond its present use, in MiB.
+        parent: The process that started this one. This process ends when its parent does.
+    """
+    os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
+    os.chdir(scratch)
+    # This file object replaces that of the fork server, whose state the fork has copied.
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
+    if memory_mb is not None:
+        limit_memory(memory_mb)
+    if policy.mode == "off":
+        _end_with(parent)
+        return Report(missing=("functions.isolation is off: functions have all rights of the platform",))
+    _limit_resources()
+    if not system.LINUX:
+        return Report(
+            in_force=("an empty environment",),
+            missing=("no limits to files, network and processes: this system has none that Caraway uses",),
+        )
+    _limit_threads(policy.user if os.geteuid() == 0 else os.geteuid())
+    in_force: list[str] = []
+    missing: list[str] = []
+    for part in (_network, _files, _user, _calls):
+        for good, text in part(policy, scratch):
+            (in_force if good else missing).append(text)
+    _end_with(parent)
+    return Report(in_force=(*in_force, "an empty environment"), missing=tuple(missing))
+
+
+def _limit_resources() -> None:
+    for kind, limit in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, FILE_BYTES),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        bound = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+def _network(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
+    """Move to a network namespace without connections, if permitted; the filter of calls also refuses sockets."""
+    if policy.network or os.geteuid() != 0:
+        return
+    with suppress(OSError):
+        system.unshare(system.CLONE_NEWNET)
+        yield True, "a network namespace of its own"
+
+
+def _files(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
+    system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)
+    asked = [
+        *places.python_places(),
+        *policy.readable,
+        *(Path(path) for path in (*places.SYSTEM, *places.SETTINGS)),
+        *(Path(path) for path in places.RESOLVING if policy.network),
+    ]
+    readable, listed = places.around(asked, policy.hidden)
+    try:
+        landlock.restrict(
+            readable=readable,
+            listed=listed,
+            writable=[scratch],
+            devices=[Path(path) for path in places.DEVICES],
+            network=policy.network,
+        )
+    except OSError as error:
+        yield False, f"files aren't limited: the kernel has no Landlock ({error.strerror})"
+    else:
+        yield True, "no files but Python's, the system's libraries and a scratch folder"
+
+
+def _user(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
+    if os.geteuid() != 0:
+        with suppress(OSError):
+            system.keep_capabilities()
+        yield True, f"user {os.geteuid()}, who is the platform's"
+        return
+    user = policy.user
+    # Python may be in a folder that this user can't enter, such as /root. Then one capability stays, to read files of
+    # other users. Landlock restricts these to Python's files; without Landlock the capability doesn't stay.
+    must_see = landlock.version() > 0 and not places.open_to_all([*places.python_places(), *policy.readable])
+    try:
+        os.chown(scratch, user, user)
+        if must_see:
+            system.prctl(system.PR_SET_KEEPCAPS, 1)
+        for capability in range(64):
+            with suppress(OSError):
+                system.prctl(system.PR_CAPBSET_DROP, capability)
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+        if must_see:
+            system.keep_capabilities(system.CAP_DAC_READ_SEARCH)
+    except OSError as error:
+        yield False, f"it runs as user {os.geteuid()}: it can't become user {user} ({error.strerror})"
+        return
+    yield True, f"user {user}"
+
+
+def _limit_threads(user: int) -> None:
+    """Limit the threads and processes of the user to `THREADS` more than run now, some of them in other processes."""
+    running = 0
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == user:
+                running += sum(1 for _ in (entry / "task").iterdir())
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (running + THREADS, running + THREADS))
+
+
+def _calls(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
+    if not seccomp.is_known():
+        yield False, "network and processes aren't limited: the numbers of this processor's system calls aren't known"
+        return
+    try:
+        seccomp.install(network=policy.network, processes=policy.processes)
+    except OSError as error:
+        yield False, f"network and processes aren't limited: {error.strerror}"
+        return
+    yield True, "network allowed" if policy.network else "no network"
+    yield True, "processes allowed" if policy.processes else "no other processes"
+
+
+def _end_with(parent: int) -> None:
+    """Make the kernel end this process when `parent` ends; a change of user, which clears this, must come before."""
+    if system.LINUX:
+        system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)

@@ -1,0 +1,169 @@
+"""The process that forks the processes of users' functions.
+
+The fork server is started by `exec` with an environment without secrets, so that neither it nor a process that it forks
+has anything of the platform's memory. It loads all modules before it forks, and runs no user's code. For each forked
+process it has a socket, whose other end the platform holds. When the platform closes that end, the fork server kills
+the process; when the process has ended, the fork server writes its exit status there.
+"""
+
+import importlib
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+from caraway.functions.confinement.channel import Channel
+from caraway.functions.confinement.confine import confine
+from caraway.functions.confinement.policy import Confinement
+from caraway.functions.confinement.values import packed
+
+# Each request carries two descriptors: the channel of the new process, and the socket for its end.
+PARTS = 2
+STATUS = struct.Struct("!i")
+# The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB.
+Order = tuple[str, Confinement, dict[str, str], int | None]
+
+
+class _ForkServer:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._selector = selectors.DefaultSelector()
+        self._leases: dict[int, tuple[socket.socket, Path]] = {}
+        self._parent = os.getpid()
+
+    def run(self) -> None:
+        woken, wake = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(wake, False)
+        # The handler does nothing, but without a handler the signal wouldn't write to the wake-up descriptor.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake)
+        self._selector.register(woken, selectors.EVENT_READ, "woken")
+        self._selector.register(self._control, selectors.EVENT_READ, "control")
+        # All processes that may request forks hold the other end of this pipe, so its end means that none is left.
+        self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "end")
+        while True:
+            for key, _ in self._selector.select():
+                match key.data:
+                    case "woken":
+                        with suppress(BlockingIOError):
+                            os.read(woken, 4096)
+                        self._reap()
+                    case "control":
+                        self._fork()
+                    case "end":
+                        self._end()
+                        return
+                    case int(pid) if pid in self._leases:
+                        self._selector.unregister(self._leases[pid][0])
+                        os.kill(pid, signal.SIGKILL)
+
+    def _fork(self) -> None:
+        _, descriptors, _, _ = socket.recv_fds(self._control, 1, PARTS)
+        if len(descriptors) != PARTS:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        channel, lease = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        try:
+            scratch = Path(tempfile.mkdtemp(prefix="caraway-function-"))
+            pid = os.fork()
+        except OSError as error:
+            # The platform, which waits for the process, finds its socket closed.
+            sys.stderr.write(f"no process for users' functions can be started: {error}\n")
+            channel.close()
+            lease.close()
+            return
+        if pid == 0:
+            _work(channel.detach(), scratch, self._parent)
+        channel.close()
+        self._leases[pid] = lease, scratch
+        self._selector.register(lease, selectors.EVENT_READ, pid)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self._leases:
+                lease, scratch = self._leases.pop(pid)
+                with suppress(KeyError):
+                    self._selector.unregister(lease)
+                with suppress(OSError), lease:
+                    lease.send(STATUS.pack(os.waitstatus_to_exitcode(status)))
+                self._remove(scratch)
+
+    def _remove(self, scratch: Path) -> None:
+        """Remove a folder, in another process if it isn't empty, since a function may have written very many files."""
+        with suppress(OSError):
+            scratch.rmdir()
+            return
+        if os.fork() == 0:
+            with suppress(BaseException):
+                shutil.rmtree(scratch, ignore_errors=True)
+            os._exit(0)
+
+    def _end(self) -> None:
+        for pid, (_, scratch) in self._leases.items():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            with suppress(Exception):
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+def serve(descriptor: int, module: str) -> None:
+    """Fork processes on request, until no process that may request them is left.
+
+    Args:
+        descriptor: The descriptor of the socket on which requests come.
+        module: The module whose functions the processes run.
+    """
+    # Ctrl-C in a terminal reaches this process, too, but the server handles it, and this process ends with the server.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Code that is slow at its first call is called before the first fork.
+    getattr(importlib.import_module(module), "warm_up", lambda: None)()
+    _ForkServer(socket.socket(fileno=descriptor)).run()
+
+
+def _work(descriptor: int, scratch: Path, parent: int) -> None:
+    """Run the order that comes on the channel of the new process; never return."""
+    code = 1
+    try:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.closerange(3, descriptor)
+        os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+        channel = Channel(socket.socket(fileno=descriptor))
+        order: Order = pickle.loads(channel.receive())  # noqa: S301 (the platform sends it, before any user's code ran)
+        target, policy, environment, memory_mb = order
+        os.environ.update(environment)
+        report = confine(policy, scratch, memory_mb, parent)
+        channel.send(packed([report.in_force, report.missing]))
+        if report.missing and policy.mode == "required":
+            os._exit(1)
+        module, _, function = target.partition(":")
+        getattr(importlib.import_module(module), function)(channel)
+        code = 0
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        # The platform has closed the channel, so the process is no longer needed.
+        code = 0
+    except BaseException:  # noqa: BLE001 (the process ends, whatever it is)
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,224 @@
+"""Users' functions run in a process of their own, beside Spark's Python worker.
+
+A function may loop for ever, take all memory, or end its process. In the worker itself this would fail the task, and
+nobody would know for which row. So the worker passes batches to a child process, with a time limit. If no answer comes
+in time, it ends the child, halves the batch and sends the halves to a new child, until each failing row stands alone.
+
+The child may only compute (`caraway.functions.confinement`), and nothing that it sends is unpickled.
+"""
+
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from caraway.errors import CarawayError, UnavailableError
+from caraway.functions.confinement.policy import Confinement
+from caraway.functions.confinement.process import ConfinedProcess
+from caraway.functions.confinement.values import unpacked
+from caraway.functions.pipelines.calls import CallBatch
+from caraway.secrets.port import SecretAddress, provider_of
+
+Answer = TypeVar("Answer")
+
+#: The function that the child runs.
+TARGET = "caraway.functions.pipelines.process:serve"
+
+_SECONDS, _MEMORY = "spark.caraway.function.seconds", "spark.caraway.function.memoryMb"
+_CONFINEMENT = "spark.caraway.function.confinement"
+# Each half of a batch gets half of its time, but no less than this share of the limit. A bad row among 10,000 is found
+# after 14 halvings, the last ten with this share.
+_LEAST_SHARE = 0.1
+# The failures of one batch may take so many time limits together, and there may be so many of them. Beyond that the job
+# fails with a message, because a function that always hangs or exits would occupy it for hours.
+_MOST_LIMITS = 5.0
+_MOST_ENDS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of a user's function.
+
+    Attributes:
+        seconds: The time for one call with a batch.
+        memory_mb: The memory beyond that of its process with all modules loaded.
+        confinement: The rights of its process.
+    """
+
+    seconds: float = 60.0
+    memory_mb: int = 1024
+    confinement: Confinement = field(default_factory=Confinement)
+
+
+def limits_conf(limits: Limits) -> Mapping[str, str]:
+    """Return the limits as settings of a session."""
+    confinement = msgspec.json.encode(limits.confinement, enc_hook=str).decode()
+    return {_SECONDS: str(limits.seconds), _MEMORY: str(limits.memory_mb), _CONFINEMENT: confinement}
+
+
+def limits_of(session: SparkSession) -> Limits:
+    """Return the limits that a session was opened with."""
+    default = limits_conf(Limits())
+    seconds, memory, text = (session.conf.get(key, default[key]) for key in (_SECONDS, _MEMORY, _CONFINEMENT))
+    confinement = _decode_confinement(text or "{}")
+    return Limits(seconds=float(seconds or 0), memory_mb=int(memory or 0), confinement=confinement)
+
+
+def _path(_: type, text: str) -> Path:
+    return Path(text)
+
+
+_decode_confinement = msgspec.json.Decoder(Confinement, dec_hook=_path).decode
+
+
+class EndedError(Exception):
+    """The child sent no answer; the text says why."""
+
+
+class UselessError(Exception):
+    """A function hangs or exits for so many rows that its job stops."""
+
+
+class FunctionChild:
+    """A process that works on batches one after the other. It is started when it is first needed."""
+
+    def __init__(self, memory_mb: int, confinement: Confinement, target: str = TARGET) -> None:
+        """Prepare a child that runs `target`."""
+        self._target = target
+        self._memory_mb = memory_mb
+        self._confinement = confinement
+        self._process: ConfinedProcess | None = None
+        #: This is true if the next request is the first one of a process.
+        self.fresh = True
+
+    def ask(self, batch: CallBatch, seconds: float, address: SecretAddress | None = None) -> pa.StructArray:
+        """Send a batch and wait for the answer; the function gets its secrets from `address`.
+
+        Raises:
+            EndedError: There was no answer in time, or the process has ended.
+            RuntimeError: The function can't be called, or no process can be started for it.
+        """
+        process = self._started()
+        self.fresh = False
+        deadline = time.monotonic() + seconds
+        message: object = batch
+        try:
+            while True:
+                process.channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), deadline)
+                answer = unpacked(process.channel.receive(deadline))
+                match answer:
+                    case ["secret", str(name)] if address is not None:
+                        message = _secret(address, name)
+                    case _:
+                        return self._taken(answer, batch)
+        except TimeoutError as error:
+            self.end()
+            raise EndedError(f"did not end within {seconds:g} s") from error
+        except (EOFError, ConnectionError) as error:
+            raise EndedError(f"ended its process ({self.end()})") from error
+
+    def _taken(self, answer: object, batch: CallBatch) -> pa.StructArray:
+        match answer:
+            case ["answer", bytes(content)]:
+                return _array(content, batch.type_, len(batch.called))
+            case ["memory", None]:
+                self.end()
+                raise EndedError(f"needs more than {self._memory_mb} MB of memory")
+            case ["error", str(text)]:
+                raise RuntimeError(text)
+            case _:
+                raise EOFError("an unreadable answer")
+
+    def end(self) -> str:
+        """End the process if it still runs, and return how it ended."""
+        process, self._process, self.fresh = self._process, None, True
+        return "not started" if process is None else process.end()
+
+    def _started(self) -> ConfinedProcess:
+        if self._process is None:
+            try:
+                self._process = ConfinedProcess(self._target, self._confinement, self._memory_mb)
+            except (OSError, CarawayError) as error:
+                raise RuntimeError(f"no process for users' functions: {error}") from error
+        return self._process
+
+
+def _secret(address: SecretAddress, name: str) -> tuple[str | None, str, bool]:
+    """Return a secret's value, the reason if there is none, and whether the reason is that the engine is away."""
+    try:
+        return provider_of(address)(name), "", False
+    except CarawayError as error:
+        return None, str(error), isinstance(error, UnavailableError)
+
+
+def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
+    """Parse an answer, which may be any bytes, since a function can write to the channel.
+
+    Raises:
+        EOFError: The answer isn't an array of this type and length.
+    """
+    try:
+        with pa.ipc.open_stream(content) as reader:
+            array = reader.read_next_batch().column(0)
+        # Without a full check, offsets in the answer could point outside of its buffers.
+        array.validate(full=True)
+    except (pa.ArrowException, ValueError, IndexError, StopIteration, OSError) as error:
+        raise EOFError(f"an unreadable answer: {error}") from error
+    if array.type != type_ or len(array) != rows:
+        raise EOFError("an answer of another function")
+    return array
+
+
+@dataclass(slots=True)
+class Halving(Generic[Answer]):
+    """Requests parts of a batch until the rows without an answer are found.
+
+    Attributes:
+        ask: Requests the rows from one position to another, within so many seconds.
+        fresh: Returns whether the next call is the first one of its process.
+        fallback: Returns the answer for a row that has none, made from the reason.
+        limits: The limits of the function.
+    """
+
+    ask: Callable[[int, int, float], Answer]
+    fresh: Callable[[], bool]
+    fallback: Callable[[str], Answer]
+    limits: Limits
+    _spent: float = field(default=0.0, init=False)
+    _ends: int = field(default=0, init=False)
+
+    def answers(self, low: int, high: int, share: float = 1.0) -> list[Answer]:
+        """Return the answers for all rows from `low` to `high`, in their order.
+
+        Raises:
+            UselessError: There were too many failures.
+        """
+        began, fresh, seconds = time.monotonic(), self.fresh(), share * self.limits.seconds
+        try:
+            return [self.ask(low, high, seconds)]
+        except EndedError as error:
+            # The time to start a new process doesn't count, since the function isn't to blame for it.
+            self._count(min(time.monotonic() - began, seconds), error)
+            reason = str(error)
+        smaller = max(share / 2, _LEAST_SHARE)
+        if high - low > 1:
+            middle = (low + high) // 2
+            return [*self.answers(low, middle, smaller), *self.answers(middle, high, smaller)]
+        if fresh:
+            return [self.fallback(reason)]
+        # The process has served other calls, and what these left behind may be to blame: try a new process.
+        return self.answers(low, high, share)
+
+    def _count(self, seconds: float, error: EndedError) -> None:
+        self._spent += seconds
+        self._ends += 1
+        if self._spent > _MOST_LIMITS * self.limits.seconds or self._ends > _MOST_ENDS:
+            raise UselessError(
+                f"{error}; that happened {self._ends} times in one batch, which took {self._spent:.0f} s"
+            ) from error

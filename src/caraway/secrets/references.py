@@ -1,0 +1,100 @@
+"""The secrets that definitions name, checked at the commit so that a missing one isn't found at the first row."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+
+from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.graph.connectors import SecretRef, identifier
+from caraway.graph.functions import PythonFunction
+from caraway.graph.specs import Graph, PythonExtractor
+
+# Finds uses of `lib.secrets` in code; a secret whose name is computed can't be found this way.
+ASKS = re.compile(r"""\bsecrets\s*\.\s*get\(\s*(["'])([^"'\\]+)\1\s*\)""")
+STORE = "store:"
+
+# Returns the value of a secret, or raises the errors of `caraway.secrets.resolver.Resolver.resolve`.
+LookUp = Callable[[SecretRef], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference:
+    """A secret that a definition names.
+
+    Attributes:
+        entity: The dataset or featureset.
+        where: The part of the definition, for people.
+        secret: The secret.
+        by_code: True if a user's function asks for the secret when it runs, so that it may be added until then.
+    """
+
+    entity: str
+    where: str
+    secret: SecretRef
+    by_code: bool = False
+
+
+def secret_references(graph: Graph) -> Iterator[SecretReference]:
+    """Yield the secrets that sources, sinks and functions of a graph refer to, each once for each definition."""
+    for dataset in graph.datasets:
+        parts: list[tuple[str, object]] = []
+        parts += [(f"source {identifier(source.connector)}", source) for source in dataset.sources]
+        parts += [(f"sink {identifier(sink.connector)}", sink) for sink in dataset.sinks]
+        parts += [(f"pipeline {pipeline.name}", pipeline.operator) for pipeline in dataset.pipelines]
+        for part, spec in parts:
+            where = f"dataset {dataset.name}, {part}"
+            yield from _references(dataset.name, where, spec)
+    for featureset in graph.featuresets:
+        for extractor in featureset.extractors:
+            where = f"featureset {featureset.name}, extractor {extractor.name}"
+            yield from _references(featureset.name, where, extractor)
+
+
+def lacking(
+    references: Iterable[SecretReference], look_up: LookUp, changed: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Look up secrets; return a line for each that makes a commit impossible, and one for each that is only reported.
+
+    A commit is impossible if an entity that is new or `changed` names a secret that doesn't exist. Entities that run
+    already must not block other changes, and a secret that code asks for may be added later.
+    """
+    faults, told = [], []
+    for reference in references:
+        try:
+            look_up(reference.secret)
+        except UnknownEntityError as error:
+            if reference.by_code or reference.entity not in changed:
+                told.append(f"secret missing: {reference.where}: {error}")
+            else:
+                faults.append(f"{reference.where}: {error}")
+        except UnavailableError as error:
+            told.append(f"secret not found out: {reference.where}: {error}")
+    return faults, told
+
+
+def _references(entity: str, where: str, spec: object) -> Iterator[SecretReference]:
+    """Yield the secrets in a part of a definition, each once."""
+    for secret, by_code in dict.fromkeys(_found(spec)):
+        yield SecretReference(entity=entity, where=where, secret=secret, by_code=by_code)
+
+
+def _found(spec: object) -> Iterator[tuple[SecretRef, bool]]:
+    match spec:
+        case SecretRef():
+            yield spec, False
+        case PythonFunction():
+            yield from _asked(spec.source_code, *spec.includes)
+        case PythonExtractor():
+            yield from _asked(spec.source_code)
+        case tuple():
+            for part in spec:
+                yield from _found(part)
+        case _ if is_dataclass(spec):
+            for field in fields(spec):
+                yield from _found(getattr(spec, field.name))
+
+
+def _asked(*texts: str) -> Iterator[tuple[SecretRef, bool]]:
+    for text in texts:
+        for found in ASKS.finditer(text):
+            yield SecretRef(arn=STORE + found[2]), True

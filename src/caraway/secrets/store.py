@@ -1,0 +1,273 @@
+"""Secrets as Postgres stores them, sealed, and as a process uses them: sealed in memory, opened when they are used.
+
+To open them takes the key (`caraway.secrets.keyring`).
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import ProgrammingError
+
+from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
+from caraway.recurring import Recurring
+from caraway.secrets.keyring import Keyring, add_key, open_keyring
+from caraway.secrets.port import SecretPort, open_port
+from caraway.secrets.rules import NAME, checked_name, checked_value
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.privacy_tables import secrets
+
+# The engine sees a changed secret after this time; while Postgres is unreachable it uses the secrets read last.
+INTERVAL_SECONDS = 5.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedSecret:
+    """A secret as it is stored."""
+
+    name: str
+    key_id: str
+    sealed: bytes
+    updated_at: datetime
+    updated_by: str
+
+    def __repr__(self) -> str:
+        return f"SealedSecret({self.name})"
+
+
+class SealedSecretStore:
+    """Writes and reads sealed secrets. Thread safe; every operation may be repeated."""
+
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
+        self._engine = engine
+        self._timeout_seconds = timeout_seconds
+
+    def all(self) -> Mapping[str, SealedSecret]:
+        """Return all secrets by name.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def read(connection: sa.Connection) -> Mapping[str, SealedSecret]:
+            wanted = sa.select(*(secrets.c[name] for name in SealedSecret.__slots__)).order_by(secrets.c.name)
+            return {row["name"]: SealedSecret(**row) for row in connection.execute(wanted).mappings()}
+
+        return self._do(read, "read the secrets")
+
+    def state(self) -> tuple[int, datetime | None]:
+        """Return the number of secrets and their newest time of change, by which pollers notice any change.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def read(connection: sa.Connection) -> tuple[int, datetime | None]:
+            row = connection.execute(sa.select(sa.func.count(), sa.func.max(secrets.c.updated_at))).one()
+            return row[0], row[1]
+
+        return self._do(read, "read the secrets")
+
+    def add(self, name: str, key_id: str, sealed: bytes, by: str) -> None:
+        """Store a new secret.
+
+        Raises:
+            ConflictError: A secret of this name exists.
+            UnavailableError: Postgres doesn't answer.
+        """
+        values = {"name": name, "key_id": key_id, "sealed": sealed, "updated_by": by}
+        statement = insert(secrets).values(values).on_conflict_do_nothing()
+        mine = sa.select(secrets.c.sealed).where(secrets.c.name == name)
+
+        def write(connection: sa.Connection) -> bool:
+            connection.execute(statement)
+            # An attempt may have succeeded unnoticed. Sealing never yields the same bytes twice, so equal bytes are
+            # ours.
+            return bool(connection.execute(mine).scalar_one() == sealed)
+
+        if not self._do(write, "keep a secret"):
+            raise ConflictError(f"there is a secret {name!r} already; update it, or choose another name")
+
+    def update(self, name: str, key_id: str, sealed: bytes, by: str) -> None:
+        """Store a new value of a secret, which need not exist.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        changed = {"key_id": key_id, "sealed": sealed, "updated_by": by}
+        statement = (
+            insert(secrets)
+            .values(name=name, **changed)
+            .on_conflict_do_update(
+                index_elements=[secrets.c.name], set_={**changed, "updated_at": sa.func.clock_timestamp()}
+            )
+        )
+        self._do(lambda connection: connection.execute(statement), "keep a secret")
+
+    def delete(self, name: str) -> None:
+        """Delete a secret.
+
+        Raises:
+            UnknownEntityError: There is none of this name.
+            UnavailableError: Postgres doesn't answer.
+        """
+        statement = sa.delete(secrets).where(secrets.c.name == name)
+        if not self._do(lambda connection: connection.execute(statement).rowcount, "forget a secret"):
+            raise UnknownEntityError(f"there is no secret {name!r}")
+
+    def reseal(self, opened: Callable[[SealedSecret], tuple[str, bytes]], key_id: str) -> int:
+        """Seal all secrets anew that are sealed with another key than `key_id`, all or none; return how many.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer, or a secret can't be opened.
+        """
+
+        def write(connection: sa.Connection) -> int:
+            wanted = sa.select(*(secrets.c[name] for name in SealedSecret.__slots__))
+            rows = connection.execute(wanted.where(secrets.c.key_id != key_id).with_for_update()).mappings().all()
+            for row in rows:
+                new_id, sealed = opened(SealedSecret(**row))
+                connection.execute(
+                    sa.update(secrets)
+                    .where(secrets.c.name == row["name"])
+                    .values(key_id=new_id, sealed=sealed, updated_at=sa.func.clock_timestamp())
+                )
+            return len(rows)
+
+        return self._do(write, "seal the secrets anew")
+
+    def _do(self, work: Callable[[sa.Connection], T], what: str) -> T:
+        def run() -> T:
+            with self._engine.begin() as connection:
+                return work(connection)
+
+        return retry_outages(run, what=what, timeout_seconds=self._timeout_seconds)
+
+
+class SecretStore:
+    """All secrets, sealed and in memory, so that no query waits for Postgres. Thread safe."""
+
+    def __init__(self, store: SealedSecretStore, keyring: Keyring) -> None:
+        """Read from `store`, and open with `keyring`; `refresh` reads for the first time."""
+        self._store = store
+        self._keyring = keyring
+        self._state: tuple[int, datetime | None] | None = None
+        self._known: Mapping[str, SealedSecret] | None = None
+        self._refreshing = threading.Lock()
+
+    def refresh(self) -> None:
+        """Read the secrets again if they have changed.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer; the secrets read last go on being used.
+        """
+        with self._refreshing:
+            state = self._store.state()
+            if state != self._state:
+                self._known = self._store.all()
+                self._state = state
+
+    def get(self, name: str) -> str:
+        """Return the value of a secret.
+
+        Raises:
+            UnknownEntityError: There is no secret of this name.
+            UnavailableError: Postgres has never answered yet, or the secret can't be opened.
+        """
+        if self._known is None:
+            self.refresh()
+        found = (self._known or {}).get(name)
+        if found is None:
+            raise UnknownEntityError(f"there is no secret {name[:200]!r}; `caraway secrets list` names those that are")
+        return self._ring(found.key_id).open(name, found.key_id, found.sealed)
+
+    def _ring(self, key_id: str) -> Keyring:
+        """Return the keys, read again from their file if the wanted one isn't among them: it may be new."""
+        if all(key.id != key_id for key in self._keyring.keys):
+            self._keyring = open_keyring(self._keyring.path)
+        return self._keyring
+
+    def add(self, name: str, value: str, by: str) -> None:
+        """Store a new secret.
+
+        Raises:
+            InvalidInputError: The name or the value isn't possible.
+            ConflictError: A secret of this name exists.
+            UnavailableError: Postgres doesn't answer.
+        """
+        self._store.add(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
+        self.refresh()
+
+    def update(self, name: str, value: str, by: str) -> None:
+        """Store a new value of a secret, which need not exist.
+
+        Raises:
+            InvalidInputError: The name or the value isn't possible.
+            UnavailableError: Postgres doesn't answer.
+        """
+        self._store.update(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
+        self.refresh()
+
+    def delete(self, name: str) -> None:
+        """Delete a secret.
+
+        Raises:
+            UnknownEntityError: There is none of this name.
+            UnavailableError: Postgres doesn't answer.
+        """
+        if not NAME.fullmatch(name):
+            # Postgres refuses some texts as names, such as those with a NUL character.
+            raise UnknownEntityError(f"there is no secret {name[:200]!r}")
+        self._store.delete(name)
+        self.refresh()
+
+    def rotate(self) -> int:
+        """Create a new key, and seal all secrets anew with it; return how many.
+
+        The old key stays in the file, because the hashes of erased keys were made with it.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer; the new key exists, and the next attempt may use it.
+        """
+        self._keyring = add_key(self._keyring)
+        keyring = self._keyring
+
+        def resealed(secret: SealedSecret) -> tuple[str, bytes]:
+            return keyring.seal(secret.name, keyring.open(secret.name, secret.key_id, secret.sealed))
+
+        return self._store.reseal(resealed, keyring.current.id)
+
+    def names(self) -> Mapping[str, SealedSecret]:
+        """Return all secrets by name, sealed.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        self.refresh()
+        return self._known or {}
+
+
+def hand_out(store: SecretStore, *, local: bool, host: str) -> SecretPort:
+    """Open a port at which the functions of this engine's jobs read secrets; keep the store up to date in a thread.
+
+    Args:
+        store: The secrets.
+        local: True if Spark runs on this machine only.
+        host: The name of this machine by which workers on others reach it.
+    """
+    Recurring("secrets", lambda: _follow(store), INTERVAL_SECONDS, at_once=True).start()
+    return open_port(store.get, "127.0.0.1" if local else host)
+
+
+def _follow(store: SecretStore) -> None:
+    try:
+        store.refresh()
+    except ProgrammingError as error:
+        raise UnavailableError("the tables are being set up") from error

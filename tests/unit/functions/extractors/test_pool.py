@@ -1,0 +1,380 @@
+"""Tests that users' functions in processes of their own return the same values as here, and harm no other request."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+import pytest
+
+from caraway.dtypes.types import INT, STRING
+from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
+from caraway.functions.confinement.policy import Confinement
+from caraway.functions.extractors.pool import FunctionPool
+from caraway.query import CompiledPlan, DatasetLookups, QueryEngine
+from caraway.query.batch import Batch, LaterRun, Traceable
+from caraway.query.executor import stages
+from caraway.query.explain import explain
+from caraway.query.functions import compile_function
+from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
+from tests.unit.query.garden import CATALOG, DictReader
+from tests.unit.query.steps import by_value
+from tests.unit.stack.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 1.5
+MEMORY_MB = 200
+OUTPUTS = ["State.advice", "State.water", "State.species"]
+DATA = {"Tap.pot": [1, 2]}
+NOW_US = time.time_ns() // 1000
+ROWS = {
+    ("Pots", (1,)): [(NOW_US - 10**6, {"pot": 1, "species": "oak", "size": 12.5, "bought": NOW_US - 10**6})],
+    ("Rules", ("oak",)): [(NOW_US - 10**6, {"species": "oak", "text": "daily", "water": 3, "since": NOW_US - 10**6})],
+}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[FunctionPool]:
+    made = FunctionPool(2, SECONDS, MEMORY_MB)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_answers_are_those_of_this_process(pool: FunctionPool) -> None:
+    here = QueryEngine(CATALOG, DictReader(ROWS))
+    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile)
+    expected = here.plan(["Tap.pot"], OUTPUTS).run(DATA)
+    assert expected["State.advice"] == ["daily", "none"]
+    for _ in range(3):
+        assert there.plan(["Tap.pot"], OUTPUTS).run(DATA) == expected
+
+
+FAULTY = ["broken", "nameless", "short", "wrong", "nulls", "forbidden", "number", "misnamed", "first"]
+
+
+@pytest.mark.parametrize("feature", FAULTY)
+def test_failures_are_told_alike(pool: FunctionPool, feature: str) -> None:
+    told = []
+    for compile_python in (compile_function, pool.compile):
+        engine = QueryEngine(CATALOG, DictReader(ROWS), compile_python)
+        with pytest.raises(ExtractorError) as error:
+            engine.plan(["Tap.pot"], [f"Faulty.{feature}"]).run(DATA)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+def loop_if_odd(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    while x[0] % 2:
+        pass
+    return x.rename("y")
+
+
+def exit_if_odd(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    if x[0] % 2:
+        os._exit(3)
+    return x.rename("y")
+
+
+def take_much_if_odd(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    held = bytearray((300 if x[0] % 2 else 50) << 20)
+    return x.rename("y") + len(held[:0])
+
+
+def step(function: Any) -> PythonStep:
+    return PythonStep(
+        featureset="A",
+        extractor=function.__name__,
+        inputs=(TypedColumn(name="A.x", dtype=INT),),
+        outputs=(("A.y", INT),),
+        kept=("A.y",),
+        datasets=(),
+        pickled=by_value(function),
+    )
+
+
+def no_lookups(*_: object) -> DatasetLookups:
+    return DatasetLookups(CATALOG, DictReader({}), past=False, allowed=())
+
+
+def run(pool: FunctionPool, of: PythonStep, x: int) -> object:
+    batch = Batch({"A.x": [x]}, 1, 0, past=False)
+    pool.compile(of, no_lookups)(batch)
+    return batch.columns["A.y"]
+
+
+async def run_later(pool: FunctionPool, of: PythonStep, x: int) -> object:
+    batch = Batch({"A.x": [x]}, 1, 0, past=False)
+    await pool.compile(of, no_lookups).later(batch)
+    return batch.columns["A.y"]
+
+
+FATAL = pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (loop_if_odd, r"did not end within 1.5 s"),
+        (exit_if_odd, r"ended its process \(exit code 3\)"),
+        (take_much_if_odd, r"needs more than 200 MB of memory"),
+    ],
+)
+
+
+@FATAL
+def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, function: Any, said: str) -> None:
+    of = step(function)
+    with ThreadPoolExecutor(2) as threads:
+        bad = threads.submit(run, pool, of, 1)
+        assert [threads.submit(run, pool, of, x).result() for x in (2, 4, 6)] == [[2], [4], [6]]
+        with pytest.raises(ExtractorError, match=said):
+            bad.result()
+    # Both processes work, also the one that replaced another.
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+
+@FATAL
+def test_an_event_loop_goes_on_meanwhile(pool: FunctionPool, function: Any, said: str) -> None:
+    of = step(function)
+
+    async def ask() -> None:
+        bad = asyncio.create_task(run_later(pool, of, 1))
+        # There are more calls than processes, so some calls wait for a process.
+        assert await asyncio.gather(*(run_later(pool, of, x) for x in (2, 4, 6))) == [[2], [4], [6]]
+        with pytest.raises(ExtractorError, match=said):
+            await bad
+        assert await asyncio.gather(*(run_later(pool, of, x) for x in (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+    asyncio.run(ask())
+    # Calls without an event loop use the same processes.
+    assert run(pool, of, 2) == [2]
+
+
+def test_who_gives_up_costs_a_process_and_nobody_an_answer(pool: FunctionPool) -> None:
+    of = step(loop_if_odd)
+
+    async def ask() -> None:
+        for _ in range(3):
+            hanging = [asyncio.create_task(run_later(pool, of, 1)) for _ in range(2)]
+            waiting = asyncio.create_task(run_later(pool, of, 4))
+            # This lets the calls begin before they are cancelled.
+            await asyncio.sleep(0)
+            for task in (*hanging, waiting):
+                task.cancel()
+            await asyncio.gather(*hanging, waiting, return_exceptions=True)
+            assert await run_later(pool, of, 2) == [2]
+
+    asyncio.run(ask())
+    assert run(pool, of, 2) == [2]
+
+
+def test_all_are_busy_is_told(pool: FunctionPool) -> None:
+    of = step(loop_if_odd)
+
+    async def ask() -> list[object]:
+        hanging = [asyncio.create_task(run_later(pool, of, 1)) for _ in range(6)]
+        return await asyncio.gather(*hanging, return_exceptions=True)
+
+    kinds = {type(error) for error in asyncio.run(ask())}
+    # The last calls never got a process, so they are refused as unavailable.
+    assert kinds == {ExtractorError, UnavailableError}
+    assert run(pool, of, 2) == [2]
+
+
+def test_large_columns_and_lookups_travel_on_a_loop_too(pool: FunctionPool) -> None:
+    words = ["x" * 1000] * 5000
+    of = PythonStep(
+        featureset="A",
+        extractor="same",
+        inputs=(TypedColumn(name="A.x", dtype=STRING),),
+        outputs=(("A.y", STRING),),
+        kept=("A.y",),
+        datasets=(),
+        pickled=by_value(same),
+    )
+    batch = Batch({"A.x": list(words)}, len(words), 0, past=False)
+    asyncio.run(pool.compile(of, no_lookups).later(batch))
+    assert batch.columns["A.y"] == words
+    expected = QueryEngine(CATALOG, DictReader(ROWS)).plan(["Tap.pot"], OUTPUTS)
+    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile).plan(["Tap.pot"], OUTPUTS)
+    assert there.answer(asyncio.run(there.evaluate_async(DATA))) == expected.run(DATA)
+
+
+def same(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    return x.rename("y")
+
+
+def meet(mine: str, other: str, cls: Any, *series: Any) -> Any:
+    import pathlib  # noqa: PLC0415 (in its process)
+
+    del cls
+    pathlib.Path(mine).touch()
+    while not pathlib.Path(other).exists():
+        pass
+    return series[1].rename(pathlib.Path(mine).name)
+
+
+def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
+    # The functions see each other by files, to which confined functions have no rights.
+    pool = FunctionPool(2, 60.0, confinement=Confinement(mode="off"))
+    pool.start()
+    try:
+        meet.__module__ = "__main__"
+        steps = tuple(
+            replace(
+                step(same),
+                outputs=((f"A.{mine}", INT),),
+                kept=(f"A.{mine}",),
+                pickled=cloudpickle.dumps(partial(meet, str(tmp_path / mine), str(tmp_path / other))),
+            )
+            for mine, other in (("a", "b"), ("b", "a"))
+        )
+        plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=steps, outputs=())
+        runs = tuple(pool.compile(step, no_lookups) for step in steps)
+        batch = Batch({"A.x": [7]}, 1, 0, past=False)
+        # If the steps ran one after the other, the first would wait for the second for ever.
+        asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_async(batch))
+        assert batch.columns == {"A.x": [7], "A.a": [7], "A.b": [7]}
+    finally:
+        pool.stop()
+
+
+def tell_secrets(cls: Any, ts: Any, x: Any) -> Any:
+    from caraway.lib import secrets  # noqa: PLC0415 (in its process)
+
+    del cls, ts
+    value = secrets.get({1: "key", 2: "key", 3: "none"}[int(x[0])])
+    if x[0] == 2:
+        raise ValueError(f"can't sign with {value!r}")
+    return x.rename("y") + len(value)
+
+
+def test_functions_get_secrets_and_tell_them_to_nobody() -> None:
+    def get(name: str) -> str:
+        if name != "key":
+            raise UnknownEntityError(f"there is no secret {name!r}")
+        return "pass-word"
+
+    pool = FunctionPool(1, 30.0, secrets=get)
+    pool.start()
+    try:
+        assert run(pool, step(tell_secrets), 1) == [10]
+        with pytest.raises(ExtractorError, match=r"raised ValueError: can't sign with '\*\*\*'$"):
+            run(pool, step(tell_secrets), 2)
+        with pytest.raises(ExtractorError, match="there is no secret 'none'"):
+            run(pool, step(tell_secrets), 3)
+    finally:
+        pool.stop()
+
+
+def take_little_beside_arrow(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    taken = pa.array([7])
+    kept = bytearray(200 << 20)
+    return x.rename("y") * 0 + len(kept) + len(taken)
+
+
+def test_what_arrow_reserves_is_not_the_functions() -> None:
+    pool = FunctionPool(1, 30.0, 1100)
+    pool.start()
+    try:
+        assert run(pool, step(take_little_beside_arrow), 1) == [(200 << 20) + 1]
+    finally:
+        pool.stop()
+
+
+ORPHANED = """
+import os, signal, threading, time
+from tests.unit.functions.extractors.test_pool import loop_if_odd, run, step
+from caraway.functions.extractors.pool import FunctionPool
+
+if __name__ == "__main__":
+    pool = FunctionPool(1, 60.0)
+    pool.start()
+    run(pool, step(loop_if_odd), 2)
+    threading.Thread(target=run, args=(pool, step(loop_if_odd), 1), daemon=True).start()
+    time.sleep(0.5)  # until it hangs
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_hangs_ends_with_the_server(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(ORPHANED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    # If a process outlived the server, it would keep the pipe of the output open, and `run` would time out.
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def double_of_small(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    return (x * 2).rename("y")
+
+
+def hide_and_seek(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    while True:
+        try:
+            return x.clip(0, 9).rename("y")
+        except:  # noqa: E722, S112 (the worst that a user may write)
+            continue
+
+
+def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionPool) -> None:
+    compiled = pool.compile(step(double_of_small), no_lookups)
+    assert isinstance(compiled, Traceable)
+
+    def value(x: object) -> object:
+        batch = Batch({"A.x": [x]}, 1, 0, past=False)
+        compiled(batch)
+        return batch.columns["A.y"]
+
+    assert compiled.expressions == ()
+    assert value(2) == [4]
+    eventually(lambda: compiled.expressions != (), limit=30)
+    plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=(step(double_of_small),), outputs=())
+    told = explain(CompiledPlan(plan, (compiled,), (), (), (), runs_user_code=True)).steps[0].details
+    assert told == ("computed without its function:", 'A.y = (col("A.x") * 2)')
+    busy = [pool.compile(step(loop_if_odd), no_lookups) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        hanging = [threads.submit(looping, Batch({"A.x": [1]}, 1, 0, past=False)) for looping in busy]
+        # Both processes are busy, and the traced function doesn't wait for one.
+        begun = time.monotonic()
+        assert value(21) == [42]
+        assert asyncio.run(later(compiled, 21)) == [42]
+        assert time.monotonic() - begun < SECONDS / 2
+        assert [type(call.exception()) for call in hanging] == [ExtractorError] * 2
+    with pytest.raises(ExtractorError, match="is declared int, but row 0 is null"):
+        value(None)
+
+
+async def later(compiled: LaterRun, x: int) -> object:
+    batch = Batch({"A.x": [x]}, 1, 0, past=False)
+    await compiled.later(batch)
+    return batch.columns["A.y"]
+
+
+def test_who_hides_from_being_traced_costs_a_process_once(pool: FunctionPool) -> None:
+    compiled = pool.compile(step(hide_and_seek), no_lookups)
+    assert isinstance(compiled, Traceable)
+    for attempt in range(4):
+        batch = Batch({"A.x": [attempt * 5]}, 1, 0, past=False)
+        compiled(batch)
+        assert batch.columns["A.y"] == [min(9, attempt * 5)]
+        wait(pool._tracing.copy(), 30)
+    assert compiled.expressions == ()
