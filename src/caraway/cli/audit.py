@@ -41,7 +41,7 @@ def audit(
         )
         for record in records:
             act = record.act
-            told = [act.account or "anybody", act.token_id, act.action, act.branch, record.outcome, str(record.times)]
+            cells = [act.account or "anybody", act.token_id, act.action, act.branch, record.outcome, str(record.times)]
             # Details come from requests, also from refused ones, so their markup is escaped.
-            table.add_row(f"{record.at:%Y-%m-%d %H:%M:%S}", *map(escape, (*told, act.detail)))
+            table.add_row(f"{record.at:%Y-%m-%d %H:%M:%S}", *map(escape, (*cells, act.detail)))
         out.print(table)

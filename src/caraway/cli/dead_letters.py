@@ -42,8 +42,8 @@ def list_letters(
         table = Table("id", "at", "dataset", "from", "replayed", "reason", box=None, pad_edge=False, header_style="dim")
         for found in answer["dead_letters"]:
             again = (found["replayed_at"] or ("" if found["replayable"] else "can't be"))[:19]
-            told = (found["id"], found["at"][:19], found["dataset"], found["from"], again, found["reason"])
-            table.add_row(*map(escape, told))
+            cells = (found["id"], found["at"][:19], found["dataset"], found["from"], again, found["reason"])
+            table.add_row(*map(escape, cells))
         out.print(table if table.row_count else "There are no dead letters.")
         if answer["next"] is not None:
             err.print(f"older ones: --before {answer['next']}", markup=False)

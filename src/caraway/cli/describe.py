@@ -47,8 +47,8 @@ def datasets(
             "dataset", "kind", "keys", "from", "lookup", "behind", box=None, pad_edge=False, header_style="dim"
         )
         for found in answer["datasets"]:
-            told = (found["name"], found["kind"], ", ".join(found["keys"]), ", ".join(found["from"]))
-            table.add_row(*map(escape, told), "yes" if found["indexed"] else "no", _lag(found))
+            cells = (found["name"], found["kind"], ", ".join(found["keys"]), ", ".join(found["from"]))
+            table.add_row(*map(escape, cells), "yes" if found["indexed"] else "no", _lag(found))
         out.print(table if table.row_count else "Nothing was committed to this branch.")
 
 

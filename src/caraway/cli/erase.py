@@ -97,8 +97,8 @@ def _show(answer: Any, *, as_json: bool) -> None:
     )
     for found in answer["erasures"]:
         gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
-        told = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
-        table.add_row(*map(escape, told), (found["recorded_at"] or "not yet")[:19], escape(gone or "nowhere yet"))
+        cells = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
+        table.add_row(*map(escape, cells), (found["recorded_at"] or "not yet")[:19], escape(gone or "nowhere yet"))
     out.print(table if table.row_count else "Nothing was erased.")
     _show_remaining(answer)
 

@@ -32,8 +32,8 @@ def jobs(
         if url is None and URL_VARIABLE not in os.environ:
             found = report_stack(DataFolder(load_settings(data).data_dir)).jobs
         else:
-            told = ask("GET", "/status", server=server_of(url, token, data), branch="main")["jobs"]
-            found = tuple(report_job(job["id"], job) for job in told if job["desired"] == "running")
+            answered = ask("GET", "/status", server=server_of(url, token, data), branch="main")["jobs"]
+            found = tuple(report_job(job["id"], job) for job in answered if job["desired"] == "running")
         if as_json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         elif found:
@@ -53,19 +53,19 @@ def job_table(found: tuple[JobReport, ...]) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("engine")
     for job in found:
-        told = job.progress
+        progress = job.progress
         table.add_row(
             job.id,
             Text(job.state, style=COLOURS.get(job.state, "yellow")),
             job.mode,
-            told.phase,
-            _number(told.lag_records),
-            "" if told.lag_seconds is None else f"{told.lag_seconds:.0f} s",
-            _number(told.rows_per_second),
-            _number(told.state_rows),
-            "" if told.state_bytes is None else f"{told.state_bytes / 1e6:.1f} MB",
-            "" if told.checkpoint_ms is None else f"{told.checkpoint_ms:.0f} ms",
-            _number(told.dead_letters),
+            progress.phase,
+            _number(progress.lag_records),
+            "" if progress.lag_seconds is None else f"{progress.lag_seconds:.0f} s",
+            _number(progress.rows_per_second),
+            _number(progress.state_rows),
+            "" if progress.state_bytes is None else f"{progress.state_bytes / 1e6:.1f} MB",
+            "" if progress.checkpoint_ms is None else f"{progress.checkpoint_ms:.0f} ms",
+            _number(progress.dead_letters),
             str(job.attempts),
             job.engine,
         )

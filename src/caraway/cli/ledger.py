@@ -38,8 +38,8 @@ def ledger(
                 header_style="dim",
             )
             for entry in answer["entries"]:
-                told = [entry[name] for name in ("deed", "asset", "asset_state", "state", "due_at")]
-                table.add_row(*told, str(entry["attempts"]), entry["reason"])
+                cells = [entry[name] for name in ("deed", "asset", "asset_state", "state", "due_at")]
+                table.add_row(*cells, str(entry["attempts"]), entry["reason"])
             out.print(table if table.row_count else "Nothing is pending.")
         pending = [entry for entry in answer["entries"] if (entry["deed"], entry["state"]) == ("create", "open")]
         raise typer.Exit(1 if pending else 0)

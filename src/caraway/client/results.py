@@ -169,16 +169,16 @@ class CommitResult(Response):
     def __repr__(self) -> str:
         """Return a line with the entities created, changed and removed, and the number of jobs by action."""
         kinds = {"datasets": self.datasets, "featuresets": self.featuresets, "features": self.features}
-        told = [
+        parts = [
             f"{kind} {change}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
             for kind, changes in kinds.items()
             for change in ("created", "changed", "removed")
             if (names := getattr(changes, change))
         ]
         actions = [job.action for job in self.jobs]
-        told += [f"jobs {action}: {count}" for action in dict.fromkeys(actions) if (count := actions.count(action))]
+        parts += [f"jobs {action}: {count}" for action in dict.fromkeys(actions) if (count := actions.count(action))]
         name = "preview" if self.preview else self.commit_id
-        return f"CommitResult({'; '.join(filter(None, [name, *told])) or 'nothing changed'})"
+        return f"CommitResult({'; '.join(filter(None, [name, *parts])) or 'nothing changed'})"
 
     def _repr_html_(self) -> str:
         kinds = {
@@ -212,7 +212,7 @@ def commit_result(response: Response) -> CommitResult:
     """Return a server's answer to a commit as a result; fields that an older server doesn't report are empty."""
     answer = response.json()
     answer = answer if isinstance(answer, dict) else {}
-    told = answer.get("changes") or {}
+    changes = answer.get("changes") or {}
     return CommitResult(
         response.status_code,
         response.headers,
@@ -220,16 +220,16 @@ def commit_result(response: Response) -> CommitResult:
         commit_id=answer.get("commit_id") or "",
         preview=bool(answer.get("preview")),
         summary=tuple(answer.get("summary") or ()),
-        datasets=_changes(told.get("datasets")),
-        featuresets=_changes(told.get("featuresets")),
-        features=_changes(told.get("features")),
-        indexes=_changes(told.get("indexes")),
+        datasets=_changes(changes.get("datasets")),
+        featuresets=_changes(changes.get("featuresets")),
+        features=_changes(changes.get("features")),
+        indexes=_changes(changes.get("indexes")),
         jobs=tuple(CommittedJob(**job) for job in answer.get("jobs") or ()),
     )
 
 
-def _changes(told: Mapping[str, Sequence[str]] | None) -> Changes:
-    return Changes(**{change: tuple(names) for change, names in (told or {}).items()})
+def _changes(names_by_change: Mapping[str, Sequence[str]] | None) -> Changes:
+    return Changes(**{change: tuple(names) for change, names in (names_by_change or {}).items()})
 
 
 def none_taken(error: RemoteError | UnavailableError) -> Response | None:

@@ -120,13 +120,13 @@ class CommitService:
         _refuse_several_pipelines(after)
         _keep_lineage(before, request, after)
         approve(touched(before, after))
-        told = self._check_secrets(before, after)
+        warnings = self._check_secrets(before, after)
         change = self._change(before, after)
         if not request.backfill:
             _refuse_backfill(change)
         if request.preview:
-            return _previewed(change, told)
-        return self._publish(change, head, message=request.message, author=author, told=told)
+            return _previewed(change, warnings)
+        return self._publish(change, head, message=request.message, author=author, warnings=warnings)
 
     def roll_back(
         self,
@@ -151,11 +151,11 @@ class CommitService:
         after = decode_graph(self._heads.graph(commit_id))
         approve(touched(before, after))
         # A rollback must not fail because a secret is missing now.
-        told = self._check_secrets(after, after)
+        warnings = self._check_secrets(after, after)
         change = self._change(before, after)
         if preview:
-            return _previewed(change, told)
-        return self._publish(change, head, message=f"roll back to {commit_id}", author=author, told=told)
+            return _previewed(change, warnings)
+        return self._publish(change, head, message=f"roll back to {commit_id}", author=author, warnings=warnings)
 
     def _check_secrets(self, before: Graph, after: Graph) -> tuple[str, ...]:
         """Return lines about missing secrets that don't prevent the commit.
@@ -165,10 +165,10 @@ class CommitService:
         """
         old = _entities(before)
         changed = {name for name, spec in _entities(after).items() if old.get(name) != spec}
-        faults, told = lacking(secret_references(after), self._look_up, changed)
+        faults, warnings = lacking(secret_references(after), self._look_up, changed)
         if faults:
             raise CommitError("\n".join(faults))
-        return tuple(told)
+        return tuple(warnings)
 
     def _change(self, before: Graph, after: Graph) -> CommitChange:
         existing = self._heads.assets()
@@ -195,10 +195,10 @@ class CommitService:
             return None
 
     def _publish(
-        self, change: CommitChange, head: Head, *, message: str, author: str, told: tuple[str, ...]
+        self, change: CommitChange, head: Head, *, message: str, author: str, warnings: tuple[str, ...]
     ) -> CommitOutcome:
         self._reconciler.check()
-        summary = (*summarize(change, preview=False), *told)
+        summary = (*summarize(change, preview=False), *warnings)
         commit = NewCommit(
             id=uuid.uuid4().hex,
             branch=head.branch,
@@ -220,10 +220,10 @@ def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
     return {**datasets, **{spec.name: spec for spec in graph.featuresets}}
 
 
-def _previewed(change: CommitChange, told: tuple[str, ...]) -> CommitOutcome:
+def _previewed(change: CommitChange, warnings: tuple[str, ...]) -> CommitOutcome:
     return CommitOutcome(
         commit_id=None,
-        summary=(*summarize(change, preview=True), *told),
+        summary=(*summarize(change, preview=True), *warnings),
         plan=change.plan_after,
         details=details(change),
     )

@@ -80,7 +80,7 @@ def unready(job: JobRecord | None) -> str:
         case JobState.RUNNING:
             lag = job.progress.get("lag_records")
             if lag is None:
-                return "the job hasn't told yet how far it is"
+                return "the job hasn't reported its progress yet"
             return f"the job is {lag} records behind" if lag else ""
         case JobState.FAILING:
             return f"the job fails: {job.error}"

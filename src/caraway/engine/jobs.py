@@ -151,9 +151,9 @@ def brief(error: BaseException | str, limit: int = 600, because: str = "") -> st
     """Return an error's message and its cause without stack traces, which in Java's errors fill pages."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "==="))]
-    told = "\n".join(kept)
-    cause = f"\ncaused by {because[: limit // 2]}" if because and because not in told else ""
-    return told[: limit - len(cause)] + cause
+    text = "\n".join(kept)
+    cause = f"\ncaused by {because[: limit // 2]}" if because and because not in text else ""
+    return text[: limit - len(cause)] + cause
 
 
 def _go_on(runtime: Runtime, query: Query, plan: JobPlan) -> Query:

@@ -58,9 +58,9 @@ class SparkQuery:
         error = self.query.exception()
         if error is not None:
             causes = causes_of(error)
-            told = brief(error, because=causes[-1] if causes else "")
+            message = brief(error, because=causes[-1] if causes else "")
             # Spark's whole text is searched, since the sign of damage may stand deep in it.
-            return put_aside(self.checkpoint, told) if is_damage(str(error), causes) else told
+            return put_aside(self.checkpoint, message) if is_damage(str(error), causes) else message
         return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
 
     def is_over(self) -> bool:
@@ -83,11 +83,11 @@ class SparkQuery:
 
     def _look(self, now: float) -> Mapping[str, object]:
         last = self.query.lastProgress
-        told = {} if last is None else json.loads(last.json)
-        positions, batch = self._positions(told)
+        progress = {} if last is None else json.loads(last.json)
+        positions, batch = self._positions(progress)
         done = self._records_done(positions, batch)
         if self._done is None:
-            rate = float(told.get("processedRowsPerSecond") or 0.0)
+            rate = float(progress.get("processedRowsPerSecond") or 0.0)
         else:
             rate = max(0, done - self._done) / (now - self._looked_at)
         self._done = done
@@ -99,14 +99,14 @@ class SparkQuery:
             "dead_letters": self.letters.value,
             "positions": positions,
             **lag,
-            **(checkpoint_figures(told, self.interval_ms) if told else {}),
+            **(checkpoint_figures(progress, self.interval_ms) if progress else {}),
         }
 
-    def _positions(self, told: Mapping[str, Any]) -> tuple[Offsets, int]:
+    def _positions(self, progress: Mapping[str, Any]) -> tuple[Offsets, int]:
         """Return the offsets up to which all is processed and committed, and the number of the next batch."""
-        ends = [source["endOffset"] for source in told.get("sources", ()) if source["endOffset"]]
+        ends = [source["endOffset"] for source in progress.get("sources", ()) if source["endOffset"]]
         if ends:
-            return ends[0], told["batchId"] + 1
+            return ends[0], progress["batchId"] + 1
         return position_of(self.checkpoint).offsets, next_batch(self.checkpoint)
 
     def _records_done(self, offsets: Offsets, batch: int) -> int:
@@ -116,14 +116,14 @@ class SparkQuery:
         return max(done, self._done or 0)
 
 
-def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str, object]:
+def checkpoint_figures(progress: Mapping[str, Any], interval_ms: int) -> Mapping[str, object]:
     """Return the figures that a query reports at a checkpoint.
 
     Args:
-        told: Spark's progress.
+        progress: Spark's progress.
         interval_ms: How long a batch lasts by design; the rest of its duration is the pause for the checkpoint.
     """
-    times, operators = told["durationMs"], told["stateOperators"]
+    times, operators = progress["durationMs"], progress["stateOperators"]
     pause = times.get("triggerExecution", 0) - interval_ms
     saved = (
         times.get("walCommit", 0)
@@ -131,9 +131,9 @@ def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str
         + max((o["commitTimeMs"] for o in operators), default=0)
     )
     return {
-        "at": told["timestamp"],
-        "batch": told["batchId"],
-        "rows": told["numInputRows"],
+        "at": progress["timestamp"],
+        "batch": progress["batchId"],
+        "rows": progress["numInputRows"],
         "checkpoint_ms": max(0, pause) if interval_ms else saved,
         "state_rows": sum(operator["numRowsTotal"] for operator in operators),
         "state_bytes": sum(_bytes(operator) for operator in operators),

@@ -27,20 +27,20 @@ def trust_options(folder: Path) -> list[str]:
     if not certificates:
         return []
     store = folder / "trusted.p12"
-    named = [PKCS12Certificate(certificate, b"%d" % place) for place, certificate in enumerate(certificates)]
+    named = [PKCS12Certificate(certificate, b"%d" % number) for number, certificate in enumerate(certificates)]
     # The store has nothing secret in it, so it needs no password.
     store.write_bytes(serialize_java_truststore(named, NoEncryption()))
     return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
 
 
 def _trusted() -> Iterator[x509.Certificate]:
-    # The attributes of `places` are None if there is no such file or folder.
-    places = ssl.get_default_verify_paths()
-    if places.cafile:
-        yield from _certificates(Path(places.cafile))
-    elif places.capath:
+    # The attributes of `paths` are None if there is no such file or folder.
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile:
+        yield from _certificates(Path(paths.cafile))
+    elif paths.capath:
         # OpenSSL looks for files named by the hash of a certificate's name, such as 5ed36f99.0.
-        for path in sorted(Path(places.capath).glob("????????.[0-9]")):
+        for path in sorted(Path(paths.capath).glob("????????.[0-9]")):
             yield from _certificates(path)
 
 

@@ -58,18 +58,18 @@ def lacking(
     A commit is impossible if an entity that is new or `changed` names a secret that doesn't exist. Entities that run
     already must not block other changes, and a secret that code asks for may be added later.
     """
-    faults, told = [], []
+    faults, warnings = [], []
     for reference in references:
         try:
             look_up(reference.secret)
         except UnknownEntityError as error:
             if reference.by_code or reference.entity not in changed:
-                told.append(f"secret missing: {reference.where}: {error}")
+                warnings.append(f"secret missing: {reference.where}: {error}")
             else:
                 faults.append(f"{reference.where}: {error}")
         except UnavailableError as error:
-            told.append(f"secret not found out: {reference.where}: {error}")
-    return faults, told
+            warnings.append(f"secret not found out: {reference.where}: {error}")
+    return faults, warnings
 
 
 def _references(entity: str, where: str, spec: object) -> Iterator[SecretReference]:

@@ -57,8 +57,8 @@ def offsets_in(text: str) -> Offsets:
 def tasks_in(text: str) -> int | None:
     """Return the number of tasks that a file of Spark's offset log states; None if it states none."""
     _, metadata, *_ = text.splitlines()
-    told = json.loads(metadata).get("conf", {}).get("spark.sql.shuffle.partitions")
-    return None if told is None else int(told)
+    setting = json.loads(metadata).get("conf", {}).get("spark.sql.shuffle.partitions")
+    return None if setting is None else int(setting)
 
 
 def forget_unfinished(checkpoint: Path) -> None:

@@ -73,20 +73,20 @@ def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
         UnavailableError: The JVM ended, or took too long.
     """
     java = find_java()
-    told = folder / "gateway"
-    told.unlink(missing_ok=True)
-    environment = {**os.environ, **gateway_environment(java), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    connection_file = folder / "gateway"
+    connection_file.unlink(missing_ok=True)
+    environment = {**os.environ, **gateway_environment(java), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file)}
     command = [sys.executable, "-I", "-S", "-c", _DEAF_TO_CTRL_C, *gateway_command(java, conf)]
     process = Popen(command, stdin=subprocess.PIPE, env=environment)
     try:
-        _wait_for(told, process)
-        port, secret = _address(told.read_bytes())
+        _wait_for(connection_file, process)
+        port, secret = _address(connection_file.read_bytes())
     except BaseException:
         process.kill()
         process.wait()
         raise
     finally:
-        told.unlink(missing_ok=True)
+        connection_file.unlink(missing_ok=True)
     return _connect(port, secret, process)
 
 
@@ -137,9 +137,9 @@ def spark_home() -> Path:
     return Path(spec.origin).parent
 
 
-def _wait_for(told: Path, process: "Popen[bytes]") -> None:
+def _wait_for(connection_file: Path, process: "Popen[bytes]") -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not told.is_file():
+    while not connection_file.is_file():
         if (code := process.poll()) is not None:
             raise UnavailableError(f"Spark's JVM ended with code {code} before it was ready; its output says why")
         if time.monotonic() > deadline:
@@ -147,10 +147,10 @@ def _wait_for(told: Path, process: "Popen[bytes]") -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _address(told: bytes) -> tuple[int, str]:
+def _address(content: bytes) -> tuple[int, str]:
     """Return the port and the password that Spark's PythonGatewayServer wrote down."""
-    port, length = struct.unpack_from(">ii", told)
-    return port, told[8 : 8 + length].decode()
+    port, length = struct.unpack_from(">ii", content)
+    return port, content[8 : 8 + length].decode()
 
 
 def _connect(port: int, secret: str, process: "Popen[bytes]") -> JavaGateway:

@@ -101,7 +101,7 @@ def evaluate(
 
 def _letter(before: Stream, reasons: Sequence[Reason], operator: str, plan: JobPlan) -> Column:
     head = {"dataset": plan.dataset, "pipeline": plan.pipeline, "operator": operator, "job": plan.job_id}
-    told = F.array_compact(
+    failures = F.array_compact(
         F.array(
             *(
                 F.when(
@@ -134,7 +134,7 @@ def _letter(before: Stream, reasons: Sequence[Reason], operator: str, plan: JobP
     )
     text = F.concat(
         F.lit(json.dumps(head, ensure_ascii=False)[:-1] + ', "reason": '),
-        F.to_json(told, {"ignoreNullFields": "true"}),
+        F.to_json(failures, {"ignoreNullFields": "true"}),
         F.lit(', "row": '),
         shown,
         F.lit(", "),

@@ -84,5 +84,5 @@ def _scan(store: Any, execution: Any) -> _Scan | None:
 
 def _rows(store: Any, execution: int, scan: _Scan) -> int:
     # Spark keeps the metric as the text of its web pages, such as "2,700". There is none before the first heartbeat.
-    told = store.executionMetrics(execution).get(scan.metric)
-    return 0 if told.isEmpty() else int(told.get().replace(",", ""))
+    metric = store.executionMetrics(execution).get(scan.metric)
+    return 0 if metric.isEmpty() else int(metric.get().replace(",", ""))

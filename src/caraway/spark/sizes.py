@@ -37,14 +37,14 @@ def within_bounds(stream: Stream, codec: Codec, plan: JobPlan) -> Stream:
     reasons = []
     keys = _too_long(schema.keys, key, MAX_KEY_BYTES)
     if keys is not None:
-        told = F.concat(F.lit("the key takes "), F.length(key).cast("string"), F.lit(f" bytes; {MOST}"))
-        reasons.append(Reason(failed=keys, field=None, message=told))
+        message = F.concat(F.lit("the key takes "), F.length(key).cast("string"), F.lit(f" bytes; {MOST}"))
+        reasons.append(Reason(failed=keys, field=None, message=message))
     values = _too_long(schema.columns, value, MAX_RECORD_BYTES)
     if values is not None:
-        told = F.concat(
+        message = F.concat(
             F.lit("the row takes "), F.length(value).cast("string"), F.lit(f" bytes, at most {MAX_RECORD_BYTES:,} fit")
         )
-        reasons.append(Reason(failed=values, field=None, message=told))
+        reasons.append(Reason(failed=values, field=None, message=message))
     return evaluate(stream, {}, reasons, "output", plan)
 
 

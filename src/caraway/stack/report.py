@@ -119,19 +119,19 @@ def report_stack(folder: DataFolder) -> StackReport:
     )
 
 
-def report_job(name: str, told: Mapping[str, Any]) -> JobReport:
+def report_job(name: str, answer: Mapping[str, Any]) -> JobReport:
     """Return a report on a job from an engine's JSON, which comes from its heartbeat file or through a server.
 
     Raises:
         KeyError, TypeError, AttributeError, msgspec.ValidationError: The JSON has another form.
     """
-    progress = told.get("progress") or {}
+    progress = answer.get("progress") or {}
     return JobReport(
         id=name,
-        state=str(told["state"]),
-        mode=str(told.get("mode") or ""),
-        error=str(told.get("error") or ""),
-        attempts=int(told.get("attempts") or 0),
+        state=str(answer["state"]),
+        mode=str(answer.get("mode") or ""),
+        error=str(answer.get("error") or ""),
+        attempts=int(answer.get("attempts") or 0),
         progress=msgspec.convert(progress, JobProgress),
         engine=str(progress.get("engine") or ""),
     )

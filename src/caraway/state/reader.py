@@ -80,14 +80,14 @@ class StateReader:
             UnknownEntityError: There is no such branch.
         """
         head = self.head_id(branch)
-        line = sa.select(commits.c.id, commits.c.parent, sa.literal(1).label("place")).where(commits.c.id == head)
+        line = sa.select(commits.c.id, commits.c.parent, sa.literal(1).label("distance")).where(commits.c.id == head)
         path = line.cte("path", recursive=True)
         path = path.union_all(
-            sa.select(commits.c.id, commits.c.parent, path.c.place + 1)
+            sa.select(commits.c.id, commits.c.parent, path.c.distance + 1)
             .join_from(path, commits, commits.c.id == path.c.parent)
-            .where(path.c.place < limit)
+            .where(path.c.distance < limit)
         )
-        query = sa.select(*COMMIT_COLUMNS).join(path, path.c.id == commits.c.id).order_by(path.c.place)
+        query = sa.select(*COMMIT_COLUMNS).join(path, path.c.id == commits.c.id).order_by(path.c.distance)
         return tuple(_commit_record(row) for row in self._rows(query, what="read the history"))
 
     def graph(self, commit_id: str) -> bytes:

@@ -42,7 +42,7 @@ def _leaves(path: str, value: object) -> list[str]:
     elif isinstance(value, Mapping):
         inner = {str(key): item for key, item in value.items()}
     elif isinstance(value, (list, tuple)):
-        inner = {f"[{place}]": item for place, item in enumerate(value)}
+        inner = {f"[{position}]": item for position, item in enumerate(value)}
     else:
         return [f"{path}: {value!r}"]
     kind = [f"{path}: {type(value).__name__}"]

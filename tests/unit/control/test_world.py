@@ -34,7 +34,7 @@ JOB = JobRecord(
 def test_a_job_is_ready_when_it_has_reported_that_it_has_caught_up() -> None:
     assert not unready(JOB)
     assert unready(replace(JOB, progress={"lag_records": 5})) == "the job is 5 records behind"
-    assert "hasn't told" in unready(replace(JOB, progress={}))
+    assert "hasn't reported its progress" in unready(replace(JOB, progress={}))
     assert "out of memory" in unready(replace(JOB, state=JobState.FAILING, error="out of memory"))
     assert "an engine has to run it" in unready(replace(JOB, state=JobState.PENDING))
     assert "isn't registered" in unready(None)

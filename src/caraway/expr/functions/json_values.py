@@ -176,7 +176,7 @@ def _embedding(dim: int) -> Convert:
 
 def _list(element: Convert) -> Convert:
     return lambda value: [
-        _inside(f"element {place}", element, item) for place, item in enumerate(_array(value, "an array"))
+        _inside(f"element {position}", element, item) for position, item in enumerate(_array(value, "an array"))
     ]
 
 

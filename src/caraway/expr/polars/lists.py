@@ -150,7 +150,7 @@ def _repeated(columns: list[pl.Series]) -> pl.Series:
 
 @compile_node.register
 def _(node: Zip, scope: PolarsScope) -> pl.Expr:
-    """Cut the lists to the shortest, and make a struct of the elements at each place."""
+    """Cut the lists to the shortest, and make a struct of the elements at each position."""
     given, wanted = dict(node.fields), node.dtype.fields
     if not wanted:
         raise DefinitionError(f"zip() of {node.dtype.name}, which has no fields, has no length")

@@ -85,8 +85,8 @@ class Elements:
     def first(self, lengths: Integers) -> pl.Series:
         """Return the first elements of each row, as many as `lengths` says, one row after the other."""
         starts = np.cumsum(self.lengths) - self.lengths
-        places = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
-        return self.values.filter(pl.Series(places < np.repeat(lengths, self.lengths)))
+        positions = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
+        return self.values.filter(pl.Series(positions < np.repeat(lengths, self.lengths)))
 
     def rows_with(self, kept: Truths) -> Truths:
         """Return for each row whether `kept` is true for one of its elements."""

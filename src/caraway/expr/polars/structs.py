@@ -30,22 +30,22 @@ def _values_at(columns: list[pl.Series]) -> pl.Series:
     entries, keys = columns[:2]
     elements = Elements.of(entries)
     pairs = elements.values.to_arrow()
-    places = _places(elements, pairs.field("key"), keys.to_arrow())
-    values = of_array(pairs.field("value").take(pa.array(places, mask=places < 0)))
+    positions = _positions(elements, pairs.field("key"), keys.to_arrow())
+    values = of_array(pairs.field("value").take(pa.array(positions, mask=positions < 0)))
     if len(columns) == 2:
         return values
     # A value that is there may be null; the default is only for keys that aren't there.
-    absent = (places < 0) & elements.valid & ~null_where(keys)
+    absent = (positions < 0) & elements.valid & ~null_where(keys)
     return columns[2].zip_with(pl.Series(absent), values)
 
 
-def _places(elements: Elements, found: pa.Array, wanted: pa.Array) -> Integers:
+def _positions(elements: Elements, found: pa.Array, wanted: pa.Array) -> Integers:
     """Return for each row the position of its key among the keys of all rows; -1 if it isn't there."""
     rows = elements.rows()
     equal = np.flatnonzero(true_in(pc.equal(found, wanted.take(pa.array(rows)))))
-    places = np.full(len(wanted), -1, dtype=np.int64)
-    places[rows[equal]] = equal
-    return places
+    positions = np.full(len(wanted), -1, dtype=np.int64)
+    positions[rows[equal]] = equal
+    return positions
 
 
 @compile_node.register

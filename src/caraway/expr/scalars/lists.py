@@ -163,7 +163,7 @@ def _(node: Repeat, scope: ScalarScope) -> Scalar:
 
 @compile_node.register
 def _(node: Zip, scope: ScalarScope) -> Scalar:
-    """Cut the lists to the shortest, and make a struct of the elements at each place."""
+    """Cut the lists to the shortest, and make a struct of the elements at each position."""
     given, wanted = dict(node.fields), node.dtype.fields
     if not wanted:
         raise NoScalarFormError("a zip without fields")

@@ -82,14 +82,14 @@ def promotion(source: DataType | None, target: DataType) -> Convert | None:
         return float
     if not isinstance(base, StructType) or not isinstance(into, StructType):
         raise NoScalarFormError(f"from {base} to {into}")
-    places = {name: place for place, (name, _) in enumerate(base.fields)}
+    positions = {name: position for position, (name, _) in enumerate(base.fields)}
     types = dict(base.fields)
-    fields = [(places[name], promotion(types[name], to)) for name, to in into.fields]
+    fields = [(positions[name], promotion(types[name], to)) for name, to in into.fields]
 
     def of_struct(value: list[Any]) -> list[Any]:
         return [
             item if convert is None or item is None else convert(item)
-            for item, convert in ((value[place], convert) for place, convert in fields)
+            for item, convert in ((value[position], convert) for position, convert in fields)
         ]
 
     return of_struct

@@ -40,8 +40,8 @@ def _(node: StructGet, scope: ScalarScope) -> Scalar:
     base = None if found is None else base_type(found)
     if not isinstance(base, StructType):
         raise NoScalarFormError("a field of what is no struct")
-    place = [name for name, _ in base.fields].index(node.field)
-    return strict(operator.itemgetter(place), compile_node(node.operand, scope))
+    position = [name for name, _ in base.fields].index(node.field)
+    return strict(operator.itemgetter(position), compile_node(node.operand, scope))
 
 
 @compile_node.register

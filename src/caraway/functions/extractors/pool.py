@@ -143,7 +143,7 @@ class FunctionPool:
         self._trace_later(remote)
         return columns
 
-    async def call_soon(self, remote: "_Remote", batch: Batch) -> Columns:
+    async def call_async(self, remote: "_Remote", batch: Batch) -> Columns:
         """Run a function without blocking the event loop; see `call`."""
         loop = asyncio.get_running_loop()
         try:
@@ -152,7 +152,7 @@ class FunctionPool:
             raise self._busy(remote) from None
         worker = idle or await self._start_async()
         try:
-            columns = await worker.call_soon(*remote.arguments(batch), self.seconds)
+            columns = await worker.call_async(*remote.arguments(batch), self.seconds)
         except ExtractorError:
             self._workers.give(worker)
             raise
@@ -274,7 +274,7 @@ class _Remote:
 
     async def later(self, batch: Batch) -> None:
         if self.traced is None or not self.traced.fills(batch):
-            batch.columns.update(await self.pool.call_soon(self, batch))
+            batch.columns.update(await self.pool.call_async(self, batch))
 
 
 class _Workers:

@@ -75,7 +75,7 @@ class FunctionWorker:
             columns: Columns = done.value
             return columns
 
-    async def call_soon(
+    async def call_async(
         self, number: int, step: PythonStep, batch: Batch, lookups: DatasetLookups, seconds: float
     ) -> Columns:
         """Run the function of a step without blocking the event loop; see `call`."""
