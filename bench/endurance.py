@@ -28,10 +28,10 @@ from query import CONNECTIONS, bodies, load, load_by_python
 from rich.table import Table
 from services import services
 
-from caraway.cli.demo.http import DemoConnection
 from caraway.cli.output import out
 from caraway.client import Client
 from caraway.config import Settings
+from caraway.demo.http import DemoConnection
 from caraway.stack import ports
 from caraway.stack.alone import running
 from caraway.stack.programs import ServerProgram

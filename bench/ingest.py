@@ -23,12 +23,12 @@ import orjson
 import pandas as pd
 from rich.table import Table
 
-from caraway.cli.demo.embedded import server
-from caraway.cli.demo.example import WEBHOOK, Flights, load_example
-from caraway.cli.demo.http import DemoConnection
-from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.output import out
 from caraway.client import Client
+from caraway.demo.embedded import server
+from caraway.demo.example import WEBHOOK, Flights, load_example
+from caraway.demo.http import DemoConnection
+from caraway.demo.jobs import wait_for_jobs
 
 BATCH = 1000
 POLL_SECONDS = 0.05

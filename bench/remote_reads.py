@@ -17,9 +17,9 @@ import uvloop
 
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind
-from caraway.server.partitions.messages import Answer, Ask, Found
-from caraway.server.partitions.shard_clients import ShardClients
-from caraway.server.partitions.shard_server import ShardServer
+from caraway.sharding.messages import Answer, Ask, Found
+from caraway.sharding.shard_clients import ShardClients
+from caraway.sharding.shard_server import ShardServer
 from caraway.topics import PUT, position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from caraway.cli.demo.settle import AgreementCheck
 from caraway.client import Client
+from caraway.demo.settle import AgreementCheck
 from caraway.errors import NotServedError
 from tests.e2e.conftest import World
 

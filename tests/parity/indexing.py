@@ -17,7 +17,7 @@ from caraway.index.reader import kafka_key
 from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.windows.windows import Elsewhere
 from caraway.plan import IndexPlan
-from caraway.server.partitions.sharding import is_divided, shard_of
+from caraway.sharding.keys import is_divided, shard_of
 
 #: Errors of a call to a process that was killed or isn't there yet.
 AWAY = (EOFError, ConnectionError, BrokenPipeError, RemoteError)

@@ -11,7 +11,7 @@ SECTIONS = (
             Listed("status", "caraway.cli.status:status", "Show each part of the stack.", "server"),
             Listed("jobs", "caraway.cli.jobs:jobs", "Show the streaming jobs.", "server"),
             Listed("jars", "caraway.cli.jars:jars", "Fetch the Java libraries ahead of time.", "server"),
-            Listed("demo", "caraway.cli.demo:demo", "Replay real flights and check every value.", "server,demo"),
+            Listed("demo", "caraway.demo.command:demo", "Replay real flights and check every value.", "server,demo"),
         ),
     ),
     Section(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.index.records.versions import VersionReader
 from caraway.index.storage.database import DamagedError
@@ -15,7 +16,7 @@ from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.query import Instants, QueryReader, Rows
 from caraway.query.model import Reader
-from caraway.topics import ErasedKeys, RecordCodec
+from caraway.topics import RecordCodec
 from caraway.topics.keys import check_read
 
 # The most readers that are kept, one for each plan and set of columns. They are few in practice, since the sets of

@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 import orjson
 
+from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, shortened
 from caraway.ingest import metrics
 from caraway.ingest.endpoints import Encoded, Endpoint, RowError, Target
 from caraway.ingest.requests import Answers, RequestKey, Written, read_back
 from caraway.ingest.table import Table, table
-from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, ErasedKeys, TopicItem
+from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, TopicItem
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20

@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from caraway.control import Control
+from caraway.erasure.eraser import Eraser
+from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.requests import ErasureLog
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
+from caraway.served.log import ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.health import Health
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
-from caraway.server.upkeep.eraser import Eraser
-from caraway.server.upkeep.served import ServedLog
-from caraway.state import ErasureLog, Replays, StateReader
-from caraway.topics import ErasedKeys, TopicWriter
+from caraway.state import Replays, StateReader
+from caraway.topics import TopicWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

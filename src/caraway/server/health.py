@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from caraway.errors import UnavailableError
 from caraway.ingest import DEAD_LETTERS
-from caraway.server.upkeep.served import SERVED, SERVED_TOPIC_CONFIG
+from caraway.served.log import SERVED, SERVED_TOPIC_CONFIG
 from caraway.server.watch import Watch
 from caraway.topics import ensure_topics
 from caraway.topics.connection import client_config, kafka_logger

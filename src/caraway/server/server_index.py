@@ -7,6 +7,7 @@ import sqlalchemy as sa
 import structlog
 
 from caraway.config import Settings
+from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
@@ -14,12 +15,11 @@ from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
 from caraway.secrets.keyring import Keyring
-from caraway.server.partitions.server_shards import ServerShards
-from caraway.server.partitions.sharding import is_divided
-from caraway.server.upkeep.emitting import LEASE, EmissionRight
+from caraway.server.emitting import LEASE, EmissionRight
+from caraway.sharding.keys import is_divided
+from caraway.sharding.server_shards import ServerShards
 from caraway.state.blueprints import EMITS
 from caraway.state.leases import Lease
-from caraway.topics import ErasedKeys
 
 LOG = structlog.get_logger(__name__)
 

@@ -9,6 +9,10 @@ from prometheus_client import generate_latest
 
 from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
+from caraway.erasure.eraser import Eraser
+from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.requests import ErasureLog
+from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError
 from caraway.functions.confinement.configured import confinement_of, write_note
 from caraway.functions.extractors.pool import FunctionPool
@@ -18,22 +22,20 @@ from caraway.objects import ObjectFolder
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SealedSecretStore, SecretStore
+from caraway.served.archive import Archive
+from caraway.served.log import ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
+from caraway.server.expiry import Expiry
 from caraway.server.figures import page
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
-from caraway.server.upkeep.archive import Archive
-from caraway.server.upkeep.erased_rows import ErasedRows
-from caraway.server.upkeep.eraser import Eraser
-from caraway.server.upkeep.expiry import Expiry
-from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
-from caraway.state import Access, AuditLog, ErasureLog, Ledger, Needed, Plans, Replays, StateReader, connect, migrate
+from caraway.state import Access, AuditLog, Ledger, Needed, Plans, Replays, StateReader, connect, migrate
 from caraway.state.listening import Listener
-from caraway.topics import ErasedKeys, TopicWriter
+from caraway.topics import TopicWriter
 from caraway.topics.credentials import sign_in
 
 KAFKA_INTERVAL_S = 2.0

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from caraway.erasure.keys import ERASURE_KEY
 from caraway.plan.model import JobMode, JobPlan
 from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import DEAD, MARKER, PACKED, SIDE, Codec, name
@@ -18,7 +19,7 @@ from caraway.spark.letters import LetterCount
 from caraway.spark.marking import arrival, partitions_of
 from caraway.spark.sizes import within_bounds
 from caraway.spark.steps import compile_step
-from caraway.topics import ARRIVAL_KEY, DEAD_LETTERS, ERASURE_KEY, MARKER_KEY
+from caraway.topics import ARRIVAL_KEY, DEAD_LETTERS, MARKER_KEY
 from caraway.topics.credentials import spark_options
 from caraway.topics.positions import TopicEnds
 

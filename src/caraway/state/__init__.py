@@ -11,7 +11,6 @@ from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
-from caraway.state.erasures import ErasedKey, ErasureLog, ErasureRecord
 from caraway.state.index_owners import IndexOwners
 from caraway.state.job_owners import EngineMembership
 from caraway.state.leases import Lease
@@ -59,9 +58,6 @@ __all__ = [
     "CommitRecord",
     "DesiredState",
     "EngineMembership",
-    "ErasedKey",
-    "ErasureLog",
-    "ErasureRecord",
     "Grant",
     "Head",
     "IndexOwners",

@@ -3,15 +3,6 @@
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, FORMAT, PUT, RETRACT, Record, RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
-from caraway.topics.erasure import (
-    ERASURE_KEY,
-    ErasedKeys,
-    Erasure,
-    decode_erasure,
-    encode_erasure,
-    erasure_of,
-    is_erasure,
-)
 from caraway.topics.identity import ID_BYTES, position_id, position_of
 from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, Arrival, decode_arrival, is_marker
 from caraway.topics.producer import TopicItem, TopicWriter
@@ -20,7 +11,6 @@ __all__ = [
     "ARRIVAL_KEY",
     "DEAD_LETTERS",
     "DELETE",
-    "ERASURE_KEY",
     "FORMAT",
     "ID_BYTES",
     "MARKER_KEY",
@@ -28,18 +18,12 @@ __all__ = [
     "PUT",
     "RETRACT",
     "Arrival",
-    "ErasedKeys",
-    "Erasure",
     "Record",
     "RecordCodec",
     "TopicItem",
     "TopicWriter",
     "decode_arrival",
-    "decode_erasure",
-    "encode_erasure",
     "ensure_topics",
-    "erasure_of",
-    "is_erasure",
     "is_marker",
     "position_id",
     "position_of",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from caraway.index import IndexStore, IndexWorker
-from caraway.server.upkeep.emitting import LEASE, TOKEN_KEY, EmissionRight
+from caraway.server.emitting import LEASE, TOKEN_KEY, EmissionRight
 from caraway.state import connect, migrate
 from caraway.state.leases import Lease
 from caraway.topics import TopicWriter

@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from caraway import Client, F, connectors, dataset, featureset, field, meta
+from caraway.erasure.keys import erasure_of
+from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.plan.model import Column
 from caraway.secrets.keyring import open_keyring
-from caraway.state import ErasedKey, ErasureLog, connect
+from caraway.state import connect
 from caraway.testing import MockClient
-from caraway.topics import erasure_of
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 
 GUESTS = connectors.Webhook(name="guests")

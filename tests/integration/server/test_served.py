@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from caraway.server.upkeep.served import SERVED
+from caraway.served.log import SERVED
 from tests.integration.server.server_process import ServerProcess, eventually, records
 from tests.unit.query import garden
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from caraway.dtypes.types import INT
+from caraway.erasure.keys import Erasure, encode_erasure
 from caraway.errors import UnknownEntityError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.functions.capture.shipping import python_function
@@ -19,7 +20,7 @@ from caraway.plan.model import JobMode
 from caraway.secrets.port import open_port
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
-from caraway.topics import DEAD_LETTERS, Erasure, TopicWriter, encode_erasure, ensure_topics
+from caraway.topics import DEAD_LETTERS, TopicWriter, ensure_topics
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import SOURCES, Case

@@ -7,23 +7,12 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.secrets.store import SealedSecretStore
-from caraway.state import (
-    Access,
-    ActionOutcome,
-    Branches,
-    ErasedKey,
-    ErasureLog,
-    Ledger,
-    Mode,
-    NewCommit,
-    StateWriter,
-    connect,
-    migrate,
-)
+from caraway.state import Access, ActionOutcome, Branches, Ledger, Mode, NewCommit, StateWriter, connect, migrate
 from caraway.state.listening import Listener
 from caraway.state.permissions import Grant
 from tests.unit.control.graphs import clicks, spend

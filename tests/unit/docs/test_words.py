@@ -32,13 +32,13 @@ class Former:
     under: tuple[str, ...] = FOLDERS
 
 
-INDEX = ("src/caraway/index", "tests/unit/index")
-SPARK = ("jvm", "src/caraway/spark", "tests/unit/spark")
-PARTITIONS = ("src/caraway/server/partitions",)
+INDEX = ("src/caraway/index", "tests/unit/index", "tests/unit/sharding")
+SPARK = ("jvm", "src/caraway/spark", "src/caraway/functions/pipelines", "tests/unit/spark")
+PARTITIONS = ("src/caraway/sharding",)
 CONTROL = tuple(
     f"{root}{part}"
     for root in ("src/caraway/", "tests/unit/", "tests/integration/")
-    for part in ("state", "control", "engine/", "server")
+    for part in ("state", "control", "engine/", "erasure", "secrets", "served", "server", "sharding")
 )
 
 FORMER = (

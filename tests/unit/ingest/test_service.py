@@ -22,6 +22,7 @@ from caraway.dtypes.types import (
     RegexType,
     optional,
 )
+from caraway.erasure.keys import ErasedKeys, erasure_of
 from caraway.errors import ConflictError, InvalidInputError, TooLargeError, UnavailableError, UnknownEntityError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
@@ -31,7 +32,7 @@ from caraway.ingest.requests import MAX_KEY_LENGTH
 from caraway.ingest.service import SLICE
 from caraway.ingest.table import MAX_ROWS
 from caraway.plan.planner import plan_graph
-from caraway.topics import MAX_PAYLOAD, ErasedKeys, erasure_of
+from caraway.topics import MAX_PAYLOAD
 from caraway.topics.codec import RecordCodec
 from caraway.topics.keys import MAX_KEY_BYTES
 from caraway.topics.producer import TopicItem

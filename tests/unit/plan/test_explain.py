@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from caraway.cli.demo.example import load_example
 from caraway.client.client import build_graph
+from caraway.demo.example import load_example
 from caraway.graph.operators import (
     OPERATOR_TYPES,
     Changelog,

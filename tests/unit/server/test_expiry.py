@@ -8,7 +8,7 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
-from caraway.server.upkeep.expiry import Expiry, histories
+from caraway.server.expiry import Expiry, histories
 from caraway.state import Planned
 from tests.unit.query import garden
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.feeding.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
 from caraway.index.feeding.emission import Emission, Send
@@ -22,7 +23,6 @@ from caraway.index.records.delivery import Applied
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
-from caraway.topics import ErasedKeys
 
 LOGGER = logging.getLogger(__name__)
 

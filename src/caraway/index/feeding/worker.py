@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from caraway.erasure.keys import ErasedKeys, Erasure, Hides
 from caraway.errors import UnavailableError
 from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import Subscription, Tail, every_partition
@@ -16,8 +17,6 @@ from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.recurring import Recurring
-from caraway.topics import ErasedKeys, Erasure
-from caraway.topics.erasure import Hides
 
 LOGGER = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 from rocksdict import WriteBatch
 
+from caraway.erasure.keys import ErasedKeys, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
 from caraway.index.records.delivery import Applied
 from caraway.index.records.removal import known_erasures, note_erasure
@@ -14,7 +15,7 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import ErasedKeys, decode_erasure, is_erasure, is_marker
+from caraway.topics import is_marker
 
 LOGGER = logging.getLogger(__name__)
 

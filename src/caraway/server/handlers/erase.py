@@ -8,6 +8,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from caraway.dtypes.values import ROWS
+from caraway.erasure.keys import erasure_of
+from caraway.erasure.remaining import remaining
+from caraway.erasure.requests import ErasedKey, ErasureRecord
 from caraway.errors import InvalidInputError
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
@@ -16,9 +19,7 @@ from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import AccessLimits, require
 from caraway.server.deployment import Deployment
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.upkeep.remaining import remaining
-from caraway.state import ErasedKey, ErasureRecord, Mode
-from caraway.topics import erasure_of
+from caraway.state import Mode
 
 MAX_KEYS = 10_000
 SHOWN = 1_000

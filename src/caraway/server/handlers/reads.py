@@ -13,6 +13,8 @@ from caraway.ingest.json_text import MAX_VALUES, VALUE_BYTES
 from caraway.ingest.table import json_type
 from caraway.query import CompiledPlan, StoredColumns, parse_instants
 from caraway.query.explain import MAX_RUNS, analyze, explain
+from caraway.served.log import Origin
+from caraway.served.metrics import DEFAULT_WORKFLOW
 from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import arrow_response, decoded_bytes, read_columns
@@ -20,9 +22,7 @@ from caraway.server.handlers.queries import INLINE_ROWS, Given, Keep, Queries, c
 from caraway.server.http.bodies import Flag, Values
 from caraway.server.http.endpoints import JSON
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
-from caraway.server.metrics import DEFAULT_WORKFLOW
 from caraway.server.served_graph import ServedGraph
-from caraway.server.upkeep.served import Origin
 
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"

@@ -13,6 +13,9 @@ from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
 from caraway.config import Settings
+from caraway.erasure.eraser import erasure_by
+from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.requests import ErasureLog
 from caraway.errors import UnavailableError
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.index import IndexFollower, IndexReader
@@ -21,6 +24,7 @@ from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SealedSecretStore, SecretStore
+from caraway.served.log import ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.figures import write_figures
 from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
@@ -28,14 +32,12 @@ from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.surface import READS, readers
-from caraway.server.upkeep.eraser import erasure_by
-from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
-from caraway.state import Access, AuditLog, ErasureLog, Needed, Plans, StateReader, connect
+from caraway.state import Access, AuditLog, Needed, Plans, StateReader, connect
 from caraway.state.listening import Listener
-from caraway.topics import ErasedKeys, TopicWriter
+from caraway.topics import TopicWriter
 
 LOG = structlog.get_logger(__name__)
 

@@ -1,0 +1,1 @@
+"""`caraway demo`: real flights through the whole stack, and every value checked."""

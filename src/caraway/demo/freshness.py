@@ -1,0 +1,135 @@
+"""The freshness of served values: the time from when an event is due to be logged until a query returns it."""
+
+import secrets
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from caraway.demo.example import WEBHOOK
+from caraway.demo.figures import Quantiles, quantiles
+from caraway.demo.http import DemoConnection
+
+# Enough that a slow answer never delays the next event: at 200 events/s, 16 senders allow 80 ms an answer.
+SENDERS = 16
+# The pause between two queries. It makes the measured time longer by half of it, but without a pause the queries would
+# occupy a core, which the measured stack needs.
+IDLE_SECONDS = 0.001
+# The limit for waiting for the last events after all are sent.
+TIMEOUT_SECONDS = 30.0
+# Each event has an airport of its own, so the greatest delay of the airport's last hour is the delay of this event.
+INPUT, OUTPUT = "Origin.origin", "Origin.max_delay_1h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    """The outcome of a run: `log` is the time until an event was durable, `served` until a query returned its value."""
+
+    rate: float
+    log: Quantiles
+    served: Quantiles
+    lost: int
+
+
+def measure_freshness(
+    url: str, *, rate: float, seconds: float, watched: tuple[str, str] = (INPUT, OUTPUT), every: int = 1
+) -> Freshness:
+    """Log `rate` events a second, one a request, and query the value of each over a second connection.
+
+    The senders keep to the clock even if answers are late (open loop), and times count from when an event was due, so
+    that a stall of the server shows in full. The events flow through all pipelines of the flights and are read from a
+    windowed aggregate.
+
+    Args:
+        url: The server.
+        rate: Events a second.
+        seconds: The duration of the run.
+        watched: The feature that takes an airport, and the one that returns its greatest delay.
+        every: Watch one event in so many. The watcher's queries are load, too: if it watches all events, it queries
+            without a pause.
+
+    Raises:
+        CarawayError: The server refused.
+    """
+    run = Run(f"~{secrets.token_hex(4)}")
+    count = int(rate * seconds)
+    started = time.perf_counter() + 0.2
+    with ThreadPoolExecutor(SENDERS + 1) as pool:
+        watching = pool.submit(_watch, url, run, watched)
+        turn = iter(range(count))
+        turns = threading.Lock()
+
+        def send() -> None:
+            with DemoConnection(url) as connection:
+                while True:
+                    with turns:
+                        number = next(turn, None)
+                    if number is None:
+                        return
+                    due = started + number / rate
+                    time.sleep(max(0.0, due - time.perf_counter()))
+                    if number % every == 0:
+                        run.due[run.key(number)] = due
+                    connection.post("/log", run.event(number))
+                    run.logged.append(time.perf_counter() - due)
+
+        senders = [pool.submit(send) for _ in range(SENDERS)]
+        try:
+            for sender in senders:
+                sender.result()
+        finally:
+            run.finished_at = time.perf_counter()
+        watching.result()
+    lost = len(range(0, count, every)) - len(run.served)
+    return Freshness(rate=rate, log=quantiles(run.logged), served=quantiles(run.served), lost=lost)
+
+
+class Run:
+    """The events that are under way: senders add to `due`, the watcher removes those whose value was served."""
+
+    def __init__(self, name: str) -> None:
+        """Mark all keys with `name`, so that a run doesn't see the values of another one."""
+        self.name = name
+        self.due: dict[str, float] = {}
+        self.logged: list[float] = []
+        self.served: list[float] = []
+        self.finished_at: float | None = None
+
+    def key(self, number: int) -> str:
+        """Return the airport of an event."""
+        return f"{self.name}-{number}"
+
+    def event(self, number: int) -> dict[str, object]:
+        """Return the body of the request that logs an event: a departure, now."""
+        row = {
+            "flight_id": self.key(number),
+            "carrier": self.name,
+            "origin": self.key(number),
+            "dest": self.name,
+            "tailnum": f"{self.name}-{number % 50}",
+            "delay": number,
+            "departed": datetime.now(UTC).isoformat(),
+        }
+        return {"webhook": WEBHOOK, "endpoint": "departures", "data": [row]}
+
+    def over(self) -> bool:
+        """Return whether no event is left to wait for."""
+        if self.finished_at is None:
+            return False
+        return not self.due or time.perf_counter() > self.finished_at + TIMEOUT_SECONDS
+
+
+def _watch(url: str, run: Run, watched: tuple[str, str]) -> None:
+    given, wanted = watched
+    with DemoConnection(url) as connection:
+        while not run.over():
+            time.sleep(IDLE_SECONDS)
+            waiting = list(run.due)
+            if not waiting:
+                continue
+            answer = connection.post("/query", {"inputs": [given], "outputs": [wanted], "data": {given: waiting}})
+            now = time.perf_counter()
+            for key, value in zip(waiting, answer[wanted], strict=True):
+                if value is not None:
+                    run.served.append(now - run.due.pop(key))

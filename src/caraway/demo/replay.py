@@ -1,0 +1,65 @@
+"""Sending the events to the HTTP log endpoint, in event order, as a program of a user would."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pandas as pd
+
+from caraway.client import Client
+from caraway.demo.example import WEBHOOK, Flights
+
+# Events of all endpoints that are sent at a time; each endpoint's events go in batches of 1,000.
+SLICE = 3000
+BATCH = 1000
+# The limit for repeating a request: a killed broker or server is back after some 10 s, on a busy machine after 30.
+RETRY_SECONDS = 180.0
+
+OnSlice = Callable[[int, pd.Timestamp], None]
+
+
+def replay(
+    flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: OnSlice, size: int = SLICE
+) -> float:
+    """Send all events and return how many seconds passed until the last one was durable.
+
+    Args:
+        flights: The example.
+        url: The server.
+        tables: The events by endpoint.
+        speed: How many times faster than in reality; 0: as fast as possible.
+        size: Events in a slice.
+        told: Called after each slice with the number of events in it and the time up to which all are sent.
+
+    Raises:
+        CarawayError: The server refused events, or was unreachable for too long.
+    """
+    started = time.monotonic()
+    first: pd.Timestamp | None = None
+    # Each endpoint has a connection of its own, by which its events stay in order.
+    clients = {endpoint: Client(url) for endpoint, rows in tables.items() if len(rows)}
+    try:
+        with ThreadPoolExecutor(len(clients)) as pool:
+            for piece in flights.slices(tables, size):
+                reached = max(_times(flights, endpoint, rows).max() for endpoint, rows in piece.items())
+                first = first or min(_times(flights, endpoint, rows).min() for endpoint, rows in piece.items())
+                if speed:
+                    due = (reached - first).total_seconds() / speed
+                    time.sleep(max(0.0, started + due - time.monotonic()))
+                sent = [pool.submit(_send, clients[endpoint], endpoint, rows) for endpoint, rows in piece.items()]
+                for future in sent:
+                    future.result()
+                told(sum(map(len, piece.values())), reached)
+    finally:
+        for client in clients.values():
+            client.close()
+    return time.monotonic() - started
+
+
+def _times(flights: Flights, endpoint: str, rows: pd.DataFrame) -> "pd.Series[pd.Timestamp]":
+    times: pd.Series[pd.Timestamp] = rows[flights.data.EVENT_TIME[endpoint]]
+    return times
+
+
+def _send(client: Client, endpoint: str, rows: pd.DataFrame) -> None:
+    client.log(WEBHOOK, endpoint, rows, batch_size=BATCH, retry_timeout=RETRY_SECONDS)

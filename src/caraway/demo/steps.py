@@ -1,0 +1,157 @@
+"""The steps of the demo; each prints on the console what it does."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from caraway.cli.output import out
+from caraway.client import Client
+from caraway.demo.agreement import Agreement
+from caraway.demo.display import shown
+from caraway.demo.example import ExampleError, Flights
+from caraway.demo.figures import quantiles
+from caraway.demo.freshness import measure_freshness
+from caraway.demo.http import DemoConnection
+from caraway.demo.jobs import wait_for_jobs
+from caraway.demo.replay import replay
+from caraway.demo.settle import AgreementCheck, settle
+from caraway.demo.watch import CANDIDATES, Watcher, is_served, wait_until_served
+
+SHOWN_DISAGREEMENTS = 10
+QUERIES = 300
+FRESHNESS_RATE = 200.0
+FRESHNESS_SECONDS = 10.0
+# The load before a measurement of single events: the replay of many rows at once makes the JVMs compile other code, and
+# two cores take this long to compile that for single events.
+WARM_UP_SECONDS = 25.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """A run of the demo: the data and the server; `checked` flights are compared, `speed` is as in `replay`."""
+
+    flights: Flights
+    url: str
+    tables: Mapping[str, pd.DataFrame]
+    speed: float
+    checked: int
+
+
+def commit(demo: Demo) -> None:
+    """Commit the definitions; the client prints the changes.
+
+    Raises:
+        ExampleError: The stack has seen these flights already.
+    """
+    out.rule("Committing examples/flights/definitions.py", align="left")
+    client = Client(demo.url)
+    client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
+    client.close()
+    wait_for_jobs(demo.url, told=_print)
+    _refuse_twice(demo)
+
+
+def replay_and_watch(demo: Demo) -> None:
+    """Send all events, and show the features of flights while these become due."""
+    out.rule("Replaying the events of 2013 through POST /api/v1/log", align="left")
+    schedule = demo.tables["schedule"]
+    # The registers and the first day go first: with the first rows the JVM compiles each job, which takes some seconds.
+    early, late = demo.flights.split(demo.tables, schedule["due"].iloc[0] + pd.Timedelta("20h"))
+    seconds = replay(demo.flights, demo.url, early, speed=demo.speed, told=lambda *_: None)
+    out.print(f"The first {_total(early):,} events, registers and a day, were durable after {seconds:.1f} s.")
+    seconds = wait_until_served(demo.flights, demo.url, early["schedule"].iloc[-1])
+    out.print(f"Features of that day's last flight were served {seconds:.1f} s later; now the rest.")
+    total = _total(late)
+    watcher = Watcher(demo.flights, demo.url, schedule)
+    thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
+    thread.start()
+    try:
+        with shown(total, watcher) as display:
+
+            def told(events: int, reached: pd.Timestamp) -> None:
+                watcher.reached = reached
+                display.told(events, reached)
+
+            seconds = replay(demo.flights, demo.url, late, speed=demo.speed, told=told)
+    finally:
+        watcher.stop()
+        thread.join()
+    out.print(f"Another {total:,} events were durable after {seconds:.1f} s: {total / seconds:,.0f} events/s.")
+    if watcher.latencies:
+        out.print(f"Queries meanwhile, all features of {CANDIDATES} flights: {quantiles(watcher.latencies)}.")
+
+
+def check(demo: Demo) -> Agreement:
+    """Compare served values with those that plain pandas computes, once they have settled."""
+    out.rule("Comparing with plain pandas", align="left")
+    schedule = demo.tables["schedule"]
+    chosen = schedule.sample(min(demo.checked, len(schedule)), random_state=7).sort_index()
+    started = time.monotonic()
+    expected = demo.flights.expected(demo.tables, [str(name) for name in chosen["flight_id"]])
+    out.print(
+        f"Recomputed {expected.shape[1]} features of {len(chosen):,} flights, each at the time it was due, "
+        f"in {time.monotonic() - started:.1f} s."
+    )
+    started = time.monotonic()
+    check = AgreementCheck(flights=demo.flights, schedule=chosen, expected=expected)
+    agreement = settle(check, demo.url, told=_print)
+    out.print(f"Compared when the values had settled, {time.monotonic() - started:.1f} s later.")
+    out.print(
+        f"[bold]{agreement.agreeing:,} of {agreement.total:,} values agree[/]: {agreement.identical:,} are equal to "
+        f"the bit, {agreement.close:,} within 1e-9."
+    )
+    for wrong in agreement.disagreements[:SHOWN_DISAGREEMENTS]:
+        _print(f"  {wrong}")
+    return agreement
+
+
+def measure(demo: Demo) -> None:
+    """Measure the latency of queries, and the freshness of new events."""
+    out.rule("Measuring", align="left")
+    out.print(f"Query of all features of one flight: {quantiles(query_seconds(demo, QUERIES))}.")
+    out.print(f"Warming up: for {WARM_UP_SECONDS:.0f} s the JVMs compile what they run often.")
+    measure_freshness(demo.url, rate=FRESHNESS_RATE, seconds=WARM_UP_SECONDS)
+    fresh = measure_freshness(demo.url, rate=FRESHNESS_RATE, seconds=FRESHNESS_SECONDS)
+    out.print(f"HTTP log until durable, at {fresh.rate:.0f} events/s: {fresh.log}.")
+    out.print(f"[bold]HTTP log until served[/], at {fresh.rate:.0f} events/s: {fresh.served}.")
+    if fresh.lost:
+        out.print(f"{fresh.lost} events were not served in time.", style="red")
+
+
+def query_seconds(demo: Demo, count: int) -> list[float]:
+    """Query all features of one flight after the other, and return the seconds that each query took."""
+    flights = demo.tables["schedule"].sample(count, random_state=11, replace=True)
+    outputs = [featureset._name for featureset in demo.flights.featuresets]  # noqa: SLF001 (the API's own attribute)
+    key = str(demo.flights.key.fqn())
+    seconds = []
+    with DemoConnection(demo.url) as connection:
+        for name, due in zip(flights["flight_id"], flights["due"], strict=True):
+            body = {"inputs": [key], "outputs": outputs, "data": {key: [name]}, "timestamps": [due.isoformat()]}
+            started = time.perf_counter()
+            connection.post("/query", body)
+            seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def _refuse_twice(demo: Demo) -> None:
+    """Refuse a stack that holds these flights already: departures are events, and would count twice."""
+    client = Client(demo.url)
+    try:
+        if is_served(demo.flights, client, demo.tables["schedule"].iloc[0]):
+            raise ExampleError(
+                f"{demo.url} has seen these flights already, and departures would count twice. "
+                "Run the demo with a new data folder: without --data it takes a temporary one."
+            )
+    finally:
+        client.close()
+
+
+def _total(tables: Mapping[str, pd.DataFrame]) -> int:
+    return sum(map(len, tables.values()))
+
+
+def _print(text: str) -> None:
+    out.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,185 @@
+"""The erasure of keys: each request is written down first, and then done by every server, even after a restart.
+
+1. The request writes the hashes of the keys to Postgres, after which the erasure is certain.
+2. This server hides the keys from then on and refuses rows of them; others do so within a second or two.
+3. A record on the topic reaches all indexes that are ever built from it.
+4. Each server removes the entries of the keys from its index, and writes that to Postgres.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import structlog
+from confluent_kafka import KafkaException
+
+from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
+from caraway.erasure.requests import ErasedKey, ErasureLog
+from caraway.erasure.served_rows import PLACE, ErasedRows
+from caraway.errors import UnavailableError
+from caraway.objects import ObjectFolder
+from caraway.plan.model import IndexPlan
+from caraway.recurring import Recurring
+from caraway.state import Needed
+from caraway.topics import TopicWriter
+
+LOG = structlog.get_logger(__name__)
+
+INTERVAL_S = 1.0
+WRITE_TIMEOUT_S = 10.0
+
+
+class Removing(Protocol):
+    """The part that has entries of erased keys (`caraway.index.IndexWorker`, or the shards of a divided index)."""
+
+    def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
+        """Return the erased keys of each index: those of which entries may be left, or all others."""
+        ...
+
+    def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
+        """Remove the entries of erased keys from an index; return whether all are removed."""
+        ...
+
+
+def erasure_by(key: ErasedKey) -> Erasure:
+    """Return the content of the record that announces an erased key on a topic."""
+    return Erasure(key.columns, key.key_id, key.digest)
+
+
+class Eraser:
+    """Reads which keys are to be erased, and erases them, in a thread."""
+
+    def __init__(
+        self,
+        log: ErasureLog,
+        erased: ErasedKeys,
+        index: Removing,
+        writer: TopicWriter,
+        *,
+        archive: tuple[ErasedRows, ObjectFolder],
+        member: str,
+        needed: Callable[[], Needed | None],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            log: The requests to erase, and their progress.
+            erased: The keys to hide, which the eraser keeps up to date.
+            index: The index of this server.
+            writer: The writer of the records.
+            archive: The finder of the archive's rows of erased keys, and the archive.
+            member: The name of this server, under which its progress is written down.
+            needed: Returns the topics that exist.
+        """
+        self._log = log
+        self._erased = erased
+        self._index = index
+        self._writer = writer
+        self._rows, self._objects = archive
+        self._searched = -1
+        self._place = f"index of {member}"
+        self._needed = needed
+        self._number = 0
+        self._known: dict[tuple[str, Erasure], int] = {}
+        self._met: set[bytes] = set()
+        # Erasures that are done here but not written to Postgres yet, by place.
+        self._unwritten: dict[str, set[int]] = {}
+        self._refreshing = threading.Lock()
+        self._recurring = Recurring("eraser", self._erase, INTERVAL_S, at_once=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._recurring.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop after the current step."""
+        self._recurring.stop(timeout_s)
+
+    def ask(self, keys: Sequence[ErasedKey]) -> int:
+        """Write down the keys that are to be erased, and hide them; return how many of the keys are new.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer; nothing is erased.
+        """
+        new = self._log.add(keys)
+        self.refresh()
+        self._recurring.wake()
+        return new
+
+    def refresh(self) -> None:
+        """Read the keys that are to be erased, and hide them.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        with self._refreshing:
+            while records := self._log.since(self._number):
+                for record in records:
+                    key, erasure = record.key, erasure_by(record.key)
+                    self._known[key.topic, erasure] = record.id
+                    self._erased.add(key.topic, [erasure])
+                    self._rows.watch(key.dataset, key.topic)
+                self._number = records[-1].id
+
+    def _erase(self) -> None:
+        # The tables may not exist before the graph was read.
+        if self._needed() is not None:
+            self.write_records()
+            self.remove()
+
+    def write_records(self) -> None:
+        """Write the records that aren't on their topics yet; writing a record twice changes nothing.
+
+        Raises:
+            UnavailableError: Postgres or Kafka doesn't answer.
+        """
+        needed = self._needed()
+        if needed is None:
+            return
+        topics = {topic.name for planned in needed.commits.values() for topic in planned.plan.topics}
+        written = []
+        try:
+            for record in self._log.unrecorded():
+                # A topic that nobody needs any more is deleted with all of its rows, so it gets no record.
+                if record.key.topic in topics:
+                    message = encode_erasure(erasure_by(record.key))
+                    self._writer.write_to_all(record.key.topic, *message).result(WRITE_TIMEOUT_S)
+                written.append(record.id)
+        except (KafkaException, TimeoutError) as error:
+            raise UnavailableError(f"Kafka doesn't take the record of an erasure: {error}") from error
+        finally:
+            if written:
+                self._log.recorded(written)
+
+    def remove(self) -> None:
+        """Remove the entries of erased keys, and write to Postgres which are removed.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer, or the index refuses.
+        """
+        waiting = self._index.erasures(pending=True)
+        if any(plan.asset not in self._met for plan, _ in waiting):
+            # These were removed before the last start, which may have prevented the note in Postgres.
+            for plan, gone in self._index.erasures(pending=False):
+                self._done(self._place, plan.topic, gone)
+                self._met.add(plan.asset)
+        for plan, left in waiting:
+            if left and self._index.remove_erased(plan, self._recurring.stopping):
+                LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
+                self._done(self._place, plan.topic, left)
+        # A later sweep finds rows that were written before other servers knew of the erasure, and those that a crash
+        # has left.
+        number = self._number
+        if number > self._searched:
+            undone = [n for n in self._log.undone(PLACE) if n <= number]
+            if not undone or self._rows.sweep(self._objects, self._recurring.stopping):
+                self._unwritten.setdefault(PLACE, set()).update(undone)
+                self._searched = number
+        for place, numbers in self._unwritten.items():
+            if numbers:
+                self._log.done(numbers, place)
+                numbers.clear()
+
+    def _done(self, place: str, topic: str, erasures: Iterable[Erasure]) -> None:
+        numbers = (self._known.get((topic, erasure)) for erasure in erasures)
+        self._unwritten.setdefault(place, set()).update(number for number in numbers if number is not None)

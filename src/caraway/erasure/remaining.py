@@ -1,0 +1,98 @@
+"""The places that keep clear text of erased rows, as an answer to a request to erase names them (decision 25)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from caraway.graph.specs import DatasetSpec, Graph
+from caraway.graph.trees import datasets_read
+from caraway.index.storage.snapshots import KEPT
+from caraway.served.log import SERVED
+from caraway.topics import DEAD_LETTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """A place that an erasure doesn't reach.
+
+    Attributes:
+        where: The place.
+        what: The data that it keeps.
+        until: The event that removes them.
+    """
+
+    where: str
+    what: str
+    until: str
+
+
+def remaining(dataset: str, graph: Graph, topics: Sequence[str]) -> list[Remains]:
+    """Return the places that keep rows of erased keys of a dataset in clear text.
+
+    Args:
+        dataset: The name of the dataset.
+        graph: The definitions of the branch.
+        topics: The topics that have the records of the dataset.
+    """
+    specs = {spec.name: spec for spec in graph.datasets}
+    places = [
+        Remains(
+            f"topic {topic}",
+            "the records that were written before the erasure",
+            "the topic is removed: an hour after no branch uses this version of the dataset, so raise its version",
+        )
+        for topic in topics
+    ]
+    places += [
+        Remains(f"dataset {name}", f"the rows from which {dataset} is computed, and their topic", _until(specs[name]))
+        for name in _reached([dataset], {spec.name: _inputs(spec) for spec in graph.datasets})
+        if name in specs
+    ]
+    readers: dict[str, list[str]] = {}
+    for spec in graph.datasets:
+        for name in _inputs(spec):
+            readers.setdefault(name, []).append(spec.name)
+    places += [
+        Remains(
+            f"dataset {name}", f"rows computed from {dataset}, their topic, and its job's state", _until(specs[name])
+        )
+        for name in _reached([dataset], readers)
+    ]
+    return [
+        *places,
+        Remains(f"topic {DEAD_LETTERS}", "rows that were refused or failed before the erasure", "somebody removes it"),
+        Remains(f"topic {SERVED}", "features that queries with `log` were answered with", "seven days have passed"),
+        Remains(
+            "archive of served features",
+            "rows whose key was computed by an extractor; rows with the key itself are removed",
+            "somebody removes the files",
+        ),
+        Remains(
+            "snapshots of the index",
+            "entries that were written before the erasure; a server that begins with one removes them again",
+            f"{KEPT} newer snapshots are there, and an hour has passed",
+        ),
+        Remains("backups, and the systems that sent the rows", "whatever they keep", "it is erased there"),
+    ]
+
+
+def _inputs(spec: DatasetSpec) -> list[str]:
+    return [name for pipeline in spec.pipelines for name in datasets_read(pipeline.operator)]
+
+
+def _reached(start: Iterable[str], edges: dict[str, list[str]]) -> Iterator[str]:
+    """Yield the names that are reached from `start`, without those of `start`, each once."""
+    seen = set(start)
+    waiting = list(seen)
+    while waiting:
+        for name in edges.get(waiting.pop(0), ()):
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name)
+                yield name
+
+
+def _until(spec: DatasetSpec) -> str:
+    keys = [field.name for field in spec.fields if field.erase_key]
+    if keys:
+        return f"the keys are erased there, too, by {', '.join(keys)}"
+    return "its version is raised and its topic removed: it has no erase key"

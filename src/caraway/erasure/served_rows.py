@@ -1,0 +1,175 @@
+"""Erased keys in the archive of served features: rows that were looked up by them are removed, and none is added.
+
+A row belongs to an erased key if it has the features by which an extractor of its commit looks up the dataset, under
+their own names or those of which they are aliases. A key that was computed during a query isn't in its row, so such
+rows aren't found.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+import structlog
+
+from caraway.erasure.keys import ErasedKeys
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.schemas import WINDOW_KEY
+from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
+from caraway.objects import ObjectFolder
+from caraway.plan.model import Column, RecordSchema
+from caraway.rows.column_casts import ColumnCast
+from caraway.served.archive import FOLDER, SCHEMA, parquet
+from caraway.topics import RecordCodec
+
+LOG = structlog.get_logger(__name__)
+
+PLACE = "served features"
+KEPT_COMMITS = 1_000
+COMMIT, INPUTS, OUTPUTS = (SCHEMA.get_field_index(name) for name in ("commit", "inputs", "outputs"))
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to find the rows of a dataset's key in a commit: for each key column the features that hold its value."""
+
+    dataset: str
+    keys: tuple[Column, ...]
+    features: tuple[frozenset[str], ...]
+    each: bool
+
+
+class ErasedRows:
+    """Finds the rows of erased keys. Thread safe."""
+
+    def __init__(self, erased: ErasedKeys, graph_of: Callable[[str], Graph]) -> None:
+        """Compare rows with the keys in `erased`; `graph_of` returns the graph of a commit."""
+        self._erased = erased
+        self._topics: dict[str, set[str]] = {}
+        self._graph_of = graph_of
+        self._known: dict[str, tuple[Rule, ...]] = {}
+
+    def watch(self, dataset: str, topic: str) -> None:
+        """Include the rows of a dataset, of which keys on a topic were erased."""
+        self._topics.setdefault(dataset, set()).add(topic)
+
+    def hides(self, row: Row) -> bool:
+        """Return whether a row, in the order of the archive's columns, is of an erased key.
+
+        Raises:
+            UnavailableError: The graph of the row's commit can't be read now.
+        """
+        if not self._topics or not row[COMMIT]:
+            return False
+        rules = [rule for rule in self._rules(row[COMMIT]) if rule.dataset in self._topics]
+        if not rules:
+            return False
+        values = orjson.loads(row[INPUTS]) | orjson.loads(row[OUTPUTS])
+        return any(self._is_of(rule, values) for rule in rules)
+
+    def _rules(self, commit: str) -> tuple[Rule, ...]:
+        rules = self._known.get(commit)
+        if rules is None:
+            try:
+                rules = rules_of(self._graph_of(commit))
+            except UnknownEntityError:
+                rules = ()
+            self._known[commit] = rules
+        return rules
+
+    def _is_of(self, rule: Rule, values: Mapping[str, object]) -> bool:
+        parts = []
+        for names in rule.features:
+            found = next((values[name] for name in names if name in values), None)
+            if found is None:
+                return False
+            parts.append(found if rule.each and isinstance(found, list) else [found])
+        tests = [self._erased.hides(topic, rule.keys) for topic in tuple(self._topics[rule.dataset])]
+        keys = list(_keys(rule.keys, parts))
+        return any(test(key) for test in tests if test is not None for key in keys)
+
+    def sweep(self, objects: ObjectFolder, stopping: threading.Event) -> bool:
+        """Remove the rows of erased keys from the files; return whether all files were checked.
+
+        Raises:
+            UnavailableError: The object store doesn't answer.
+        """
+        for stored in objects.stored(FOLDER):
+            if stopping.is_set():
+                return False
+            if not stored.name.endswith(".parquet"):
+                continue
+            table = pq.read_table(BytesIO(objects.read(stored.name)), schema=SCHEMA)
+            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+            kept = [row for row in rows if not self.hides(row)]
+            if len(kept) < len(rows):
+                # The file keeps its name, because the name shows the offsets that are archived.
+                objects.write(stored.name, parquet(kept))
+                LOG.info("removed rows of erased keys from the archive", file=stored.name, rows=len(rows) - len(kept))
+        return True
+
+
+def _keys(columns: Sequence[Column], parts: Sequence[list[object]]) -> Iterator[bytes]:
+    """Yield the keys that served values stand for; values that can't be a key are skipped."""
+    codec = _codec(tuple(columns))
+    for values in zip(*parts, strict=False):
+        casts = [ColumnCast(column.dtype)([value]) for column, value in zip(columns, values, strict=True)]
+        if any(cast.errors for cast in casts):
+            continue
+        try:
+            yield codec.encode_key([cast.values[0] for cast in casts]) or b""
+        except InvalidInputError:
+            continue
+
+
+@lru_cache(maxsize=KEPT_COMMITS)
+def _codec(columns: tuple[Column, ...]) -> RecordCodec:
+    return RecordCodec(RecordSchema(keys=columns, columns=columns, timestamp="", fingerprint=0))
+
+
+def rules_of(graph: Graph) -> tuple[Rule, ...]:
+    """Return the rules by which rows of a graph's queries belong to keys of its datasets."""
+    datasets = {spec.name: spec for spec in graph.datasets if any(field.erase_key for field in spec.fields)}
+    if not datasets:
+        return ()
+    alike = _aliases(graph)
+    found: dict[Rule, None] = {}
+    for featureset in graph.featuresets:
+        for extractor in featureset.extractors:
+            if isinstance(extractor, LookupExtractor) and extractor.dataset in datasets:
+                found[_rule(extractor, datasets[extractor.dataset], alike)] = None
+    return tuple(found)
+
+
+def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, frozenset[str]]) -> Rule:
+    types = {field.name: field.dtype for field in spec.fields}
+    pairs = [
+        (Column(name=key, dtype=types[key]), alike.get(feature, frozenset({feature})))
+        for key, feature in zip(spec.keys, extractor.inputs, strict=True)
+        # Keys of aggregates are erased by their group, so the window isn't compared.
+        if key != WINDOW_KEY or not spec.pipelines
+    ]
+    return Rule(
+        dataset=spec.name,
+        keys=tuple(column for column, _ in pairs),
+        features=tuple(names for _, names in pairs),
+        each=extractor.element_wise,
+    )
+
+
+def _aliases(graph: Graph) -> dict[str, frozenset[str]]:
+    """Return all features with the same value, for each feature that is an alias or has some."""
+    alike: dict[str, frozenset[str]] = {}
+    for featureset in graph.featuresets:
+        for extractor in featureset.extractors:
+            if isinstance(extractor, AliasExtractor):
+                ends = extractor.input, extractor.output
+                joined: frozenset[str] = frozenset().union(*(alike.get(end, {end}) for end in ends))
+                alike.update(dict.fromkeys(joined, joined))
+    return alike

@@ -1,0 +1,220 @@
+"""One shard of the index on this server: a database that follows some partitions of all topics."""
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from caraway.erasure.keys import ErasedKeys
+from caraway.errors import UnavailableError
+from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
+from caraway.index.records.max_event_time import stored_max_event_time
+from caraway.index.storage.intervals import has_max_event_time
+from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
+from caraway.index.storage.store import CACHE_BYTES
+from caraway.index.windows.windows import Elsewhere
+from caraway.objects import ObjectFolder
+from caraway.plan.model import IndexPlan
+from caraway.sharding.topics import Ends, Topics
+from caraway.state.index_owners import ShardProgress
+
+# Least cache of a shard. The shards of a server share the cache of an undivided index, but each needs some.
+MIN_CACHE_BYTES = 8 << 20
+STOP_S = 3.0
+
+
+class Shard(Protocol):
+    """The operations of a shard that a server has or is about to have (`StoredShard`)."""
+
+    def follow(self, plans: Sequence[IndexPlan]) -> None:
+        """Index these from now on, and no others."""
+        ...
+
+    def reconcile(self) -> None:
+        """Update the progress of the indexes."""
+        ...
+
+    def is_caught_up(self) -> bool:
+        """Return whether each index has reached, since this shard was opened, the end that its topic had then."""
+        ...
+
+    def ends(self) -> Ends:
+        """Return the current ends of the topics."""
+        ...
+
+    def has_reached(self, ends: Ends) -> bool:
+        """Return whether the indexes have reached these ends."""
+        ...
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read rows; see `IndexReader.read`."""
+        ...
+
+    def is_filled(self, asset: bytes) -> bool:
+        """Return whether an index has reached the end that its topic had when the shard was opened."""
+        ...
+
+    def max_event_time(self, asset: bytes) -> int | None:
+        """Return the greatest event time of an index in this shard."""
+        ...
+
+    def progress(self) -> Mapping[str, ShardProgress]:
+        """Return the progress of each index, by asset as text."""
+        ...
+
+    def close(self, *, forget: bool) -> None:
+        """Close the database; with `forget` its files are removed."""
+        ...
+
+
+class StoredShard:
+    """A shard in a folder of its own, which is restored from a snapshot if the folder doesn't exist."""
+
+    def __init__(
+        self,
+        number: int,
+        shards: int,
+        folder: Path,
+        topics: Topics,
+        *,
+        objects: ObjectFolder,
+        snapshot_seconds: float,
+        erased: ErasedKeys,
+        elsewhere: Elsewhere,
+    ) -> None:
+        """Open the database; topics are followed as soon as `follow` names plans.
+
+        Raises:
+            ConflictError: Another process has the database open.
+            UnavailableError: The folder can't be used.
+        """
+        self._topics = topics
+        self._belongs: Callable[[int], bool] = lambda partition: partition % shards == number
+        snapshots = Snapshots(objects, part=f"index-shards/{number}-of-{shards}")
+        self.store = IndexStore(
+            folder, cache_bytes=max(MIN_CACHE_BYTES, CACHE_BYTES // shards), restore=snapshots.restore
+        )
+        self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs)
+        self._reader = IndexReader(self.store, elsewhere=elsewhere)
+        self._keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
+        self._lock = threading.Lock()
+        self._plans: dict[bytes, IndexPlan] = {}
+        self._filled: set[bytes] = set()
+        # Ends of the topics of those indexes that still have to reach them.
+        self._due: dict[bytes, Mapping[int, int]] = {}
+        self.worker.start()
+        if self._keeper is not None:
+            self._keeper.start()
+
+    def follow(self, plans: Sequence[IndexPlan]) -> None:
+        """Index these from now on, and no others."""
+        with self._lock:
+            self._plans = {plan.asset: plan for plan in plans}
+            self._filled &= self._plans.keys()
+            self._due = {asset: due for asset, due in self._due.items() if asset in self._plans}
+        self.worker.set_plans(plans)
+
+    def reconcile(self) -> None:
+        """Update the progress of the indexes.
+
+        Raises:
+            UnavailableError: Kafka doesn't answer.
+        """
+        positions = self._positions()
+        with self._lock:
+            plans = [plan for asset, plan in self._plans.items() if asset not in self._filled]
+            new = [plan for plan in plans if plan.asset not in self._due]
+        if not plans:
+            return
+        ends = self._ends(new)
+        with self._lock:
+            for plan in new:
+                if plan.topic in ends and plan.asset in self._plans:
+                    self._due[plan.asset] = ends[plan.topic]
+            for asset, due in list(self._due.items()):
+                if _is_at(positions.get(asset), due):
+                    self._filled.add(asset)
+                    del self._due[asset]
+
+    def is_caught_up(self) -> bool:
+        """Return whether each index that has a topic reached the end of it since this shard was opened."""
+        with self._lock:
+            return all(
+                asset in self._filled or (asset not in self._due and self._topics.partitions(plan.topic) is None)
+                for asset, plan in self._plans.items()
+            )
+
+    def ends(self) -> Ends:
+        """Return the current ends of the topics.
+
+        Raises:
+            UnavailableError: Kafka doesn't answer.
+        """
+        with self._lock:
+            plans = list(self._plans.values())
+        return self._ends(plans)
+
+    def has_reached(self, ends: Ends) -> bool:
+        """Return whether the indexes have reached these ends."""
+        positions = self._positions()
+        with self._lock:
+            plans = list(self._plans.values())
+        return all(plan.topic not in ends or _is_at(positions.get(plan.asset), ends[plan.topic]) for plan in plans)
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read rows; see `IndexReader.read`."""
+        return self._reader.read(plan, keys, at_us, columns)
+
+    def is_filled(self, asset: bytes) -> bool:
+        """Return whether an index has reached the end that its topic had when the shard was opened."""
+        return asset in self._filled
+
+    def max_event_time(self, asset: bytes) -> int | None:
+        """Return the greatest event time of an index in this shard.
+
+        Raises:
+            UnavailableError: The database can't be read.
+        """
+        return stored_max_event_time(self.store, asset)
+
+    def progress(self) -> Mapping[str, ShardProgress]:
+        """Return the progress of each index, by asset as text.
+
+        Raises:
+            UnavailableError: The database can't be read, or is being built anew.
+        """
+        if self.store.refusing:
+            raise UnavailableError("the index was damaged and isn't built anew yet")
+        with self._lock:
+            plans, filled = list(self._plans.values()), set(self._filled)
+        return {
+            plan.asset.hex(): ShardProgress(
+                caught_up=plan.asset in filled,
+                max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None,
+            )
+            for plan in plans
+        }
+
+    def close(self, *, forget: bool) -> None:
+        """Close the database; with `forget` its files are removed."""
+        if self._keeper is not None:
+            self._keeper.stop(STOP_S)
+        self.worker.stop()
+        self.store.close()
+        if forget:
+            shutil.rmtree(self.store.path, ignore_errors=True)
+
+    def _positions(self) -> dict[bytes, IndexStatus]:
+        return {bytes.fromhex(status.asset): status for status in self.worker.positions()}
+
+    def _ends(self, plans: Sequence[IndexPlan]) -> Ends:
+        return self._topics.ends({plan.topic for plan in plans}, self._belongs)
+
+
+def _is_at(status: IndexStatus | None, due: Mapping[int, int]) -> bool:
+    return status is not None and all(status.offsets.get(partition, 0) >= end for partition, end in due.items())

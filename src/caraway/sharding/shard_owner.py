@@ -1,0 +1,333 @@
+"""Ownership of shards: those that this server owns, should own, and answers reads of.
+
+One thread calls `reconcile` again and again. In each round the server renews its membership, reads the owners, opens
+the shards that it should own, claims those that have caught up with their topics, and closes those that others have
+claimed.
+
+Nothing is answered after the membership has run out by this server's own clock. That clock began to count before
+Postgres's did, so others take over only later. An owner from which a shard is taken while it is alive goes on answering
+until its next round; it has all the rows that the new owner has, since both follow the topics.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from caraway.errors import CarawayError, InvalidInputError, UnavailableError
+from caraway.index.records.max_event_time import newest
+from caraway.plan.model import IndexPlan
+from caraway.sharding.keys import assigned
+from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
+from caraway.sharding.shard import Shard
+from caraway.sharding.topics import Ends
+from caraway.state.index_owners import NOTHING, Division, ShardProgress, member_name, server_of
+
+LOG = structlog.get_logger(__name__)
+
+# Number of renewals of a membership within the time that it lasts, so that a few may fail.
+RENEWALS = 4
+
+
+class Registry(Protocol):
+    """The table of owners (`caraway.state.index_owners.IndexOwners`)."""
+
+    @property
+    def server(self) -> str:
+        """The name of this server, which stays the same after a restart."""
+        ...
+
+    def join(self, address: str, lasting: timedelta) -> int | None:
+        """Become a member, and return the member's token."""
+        ...
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        """Renew the membership."""
+        ...
+
+    def leave(self, token: int) -> None:
+        """End the membership."""
+        ...
+
+    def look(self) -> Division:
+        """Return the members, and the owners of the shards."""
+        ...
+
+    def take(self, shard: int, seen: int, member: int) -> int | None:
+        """Claim a shard, and return the token of its ownership."""
+        ...
+
+    def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
+        """Report the progress of a shard."""
+        ...
+
+
+@dataclass(slots=True)
+class OwnedShard:
+    """A shard that this server owns.
+
+    Attributes:
+        shard: The shard.
+        token: The token of its ownership.
+        due: The ends of the topics just after this server became the owner; an earlier owner may have shown rows up
+            to them. None before they are known.
+        answers: True once the shard has reached `due`, so that reads may be answered.
+        reported: The progress that was reported last.
+    """
+
+    shard: Shard
+    token: int
+    due: Ends | None = None
+    answers: bool = False
+    reported: Mapping[str, ShardProgress] = field(default_factory=dict)
+
+
+# A function that opens the shard of a number.
+Opens = Callable[[int], Shard]
+# A function that runs another one, in a thread or at once.
+Starts = Callable[[Callable[[], object]], "Future[object]"]
+
+
+class ShardOwner:
+    """The shards of a divided index that one server owns. One thread calls `reconcile` and `end`, any the rest."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        shards: int,
+        opens: Opens,
+        starts: Starts,
+        *,
+        address: str,
+        lasting: timedelta,
+        clock: Callable[[], float],
+    ) -> None:
+        """Prepare; no shard is owned before `reconcile`.
+
+        Args:
+            registry: The table of owners.
+            shards: The number of shards.
+            opens: Opens a shard, which may take long.
+            starts: Runs a function that may take long.
+            address: The address at which other servers reach this one.
+            lasting: The time after which, without a renewal, others may take over.
+            clock: Returns the time in seconds.
+        """
+        self.server = registry.server
+        self.division = NOTHING
+        self._registry = registry
+        self._shards = shards
+        self._opens = opens
+        self._starts = starts
+        self._address = address
+        self._lasting = lasting
+        self._clock = clock
+        self._looking = threading.Lock()
+        # The lock keeps a new set of plans from missing a shard that is just being opened.
+        self._following = threading.Lock()
+        self._plans: Mapping[bytes, IndexPlan] = {}
+        self._member: int | None = None
+        self._until = self._renewed_at = float("-inf")
+        self._opening: dict[int, Future[object]] = {}
+        self._closing: dict[int, Future[object]] = {}
+        self._open: dict[int, Shard] = {}
+        self._owns: dict[int, OwnedShard] = {}
+
+    @property
+    def member(self) -> str | None:
+        """The name under which this server owns shards; None if it isn't a member."""
+        return None if self._member is None else member_name(self.server, self._member)
+
+    def open_shards(self) -> Mapping[int, Shard]:
+        """Return the shards that are open here, whether they are owned or not."""
+        return dict(self._open)
+
+    def owned(self) -> frozenset[int]:
+        """Return the shards whose reads this server answers now."""
+        alive = self._clock() < self._until
+        return frozenset(number for number, own in dict(self._owns).items() if alive and own.answers)
+
+    def follow(self, plans: Sequence[IndexPlan]) -> None:
+        """Index these from now on, and no others."""
+        with self._following:
+            self._plans = {plan.asset: plan for plan in plans}
+            for shard in self._open.values():
+                shard.follow(plans)
+
+    def elsewhere(self, number: int, asset: bytes) -> int | None:
+        """Return the greatest event time of an index in all shards but one, as far as this server knows it."""
+        return newest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
+
+    def answer(self, ask: Ask) -> Answer:
+        """Answer a read, if this server is the owner with the read's token."""
+        own = self._owns.get(ask.shard)
+        plan = self._plans.get(ask.asset)
+        if own is None or own.token != ask.token or self._clock() >= self._until:
+            return Moved(f"shard {ask.shard} of the index has another owner")
+        if not own.answers or plan is None or not own.shard.is_filled(ask.asset):
+            return Moved(f"shard {ask.shard} of the index has just got another owner, which catches up")
+        try:
+            columns, found = own.shard.read(plan, ask.keys, ask.at_us, ask.columns)
+        except InvalidInputError as error:
+            return Refused(str(error), invalid=True)
+        except UnavailableError as error:
+            return Refused(str(error))
+        # This process may have been suspended during the read, and another server may own the shard now.
+        if self._clock() >= self._until or self._owns.get(ask.shard) is not own:
+            return Moved(f"shard {ask.shard} of the index has got another owner")
+        return Found(columns, found)
+
+    def look(self, seen: Division | None = None) -> Division:
+        """Return the owners, read anew unless another thread has done so since `seen`. Thread safe.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        with self._looking:
+            if seen is None or self.division is seen:
+                self.division = self._registry.look()
+            return self.division
+
+    def reconcile(self) -> None:
+        """Do the next round: renew the membership, and open, claim and close shards.
+
+        Raises:
+            UnavailableError: Postgres or Kafka doesn't answer; what could be done without them is done.
+        """
+        until = self._stay()
+        if until is None:
+            self._owns.clear()
+            return
+        division = self.look()
+        self._lose(division)
+        # The new end of the membership counts only after lost shards are given up: this process may have been suspended
+        # for long.
+        self._until = until
+        wanted = assigned(self._shards, {server_of(member) for member in division.addresses})
+        mine = {shard for shard, server in wanted.items() if server == self.server}
+        self._open_and_close(mine)
+        failures = []
+        for number in sorted(self._open):
+            try:
+                self._reconcile_shard(number, division, wanted=number in mine)
+            except UnavailableError as error:
+                # A failure of one shard must not keep the others from their round.
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def end(self) -> None:
+        """Release all shards to other servers at once.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer; the others wait until the membership runs out.
+        """
+        self._owns.clear()
+        self._until = float("-inf")
+        member, self._member = self._member, None
+        try:
+            if member is not None:
+                self._registry.leave(member)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for future in [*self._opening.values(), *self._closing.values()]:
+            # A failed opening or closing was logged by itself; its exception is only retrieved here.
+            future.exception()
+        self._finish()
+        for shard in self._open.values():
+            shard.close(forget=False)
+        self._open.clear()
+
+    def _stay(self) -> float | None:
+        """Become a member or stay one; return the end of the membership by this server's clock, or None."""
+        now = self._clock()
+        if self._member is None:
+            self._member = self._registry.join(self._address, self._lasting)
+        elif now < self._renewed_at + self._lasting.total_seconds() / RENEWALS:
+            return self._renewed_at + self._lasting.total_seconds()
+        elif not self._registry.renew(self._member, self._lasting):
+            LOG.warning("another process shares the index under the name of this server", server=self.server)
+            self._member = None
+            self._until = float("-inf")
+        if self._member is None:
+            return None
+        self._renewed_at = now
+        return now + self._lasting.total_seconds()
+
+    def _lose(self, division: Division) -> None:
+        """Stop answering for the shards that other servers have claimed."""
+        for number, own in list(self._owns.items()):
+            owner = division.owners.get(number)
+            if owner is None or (owner.member, owner.token) != (self.member, own.token):
+                del self._owns[number]
+                LOG.info("another server has taken a shard of the index", shard=number)
+
+    def _open_and_close(self, mine: set[int]) -> None:
+        """Open the shards that this server should own, and close those that it neither should own nor owns."""
+        self._finish()
+        for number in mine - self._open.keys() - self._opening.keys() - self._closing.keys():
+            LOG.info("opening a shard of the index", shard=number)
+            self._opening[number] = self._starts(partial(self._opens, number))
+        for number in self._open.keys() - mine - self._owns.keys():
+            with self._following:
+                shard = self._open.pop(number)
+            self._closing[number] = self._starts(partial(shard.close, forget=True))
+        self._finish()
+
+    def _finish(self) -> None:
+        """Keep the shards whose opening is done, and forget those whose closing is done."""
+        for number, future in list(self._closing.items()):
+            if future.done():
+                del self._closing[number]
+                if (error := future.exception()) is not None:
+                    LOG.error("a shard of the index couldn't be closed", shard=number, exc_info=error)
+        for number, future in list(self._opening.items()):
+            if future.done():
+                del self._opening[number]
+                error = future.exception()
+                if error is None:
+                    shard: Shard = future.result()  # type: ignore[assignment]  # what `opens` returns
+                    with self._following:
+                        self._open[number] = shard
+                        shard.follow(list(self._plans.values()))
+                elif not isinstance(error, CarawayError):
+                    LOG.error("a shard of the index couldn't be opened", shard=number, exc_info=error)
+                else:
+                    LOG.warning("a shard of the index can't be opened", shard=number, reason=str(error))
+
+    def _reconcile_shard(self, number: int, division: Division, *, wanted: bool) -> None:
+        shard = self._open[number]
+        shard.reconcile()
+        own = self._owns.get(number)
+        if own is None and wanted and self._plans and shard.is_caught_up() and self._member is not None:
+            owner = division.owners.get(number)
+            token = self._registry.take(number, 0 if owner is None else owner.token, self._member)
+            if token is None:
+                return
+            LOG.info("this server owns a shard of the index", shard=number, token=token)
+            own = self._owns[number] = OwnedShard(shard, token)
+        if own is None:
+            return
+        if not own.answers:
+            if own.due is None:
+                own.due = shard.ends()
+            own.answers = shard.has_reached(own.due)
+        if own.answers:
+            progress = shard.progress()
+            if progress != own.reported:
+                self._registry.report(number, own.token, progress)
+                own.reported = progress
+
+    def _max_event_time(self, number: int, asset: bytes) -> int | None:
+        own = self._owns.get(number)
+        if own is not None:
+            return own.shard.max_event_time(asset)
+        reported = self.division.progress.get(number, {}).get(asset.hex())
+        return None if reported is None else reported.max_event_time_us

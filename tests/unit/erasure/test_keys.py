@@ -1,0 +1,112 @@
+"""The keys that an erasure hides: exactly those with its values, on its topic, in processes that have its secret."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caraway.dtypes.types import FLOAT, INT, STRING
+from caraway.erasure.keys import ErasedKeys, decode_erasure, encode_erasure, erasure_of, is_erasure
+from caraway.errors import InvalidInputError, UnavailableError
+from caraway.plan.model import Column, RecordSchema
+from caraway.topics import RecordCodec
+from tests.effort import examples
+
+USER, SHOP, RATE = Column(name="user", dtype=INT), Column(name="shop", dtype=STRING), Column(name="rate", dtype=FLOAT)
+MAC_KEYS = {"first": b"1" * 32, "second": b"2" * 32}
+TOPIC = "caraway.Orders.0123"
+
+
+def kafka_key(columns: tuple[Column, ...], values: Sequence[object]) -> bytes:
+    codec = RecordCodec(RecordSchema(keys=columns, columns=columns, timestamp="at", fingerprint=1))
+    return codec.encode_key(values) or b""
+
+
+def erased(*keys: tuple[tuple[Column, ...], tuple[object, ...], str]) -> ErasedKeys:
+    made = ErasedKeys(lambda: MAC_KEYS)
+    made.add(TOPIC, [erasure_of(TOPIC, columns, values, name, MAC_KEYS[name]) for columns, values, name in keys])
+    return made
+
+
+USERS = st.integers(0, 6)
+SHOPS = st.sampled_from(["a", "b", "ä", ""])
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just((USER,)), st.tuples(USERS), st.sampled_from(list(MAC_KEYS))),
+            st.tuples(st.just((SHOP,)), st.tuples(SHOPS), st.sampled_from(list(MAC_KEYS))),
+            st.tuples(st.just((USER, SHOP)), st.tuples(USERS, SHOPS), st.sampled_from(list(MAC_KEYS))),
+        ),
+        max_size=5,
+    ),
+    USERS,
+    SHOPS,
+)
+def test_it_hides_rows_that_have_all_its_values(
+    keys: list[tuple[tuple[Column, ...], tuple[object, ...], str]], user: int, shop: str
+) -> None:
+    hides = erased(*keys).hides(TOPIC, (USER, SHOP))
+    row = {"user": user, "shop": shop}
+    expected = any(all(row[c.name] == v for c, v in zip(columns, values, strict=True)) for columns, values, _ in keys)
+    assert (hides is not None) == bool(keys)
+    assert (hides is not None and hides(kafka_key((USER, SHOP), (user, shop)))) == expected
+
+
+def test_an_erasure_is_of_one_topic_and_its_columns() -> None:
+    known = erased(((USER,), (7,), "first"))
+    assert known.hides("caraway.Orders.4567", (USER,)) is None
+    hides = known.hides(TOPIC, (USER,))
+    other = known.hides(TOPIC, (SHOP,))
+    assert hides is not None
+    assert other is not None
+    assert hides(kafka_key((USER,), (7,)))
+    assert not hides(kafka_key((USER,), (8,)))
+    assert not other(kafka_key((SHOP,), ("7",)))
+    one = erasure_of(TOPIC, (USER,), (7,), "first", MAC_KEYS["first"])
+    others = [
+        erasure_of("caraway.Orders.4567", (USER,), (7,), "first", MAC_KEYS["first"]),
+        erasure_of(TOPIC, (Column(name="buyer", dtype=INT),), (7,), "first", MAC_KEYS["first"]),
+        erasure_of(TOPIC, (USER,), (7,), "first", MAC_KEYS["second"]),
+    ]
+    assert all(one.digest != other.digest for other in others)
+
+
+def test_an_int_in_a_float_column_is_the_same_key() -> None:
+    hides = erased(((RATE,), (3,), "first")).hides(TOPIC, (RATE,))
+    assert hides is not None
+    assert hides(kafka_key((RATE,), (3.0,)))
+
+
+def test_without_the_secret_of_a_hash_a_key_is_not_checked() -> None:
+    held = {"first": MAC_KEYS["first"]}
+    known = ErasedKeys(lambda: held)
+    known.add(TOPIC, [erasure_of(TOPIC, (USER,), (u,), n, MAC_KEYS[n]) for u, n in ((1, "first"), (2, "second"))])
+    with pytest.raises(UnavailableError, match="erased with the key second"):
+        known.hides(TOPIC, (USER,))
+    lenient = known.hides(TOPIC, (USER,), strict=False)
+    assert lenient is not None
+    assert [lenient(kafka_key((USER,), (user,))) for user in (1, 2)] == [True, False]
+    held["second"] = MAC_KEYS["second"]
+    hides = known.hides(TOPIC, (USER,))
+    assert hides is not None
+    assert hides(kafka_key((USER,), (2,)))
+
+
+def test_the_record_of_an_erasure_is_no_row_and_has_no_value_of_the_key() -> None:
+    erasure = erasure_of(TOPIC, (SHOP,), ("a very private name",), "first", MAC_KEYS["first"])
+    key, value = encode_erasure(erasure)
+    assert is_erasure(key)
+    assert decode_erasure(value) == erasure
+    assert b"private" not in key + value
+    codec = RecordCodec(RecordSchema(keys=(SHOP,), columns=(SHOP,), timestamp="at", fingerprint=1))
+    with pytest.raises(InvalidInputError):
+        codec.decode_key(key)
+    with pytest.raises(InvalidInputError):
+        codec.decode_value(value)
+    for wrong in (None, b"", b"\x92\x02\x90", b"\x92\x01\x93\x90\xa1k\xc4\x10" + b"0" * 16):
+        with pytest.raises(InvalidInputError, match="no record of an erasure"):
+            decode_erasure(wrong)

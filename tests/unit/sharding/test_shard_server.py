@@ -1,0 +1,76 @@
+"""Reads of another server's shards, over gRPC."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from caraway.errors import UnavailableError
+from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
+from caraway.sharding.shard_clients import ShardClients
+from caraway.sharding.shard_server import ShardServer
+
+PASS, OTHER = b"pass", b"other"
+ASK = Ask(1, 2, b"asset--1", [b"key", b"\xff\x00"], [3, -4], ["a", "b"])
+# All kinds of values in stored form.
+VALUES = [None, True, -(2**63), 2**63 - 1, 0.1, float("inf"), "ü", b"\xff", [1, [None]], {"k": {"v": 1.0}}]
+
+
+def answer(ask: Ask) -> Answer:
+    match ask.shard:
+        case 1:
+            return Found([VALUES, [ask.token, ask.asset, ask.keys, ask.at_us, ask.columns]], [True, False])
+        case 2:
+            return Moved("it has another owner")
+        case _:
+            return Refused("nobody knows this column", invalid=True)
+
+
+@pytest.fixture
+def shard_server() -> Iterator[ShardServer]:
+    found = ShardServer(lambda: [PASS], "127.0.0.1", 0)
+    found.start(answer)
+    yield found
+    found.stop()
+
+
+def test_answers_come_as_they_were_given(shard_server: ShardServer) -> None:
+    clients = ShardClients(lambda: PASS)
+    asks = [ASK, Ask(2, 0, b"", [], 5, []), Ask(3, 0, b"", [], 5, [])]
+    for _ in range(2):
+        assert clients.call(f"127.0.0.1:{shard_server.port}", asks).result(20) == [answer(ask) for ask in asks]
+    clients.close()
+
+
+def test_who_is_of_no_deployment_is_refused(shard_server: ShardServer) -> None:
+    clients = ShardClients(lambda: OTHER)
+    with pytest.raises(UnavailableError, match="unauthenticated"):
+        clients.call(f"127.0.0.1:{shard_server.port}", [ASK]).result(20)
+    clients.close()
+
+
+def test_a_server_that_is_gone_is_told_and_found_again() -> None:
+    first = ShardServer(lambda: [PASS], "127.0.0.1", 0)
+    first.start(answer)
+    clients = ShardClients(lambda: PASS, timeout_s=20)
+    address = f"127.0.0.1:{first.port}"
+    assert clients.call(address, [ASK]).result(20)
+    first.stop()
+    with pytest.raises(UnavailableError, match=address):
+        clients.call(address, [ASK]).result(20)
+    again = ShardServer(lambda: [PASS], "127.0.0.1", first.port)
+    again.start(answer)
+    # gRPC tries a failed address again only after a while, even on a new channel.
+    deadline = time.monotonic() + 60
+    while (error := clients.call(address, [ASK]).exception(20)) is not None:
+        assert isinstance(error, UnavailableError)
+        assert time.monotonic() < deadline, error
+        time.sleep(0.02)
+    assert clients.call(address, [ASK]).result(20) == [answer(ASK)]
+    clients.close()
+    again.stop()
+
+
+def test_an_address_that_is_taken_is_told(shard_server: ShardServer) -> None:
+    with pytest.raises(UnavailableError, match=str(shard_server.port)):
+        ShardServer(lambda: [PASS], "127.0.0.1", shard_server.port)
