@@ -263,7 +263,12 @@ def _default(place: Place, function: AggregateFunction, of: str | None) -> objec
         case AggregateFunction.MIN | AggregateFunction.MAX:
             if isinstance(base, (IntType, FloatType)):
                 return -7 if isinstance(base, IntType) else -7.5
-        case AggregateFunction.AVERAGE | AggregateFunction.STDDEV | AggregateFunction.QUANTILE:
+        case (
+            AggregateFunction.AVERAGE
+            | AggregateFunction.STDDEV
+            | AggregateFunction.VARIANCE
+            | AggregateFunction.QUANTILE
+        ):
             return -0.25
     return None
 

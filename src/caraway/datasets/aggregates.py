@@ -30,6 +30,7 @@ __all__ = [
     "Quantile",
     "Stddev",
     "Sum",
+    "Variance",
 ]
 
 Default = int | float | Decimal | date | datetime | None
@@ -207,6 +208,15 @@ class Stddev(_Moment):
     default: Default = -1.0
 
     function: ClassVar = AggregateFunction.STDDEV
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variance(_Moment):
+    """Population variance of the values that aren't null."""
+
+    default: Default = -1.0
+
+    function: ClassVar = AggregateFunction.VARIANCE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ class AggregateFunction(StrEnum):
     MIN = "min"
     MAX = "max"
     STDDEV = "stddev"
+    VARIANCE = "variance"
     QUANTILE = "quantile"
     DISTINCT = "distinct"
     LAST_K = "last_k"
@@ -163,6 +164,9 @@ TRAITS: Mapping[AggregateFunction, AggregateTraits] = {
         takes=Takes.NUMBERS_AND_TIMES, result=ResultType.COLUMN, keeps=Keeps.BOUNDS, default_if_unseen=True
     ),
     AggregateFunction.STDDEV: AggregateTraits(
+        takes=Takes.NUMBERS, result=ResultType.FLOAT, keeps=Keeps.SQUARES, default_if_unseen=True
+    ),
+    AggregateFunction.VARIANCE: AggregateTraits(
         takes=Takes.NUMBERS, result=ResultType.FLOAT, keeps=Keeps.SQUARES, default_if_unseen=True
     ),
     AggregateFunction.QUANTILE: AggregateTraits(

@@ -23,6 +23,7 @@ from caraway.datasets import (
     Quantile,
     Stddev,
     Sum,
+    Variance,
 )
 from caraway.dtypes.types import type_name
 from caraway.graph.aggregates import AggregateSpec
@@ -74,6 +75,8 @@ ENDS: dict[str, Any] = {"limit": 3, "dedup": True, "window": HOUR}
         case(4, Min(of="cost", window=HOUR), Orders, "Optional[Decimal[2]]", None),
         case(5, Stddev(of="price", window=HOUR), Orders, "float", -1.0),
         case(5, Stddev(of="price", window=HOUR, default=None), Orders, "Optional[float]", None),
+        case(5, Variance(of="cost", window=HOUR), Orders, "float", -1.0),
+        case(5, Variance(of="price", window=HOUR, default=None), Orders, "Optional[float]", None),
         case(6, Quantile(of="count", p=0.5, approx=True, window=HOUR), Orders, "Optional[float]", None),
         case(6, Quantile(of="cost", p=1, approx=True, default=0, window=HOUR), Orders, "float", 0.0),
         case(7, Distinct(of="shop", unordered=True, window=HOUR), Orders, "List[Optional[str]]", None),

@@ -20,6 +20,7 @@ from caraway.datasets import (
     Quantile,
     Stddev,
     Sum,
+    Variance,
 )
 from caraway.dtypes import Continuous, Hopping, Session, Tumbling
 from caraway.lib import bucketize
@@ -231,6 +232,7 @@ LAST = {"limit": 2, "dedup": False}
         mistake(column(Max, "price", Orders, default="a"), TypeError, "Max", "price", spec="datasets:9:4"),
         mistake(column(Stddev, "due"), TypeError, "Stddev", "due is datetime", spec="datasets:9:5"),
         mistake(column(Stddev, "price", Orders, default="a"), TypeError, "Stddev", "'a'", spec="datasets:9:5"),
+        mistake(column(Variance, "due"), TypeError, "Variance", "due is datetime", spec="datasets:9:5"),
         mistake(lambda: Quantile(of="x", p=0.5), ValueError, "Quantile", "approx=True", spec="datasets:9:6"),
         *(
             mistake(lambda p=p: Quantile(of="x", p=p, approx=True), ValueError, "p is", repr(p), spec="datasets:9:6")

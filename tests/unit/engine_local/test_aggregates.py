@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATE, DATETIME, FLOAT, INT, STRING, DataType, DecimalType, ListType, optional
 from caraway.engine_local.aggregates.functions import Sample, compiled
+from caraway.engine_local.aggregates.numbers import rounded
 from caraway.graph.aggregates import AggregateFunction
 from tests.unit.engine_local.building import S, dataset, spec_of
 
@@ -121,6 +122,13 @@ def test_stddev_is_that_of_the_population(drawn: tuple[str, list[Any]]) -> None:
         variance = statistics.pvariance(numbers)
         assert found >= 0
         assert abs(Fraction(found) ** 2 - variance) <= variance / 10**12 or variance < Fraction(1, 10**300)
+
+
+@given(column_and_values(NUMBERS))
+def test_variance_is_that_of_the_population_rounded_once(drawn: tuple[str, list[Any]]) -> None:
+    of, values = drawn
+    numbers = fractions(values)
+    assert computed(F.VARIANCE, of, values, default=-1.0) == (rounded(statistics.pvariance(numbers)) if numbers else -1)
 
 
 def test_stddev_agrees_with_numpy() -> None:
@@ -234,6 +242,7 @@ def test_infinities_and_nan_add_up_as_they_do(values: list[float]) -> None:
     assert math.copysign(1.0, computed(F.MIN, "f", [0.0, -0.0])) == 1.0
     if not all(map(math.isfinite, values)):
         assert math.isnan(computed(F.STDDEV, "f", values))
+        assert math.isnan(computed(F.VARIANCE, "f", values))
 
 
 def test_a_sum_of_ints_beyond_64_bits_names_its_column() -> None:
@@ -256,6 +265,8 @@ EMPTY: list[tuple[str, AggregateFunction, str, dict[str, Any], object]] = [
     ("4", F.MAX, "d", {"default": "1.50"}, "1.50"),
     ("5", F.STDDEV, "i", {"default": -1.0}, -1.0),
     ("5", F.STDDEV, "i", {}, None),
+    ("5", F.VARIANCE, "i", {"default": -1.0}, -1.0),
+    ("5", F.VARIANCE, "i", {}, None),
     ("6", F.QUANTILE, "i", {"p": 0.5}, None),
     ("6", F.QUANTILE, "i", {"p": 0.5, "default": 3.0}, 3.0),
     ("7", F.DISTINCT, "i", {}, []),
@@ -280,5 +291,5 @@ def test_the_order_of_rows_makes_no_difference_to_numbers(drawn: tuple[str, list
     of, values = drawn
     shuffled = list(values)
     random.shuffle(shuffled)
-    for function in (F.SUM, F.AVERAGE, F.STDDEV, F.MIN, F.MAX, F.QUANTILE):
+    for function in (F.SUM, F.AVERAGE, F.STDDEV, F.VARIANCE, F.MIN, F.MAX, F.QUANTILE):
         assert computed(function, of, values, p=0.3) == computed(function, of, shuffled, p=0.3)

@@ -30,6 +30,7 @@ CLASSES: list[AggregateType] = [
     aggregates.Min(of="x"),
     aggregates.Max(of="x"),
     aggregates.Stddev(of="x"),
+    aggregates.Variance(of="x"),
     aggregates.Quantile(of="x", p=0.5, approx=True),
     aggregates.Distinct(of="x", unordered=True),
     aggregates.LastK(of="x", limit=1, dedup=False),
@@ -76,6 +77,6 @@ def test_a_parameter_makes_a_function_keep_values(function: AggregateFunction, p
 
 def test_the_default_of_some_functions_stands_for_a_key_never_seen() -> None:
     specs = [replace(SPEC, function=function, into=function.value) for function in F]
-    with_default = {F.AVERAGE, F.MIN, F.MAX, F.STDDEV, F.QUANTILE}
+    with_default = {F.AVERAGE, F.MIN, F.MAX, F.STDDEV, F.VARIANCE, F.QUANTILE}
     assert defaults_if_unseen(specs) == {function.value: 1.5 for function in with_default}
     assert defaults_if_unseen([replace(spec, default=None) for spec in specs]) == {}

@@ -53,6 +53,7 @@ ALL_AGGREGATES = tuple(
         (AggregateFunction.SUM, ("n", "x", "d")),
         (AggregateFunction.AVERAGE, ("n", "x", "d")),
         (AggregateFunction.STDDEV, ("n", "x", "d")),
+        (AggregateFunction.VARIANCE, ("n", "x", "d")),
         (AggregateFunction.MIN, ("n", "x", "d")),
         (AggregateFunction.MAX, ("n", "x", "d")),
     )
@@ -197,7 +198,7 @@ def _float_value(spec: AggregateSpec, values: list[float]) -> object:
         ordered = sorted(values, key=lambda v: (math.isnan(v), v))
         return ordered[0 if spec.function == "min" else -1] + 0.0
     if any(not math.isfinite(value) for value in values):
-        return math.nan if spec.function == "stddev" else _float_sum(values)
+        return math.nan if spec.function in {"stddev", "variance"} else _float_sum(values)
     return _moment(spec, [Fraction(value) for value in values])
 
 
@@ -211,4 +212,9 @@ def _moment(spec: AggregateSpec, values: list[Fraction]) -> float:
         return -1.0
     if spec.function == "average":
         return float(sum(values, Fraction()) / len(values))
-    return float(statistics.pstdev(values))
+    if spec.function == "stddev":
+        return float(statistics.pstdev(values))
+    try:
+        return float(statistics.pvariance(values))
+    except OverflowError:
+        return math.inf

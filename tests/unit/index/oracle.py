@@ -57,6 +57,7 @@ def every_function(window: Window, source: DatasetSpec, tag: str) -> list[Aggreg
         add(FUNCTION.SUM, of)
         add(FUNCTION.AVERAGE, of, default=-1.0)
         add(FUNCTION.STDDEV, of, default=-1.0)
+        add(FUNCTION.VARIANCE, of, default=-1.0)
         add(FUNCTION.MIN, of)
         add(FUNCTION.MAX, of)
         add(FUNCTION.QUANTILE, of, p=0.5, approx=True)

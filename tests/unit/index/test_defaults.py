@@ -17,6 +17,7 @@ from caraway.datasets import (
     Quantile,
     Stddev,
     Sum,
+    Variance,
 )
 from caraway.graph.specs import Graph, IndexSpec
 from caraway.index import IndexReader, IndexStore, IndexWriter
@@ -33,6 +34,7 @@ AGGREGATES = {
     "counted": (Sum(of="count", window=HOUR), 0, None),
     "mean": (Average(of="cost", window=HOUR), 0.0, 0.0),
     "none": (Average(of="price", default=None, window=HOUR), None, None),
+    "variance": (Variance(of="cost", default=None, window=HOUR), None, None),
     "spread": (Stddev(of="count", window=HOUR), -1.0, -1.0),
     "least": (Min(of="cost", default=7, window=HOUR), "7.00", "7.00"),
     "most": (Max(of="stars", default=1, window=HOUR), 1, 1),

@@ -57,12 +57,21 @@ def test_a_standard_deviation_is_the_true_one_rounded_once(values: list[float]) 
     assert of(values).stddev() == statistics.pstdev(map(Fraction, values))
 
 
+@given(st.lists(finite, min_size=1, max_size=20))
+@example([0.1, 0.1, 0.1])
+@example([1e300, -1e300])
+@example([5e-324, 0.0])
+def test_a_variance_is_the_true_one_rounded_once(values: list[float]) -> None:
+    assert of(values).variance() == rounded(statistics.pvariance(map(Fraction, values)))
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_ints_are_exact(values: list[int]) -> None:
     moments = of_ints(values)
     assert moments.total == sum(values)
     assert moments.mean() == rounded(Fraction(sum(values), len(values)))
     assert moments.stddev() == statistics.pstdev(map(Fraction, values))
+    assert moments.variance() == rounded(statistics.pvariance(map(Fraction, values)))
 
 
 @given(st.lists(st.integers(-(10**12), 10**12), min_size=1), st.sampled_from([1, 100, 10**6]))
@@ -70,6 +79,7 @@ def test_a_unit_divides_before_the_rounding(values: list[int], unit: int) -> Non
     decimals = [Fraction(value, unit) for value in values]
     assert of_ints(values).mean(unit) == rounded(sum(decimals) / len(decimals))
     assert of_ints(values).stddev(unit) == statistics.pstdev(decimals)
+    assert of_ints(values).variance(unit) == rounded(statistics.pvariance(decimals))
 
 
 @given(st.lists(any_float, min_size=1))
@@ -79,6 +89,7 @@ def test_infinities_and_nan_are_those_of_plain_addition(values: list[float]) -> 
         assert repr(of(values).sum()) == repr(sum(special)).replace("-nan", "nan")
         assert repr(of(values).mean()) == repr(of(values).sum())
         assert math.isnan(of(values).stddev())
+        assert math.isnan(of(values).variance())
 
 
 @given(st.lists(any_float), st.lists(any_float), st.randoms(use_true_random=False))

@@ -22,6 +22,7 @@ AGGREGATES = tuple(
         (AggregateFunction.COUNT, None),
         (AggregateFunction.SUM, "n"),
         (AggregateFunction.STDDEV, "x"),
+        (AggregateFunction.VARIANCE, "x"),
         (AggregateFunction.MIN, "n"),
     )
     for window in (None, 60 * SECOND, 3600 * SECOND, DAY)

@@ -53,6 +53,8 @@ def compiled(spec: AggregateSpec, found: DataType | None) -> Compute:
             return _of_numbers(spec, of, _mean)
         case AggregateFunction.STDDEV:
             return _of_numbers(spec, of, _population_stddev)
+        case AggregateFunction.VARIANCE:
+            return _of_numbers(spec, of, _population_variance)
         case AggregateFunction.MIN:
             return _extreme(spec, of, min)
         case AggregateFunction.MAX:
@@ -113,6 +115,13 @@ def _population_stddev(numbers: Sequence[Number]) -> float:
         return float(statistics.pstdev([Fraction(number) for number in numbers]))
     except OverflowError:
         return math.inf
+
+
+def _population_variance(numbers: Sequence[Number]) -> float:
+    """Return the population variance of at least one number, rounded once; NaN if one isn't finite."""
+    if isinstance(total(numbers), float):
+        return math.nan
+    return rounded(statistics.pvariance([Fraction(number) for number in numbers]))
 
 
 def _extreme(spec: AggregateSpec, of: DataType, pick: Callable[..., Any]) -> Compute:

@@ -99,9 +99,13 @@ class Moments:
         """Return the population standard deviation of at least one value, each divided by `unit`, correctly rounded."""
         if self.infinities or self.negative_infinities or self.nans:
             return math.nan
-        # `spread` is n**2 times the variance, an integer that is never negative by the Cauchy-Schwarz inequality.
-        spread = self.count * self.squares - self.total * self.total
-        return _rounded_root(spread, (self.count * unit) ** 2, self.exponent)
+        return _rounded_root(self._spread(), (self.count * unit) ** 2, self.exponent)
+
+    def variance(self, unit: int = 1) -> float:
+        """Return the population variance of at least one value, each divided by `unit`, correctly rounded."""
+        if self.infinities or self.negative_infinities or self.nans:
+            return math.nan
+        return _rounded(self._spread(), (self.count * unit) ** 2, 2 * self.exponent)
 
     def pack(self) -> Packed:
         """Return the state as ints of 64 bits and bytes; equal multisets of values have equal states."""
@@ -139,6 +143,10 @@ class Moments:
             self.infinities += packed[4]
             self.negative_infinities += packed[5]
             self.nans += packed[6]
+
+    def _spread(self) -> int:
+        """Return n**2 times the variance, an integer that is never negative by the Cauchy-Schwarz inequality."""
+        return self.count * self.squares - self.total * self.total
 
     def _extend(self, exponent: int) -> None:
         """Change the state to a smaller exponent."""
@@ -190,6 +198,7 @@ class Moments:
 MOMENTS: Mapping[AggregateFunction, Callable[[Moments, int], float]] = {
     AggregateFunction.AVERAGE: Moments.mean,
     AggregateFunction.STDDEV: Moments.stddev,
+    AggregateFunction.VARIANCE: Moments.variance,
 }
 
 
