@@ -52,11 +52,7 @@ class ErasureLog:
         self._timeout_seconds = timeout_seconds
 
     def add(self, keys: Sequence[ErasedKey]) -> int:
-        """Write down keys to be erased; return how many of them weren't there before.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Write down keys to be erased; return how many of them weren't there before."""
         rows = [{**_values(key), "columns": list(key.columns)} for key in keys]
         statement = insert(erasures).on_conflict_do_nothing(constraint="erasures_once").returning(erasures.c.id)
 
@@ -67,47 +63,27 @@ class ErasureLog:
         return self._write(write, "write down what is to be erased") if rows else 0
 
     def since(self, number: int) -> list[ErasureRecord]:
-        """Return the erased keys with greater numbers, in their order; if there are many, only the first of them.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the erased keys with greater numbers, in their order; if there are many, only the first of them."""
         return self._read(sa.select(erasures).where(erasures.c.id > number).order_by(erasures.c.id).limit(READ_AT_ONCE))
 
     def unrecorded(self) -> list[ErasureRecord]:
-        """Return the erased keys whose erasure isn't on their topic yet.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the erased keys whose erasure isn't on their topic yet."""
         query = sa.select(erasures).where(erasures.c.recorded_at.is_(None))
         return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
 
     def undone(self, place: str) -> list[int]:
-        """Return the numbers of the erased keys that a place (an index of a server, the archive) may still hold.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the numbers of the erased keys that a place (an index of a server, the archive) may still hold."""
         done = sa.select(erasure_places.c.erasure_id).where(erasure_places.c.place == place)
         query = sa.select(erasures).where(erasures.c.id.not_in(done)).order_by(erasures.c.id).limit(READ_AT_ONCE)
         return [record.id for record in self._read(query)]
 
     def of(self, dataset: str, branch: str, *, limit: int) -> list[ErasureRecord]:
-        """Return the newest erased keys of a dataset requested on a branch, with the places that removed them.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the newest erased keys of a dataset requested on a branch, with the places that removed them."""
         query = sa.select(erasures).where(erasures.c.dataset == dataset, erasures.c.branch == branch)
         return self._read(query.order_by(erasures.c.id.desc()).limit(limit), places=True)
 
     def recorded(self, numbers: Collection[int]) -> None:
-        """Note that the erasures with these numbers are on their topics.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Note that the erasures with these numbers are on their topics."""
         statement = (
             sa.update(erasures)
             .where(erasures.c.id.in_(numbers), erasures.c.recorded_at.is_(None))
@@ -116,11 +92,7 @@ class ErasureLog:
         self._write(lambda connection: connection.execute(statement).rowcount, "note what is on the topics")
 
     def done(self, numbers: Collection[int], place: str) -> None:
-        """Note that a place holds nothing any more of the keys with these numbers.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Note that a place holds nothing any more of the keys with these numbers."""
         rows = [{"erasure_id": number, "place": place} for number in numbers]
         if rows:
             statement = insert(erasure_places).on_conflict_do_nothing()

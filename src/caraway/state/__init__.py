@@ -1,7 +1,8 @@
 """The durable state of the control plane in Postgres: commits, assets, jobs, access.
 
 `StateReader` reads, `StateWriter` writes, `JobRegistry` is the engines' view; `migrate` brings the schema to this
-version.
+version. Everything here that reads or writes raises `UnavailableError` if Postgres doesn't answer; docstrings mention
+that error only where there is more to say.
 """
 
 from caraway.state.access import Access, AccessList, TokenOwner, TokenRecord

@@ -85,7 +85,6 @@ class Access:
         Raises:
             InvalidInputError: The account's name isn't possible, or the account is of the other kind.
             UnknownEntityError: There is no such role.
-            UnavailableError: Postgres doesn't answer.
         """
         _check_name(account, "an account")
         # Id and token are made before the first attempt: a retry after an unnoticed success inserts no second token.
@@ -119,7 +118,6 @@ class Access:
 
         Raises:
             UnknownEntityError: There is no such token.
-            UnavailableError: Postgres doesn't answer.
         """
 
         def write(connection: sa.Connection) -> None:
@@ -136,7 +134,6 @@ class Access:
 
         Raises:
             InvalidInputError: The name isn't possible.
-            UnavailableError: Postgres doesn't answer.
         """
         _check_name(name, "a role")
         stored = [_stored(grant) for grant in grants]
@@ -156,7 +153,6 @@ class Access:
         Raises:
             ConflictError: An account has it.
             UnknownEntityError: There is no such role.
-            UnavailableError: Postgres doesn't answer.
         """
 
         def write(connection: sa.Connection) -> None:
@@ -175,7 +171,6 @@ class Access:
 
         Raises:
             UnknownEntityError: There is no such account or role.
-            UnavailableError: Postgres doesn't answer.
         """
 
         def write(connection: sa.Connection) -> None:
@@ -189,7 +184,6 @@ class Access:
 
         Raises:
             UnknownEntityError: There is no such account.
-            UnavailableError: Postgres doesn't answer.
         """
 
         def write(connection: sa.Connection) -> None:
@@ -201,11 +195,7 @@ class Access:
         self._change("take role", f"{role} from {account}", write)
 
     def tokens(self) -> tuple[TokenRecord, ...]:
-        """Return all tokens ever created, oldest first.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return all tokens ever created, oldest first."""
         given = (
             sa.select(sa.func.array_agg(account_roles.c.role))
             .where(account_roles.c.account == tokens.c.account)
@@ -221,19 +211,11 @@ class Access:
         return tuple(TokenRecord(**{**row, "roles": tuple(sorted(row["roles"] or ()))}) for row in rows)
 
     def roles(self) -> Mapping[str, tuple[Grant, ...]]:
-        """Return the grants of each role.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the grants of each role."""
         return self._read(_roles)
 
     def list_now(self, known: AccessList | None = None) -> AccessList:
-        """Return the valid tokens and what they allow; `known` itself if nothing has changed since.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the valid tokens and what they allow; `known` itself if nothing has changed since."""
 
         def read(connection: sa.Connection) -> AccessList:
             number: int = connection.execute(sa.select(access_changes.c.number)).scalar_one()

@@ -87,11 +87,7 @@ class AuditLog:
         retry_outages(write, what="write the audit log", timeout_seconds=END_TIMEOUT_SECONDS)
 
     def refusals(self, counts: Mapping[tuple[Act, str], int]) -> None:
-        """Write down refused acts with their outcomes, and how often each occurred since the last call.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Write down refused acts with their outcomes, and how often each occurred since the last call."""
 
         def write() -> None:
             with self._engine.begin() as connection:
@@ -101,11 +97,7 @@ class AuditLog:
         retry_outages(write, what="write the audit log", timeout_seconds=self._timeout_seconds)
 
     def newest(self, limit: int) -> Sequence[AuditRecord]:
-        """Return the newest acts, newest first.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the newest acts, newest first."""
 
         def read() -> Sequence[AuditRecord]:
             with self._engine.connect() as connection:

@@ -101,9 +101,6 @@ class IndexOwners:
         """Become a member with an address, and return its token; None while another process is this server.
 
         The caller must know that the last process of this server has ended.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
         """
         told = insert(index_servers).values(server=self.server, address=address)
         self._do(
@@ -113,27 +110,15 @@ class IndexOwners:
         return self._lease.claim(lasting, succeeds=True)
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Extend the membership; False if another process has become this server since.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Extend the membership; False if another process has become this server since."""
         return self._lease.renew(token, lasting)
 
     def leave(self, token: int) -> None:
-        """End the membership.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """End the membership."""
         self._lease.release(token)
 
     def look(self) -> Division:
-        """Return the members, the owners and the progress of all shards.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the members, the owners and the progress of all shards."""
         alive = leases.c.expires_at > sa.func.clock_timestamp()
         of_server, of_shard = self._server, self._shard
         ours = sa.or_(leases.c.name.startswith(of_server), leases.c.name.startswith(of_shard))
@@ -177,9 +162,6 @@ class IndexOwners:
             shard: Its number.
             seen: Its token as last read; 0 if it never had an owner.
             member: The token of this server's membership.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
         """
         name, owner = f"{self._shard}{shard}", member_name(self.server, member)
         new = {"name": name, "token": 0, "holder": _NOBODY, "expires_at": _NEVER}
@@ -204,11 +186,7 @@ class IndexOwners:
         return self._retry_outages(take, what=f"take shard {shard} of the index")
 
     def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
-        """Write the progress of a shard; a report of an earlier owner is ignored.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Write the progress of a shard; a report of an earlier owner is ignored."""
         rows = [
             {
                 "shards": self.shards,
@@ -230,11 +208,7 @@ class IndexOwners:
             self._do(newest, what=f"write how far shard {shard} of the index is")
 
     def forget(self, assets: set[str]) -> None:
-        """Delete the reported progress of indexes that are gone.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Delete the reported progress of indexes that are gone."""
         gone = sa.delete(index_standings).where(index_standings.c.asset.in_(sorted(assets)))
         self._do(gone, what="forget indexes that are gone")
 

@@ -77,11 +77,7 @@ class EngineMembership:
         return replace(self, token=token)
 
     def look(self) -> JobOwners:
-        """Return the living engines and the owners of all jobs.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the living engines and the owners of all jobs."""
 
         def look() -> JobOwners:
             with self.engine.connect() as connection:
@@ -95,18 +91,11 @@ class EngineMembership:
         Args:
             jobs: Ids of jobs.
             successor: True if the last process of this engine is known to have ended.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
         """
         return self._retry_outages(lambda: self._take(jobs, successor=successor), what="take jobs")
 
     def give_up(self, jobs: Collection[str]) -> None:
-        """Release these jobs after their queries have ended; jobs that another engine owns stay as they are.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Release these jobs after their queries have ended; jobs that another engine owns stay as they are."""
         statement = (
             sa.update(leases)
             .where(leases.c.name.in_([_JOB + job for job in jobs]), leases.c.holder == self.name)
@@ -115,11 +104,7 @@ class EngineMembership:
         self._change(statement, what="give up jobs")
 
     def forget(self, jobs: Collection[str]) -> None:
-        """Delete the owners of jobs that are gone for good.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Delete the owners of jobs that are gone for good."""
         self._change(sa.delete(leases).where(leases.c.name.in_([_JOB + job for job in jobs])), what="forget jobs")
 
     @property

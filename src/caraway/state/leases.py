@@ -46,9 +46,6 @@ class Lease:
         Args:
             lasting: How long it lasts without being renewed.
             succeeds: True if the last owner, having the same name, is known to have ended: no waiting then.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
         """
         until = sa.func.clock_timestamp() + lasting
         free = leases.c.expires_at < sa.func.clock_timestamp()
@@ -67,11 +64,7 @@ class Lease:
         return self._changed(take, what=f"claim the lease {self.name}")
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Extend the lease, even one that has expired; False if somebody else has claimed it since.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Extend the lease, even one that has expired; False if somebody else has claimed it since."""
         renewed = (
             sa.update(leases)
             .where(leases.c.name == self.name, leases.c.token == token)
@@ -81,11 +74,7 @@ class Lease:
         return self._changed(renewed, what=f"renew the lease {self.name}") is not None
 
     def release(self, token: int) -> None:
-        """End the lease, so that the next owner needn't wait until it expires.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """End the lease, so that the next owner needn't wait until it expires."""
         ended = (
             sa.update(leases)
             .where(leases.c.name == self.name, leases.c.token == token)

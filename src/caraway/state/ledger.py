@@ -76,29 +76,17 @@ class Ledger:
         self._timeout_seconds = timeout_seconds
 
     def expects(self, within: timedelta) -> bool:
-        """Return whether an entry is due within some time, or a branch doesn't serve its head.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return whether an entry is due within some time, or a branch doesn't serve its head."""
         return retry_outages(
             lambda: self._expects(within), what="look into the ledger", timeout_seconds=self._timeout_seconds
         )
 
     def claim(self) -> Claim | None:
-        """Claim an entry that is due and whose asset is blocked by no other asset; None if there is none.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Claim an entry that is due and whose asset is blocked by no other asset; None if there is none."""
         return retry_outages(self._claim, what="look into the ledger", timeout_seconds=self._timeout_seconds)
 
     def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
-        """Write the outcome of an action; return False, and change nothing, if the claim was lost meanwhile.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Write the outcome of an action; return False, and change nothing, if the claim was lost meanwhile."""
         return retry_outages(
             lambda: self._close(claim, outcome, reason),
             what="write into the ledger",
@@ -106,19 +94,11 @@ class Ledger:
         )
 
     def promote(self) -> tuple[str, ...]:
-        """Switch every branch whose head is ready to its head, and return the names of these branches.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Switch every branch whose head is ready to its head, and return the names of these branches."""
         return retry_outages(self._promote, what="promote branches", timeout_seconds=self._timeout_seconds)
 
     def gone(self, kind: AssetKind) -> frozenset[str]:
-        """Return the names of assets that are gone; leftovers of them may be removed at any time, and repeatedly.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the names of assets that are gone; leftovers of them may be removed at any time, and repeatedly."""
         query = sa.select(assets.c.id).where(assets.c.kind == kind, assets.c.state == AssetState.GONE)
 
         def read() -> frozenset[str]:

@@ -18,11 +18,7 @@ POLL_SECONDS = 0.2
 
 
 def migrate(url: str) -> None:
-    """Bring the schema to the newest version; of several processes that try at once, one does it and the others wait.
-
-    Raises:
-        UnavailableError: Postgres doesn't answer.
-    """
+    """Bring the schema to the newest version; of several processes at once, one does it and the others wait."""
     engine = connect(url)
     try:
         retry_outages(lambda: _upgrade(engine), what="set up the tables", timeout_seconds=TIMEOUT_SECONDS)

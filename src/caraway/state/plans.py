@@ -53,11 +53,7 @@ class Plans:
         """What the last refresh returned; None before the first one."""
 
     def refresh(self) -> Needed:
-        """Return what the branches need now: the very same object as long as no branch has moved.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return what the branches need now: the very same object as long as no branch has moved."""
         heads = self._source.branch_heads()
         if self.needed is None or heads != self.needed.heads:
             self.needed = self._plan(heads, self.needed)

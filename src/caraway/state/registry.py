@@ -27,19 +27,11 @@ class JobRegistry:
         self._ledger = Ledger(engine)
 
     def desired_jobs(self) -> tuple[JobPlan, ...]:
-        """Return the jobs that must run now, of all branches; cheap when nothing was committed since the last call.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the jobs that must run now, of all branches; cheap when nothing was committed since the last call."""
         return self._plans.refresh().jobs
 
     def gone_jobs(self) -> frozenset[str]:
-        """Return the jobs that were destroyed; nobody needs any more what an engine keeps for them.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the jobs that were destroyed; nobody needs any more what an engine keeps for them."""
         return self._ledger.gone(AssetKind.JOB)
 
     def report(
@@ -56,7 +48,6 @@ class JobRegistry:
 
         Raises:
             ValueError: `state` is not a value of `JobState`.
-            UnavailableError: Postgres doesn't answer.
         """
         self._writer.report(
             job_id, state=JobState(state), mode=mode, attempts=attempts, error=error, progress=progress or {}

@@ -54,7 +54,6 @@ class Replays:
 
         Raises:
             ConflictError: Another attempt began less than a minute ago and hasn't ended.
-            UnavailableError: Postgres doesn't answer.
         """
 
         def run() -> ReplayClaim:
@@ -85,11 +84,7 @@ class Replays:
         return retry_outages(run, what="note that a dead letter is sent again", timeout_seconds=self._timeout_seconds)
 
     def done(self, dead_letter: str) -> None:
-        """Note that the row of a dead letter is durable.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Note that the row of a dead letter is durable."""
         table = dead_letter_replays
 
         def run() -> None:
@@ -99,11 +94,7 @@ class Replays:
         retry_outages(run, what="note that a dead letter was sent again", timeout_seconds=self._timeout_seconds)
 
     def of(self, dead_letters: Collection[str]) -> Mapping[str, datetime]:
-        """Return the time at which the row of each of the dead letters became durable, if it was sent again.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return the time at which the row of each of the dead letters became durable, if it was sent again."""
         table = dead_letter_replays
 
         def run() -> Mapping[str, datetime]:

@@ -60,11 +60,7 @@ class StateWriter:
     def report(
         self, job_id: str, *, state: JobState, mode: str, attempts: int, error: str, progress: Mapping[str, object]
     ) -> None:
-        """Write what an engine reports of a job; a report of an unknown job is ignored.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Write what an engine reports of a job; a report of an unknown job is ignored."""
         statement = (
             sa.update(jobs)
             .where(jobs.c.job_id == job_id)
