@@ -33,8 +33,8 @@ from caraway.client import Client
 from caraway.config import Settings
 from caraway.demo.http import DemoConnection
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.programs import ServerProgram
+from tests.alone import running
 
 WEBHOOK, ENDPOINT = "bench", "drivers"
 # Number of rows in a request that writes.

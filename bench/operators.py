@@ -47,6 +47,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.table import Table
 
+from caraway.children import process
 from caraway.cli.output import out
 from caraway.config import load_settings
 from caraway.graph.schemas import datasets_read, schema_of
@@ -58,7 +59,7 @@ from caraway.spark.codec import Codec
 from caraway.spark.java import jvm_process
 from caraway.spark.jobs import Trigger, start_job
 from caraway.spark.session import SessionSettings, caraway_jar, open_session
-from caraway.stack import ports, process
+from caraway.stack import ports
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import DEAD_LETTERS, RecordCodec, ensure_topics

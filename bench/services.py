@@ -8,10 +8,10 @@ from pathlib import Path
 
 from caraway.config import load_settings
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.stack.postgres import EmbeddedPostgres
+from tests.alone import running
 
 
 @contextmanager

@@ -32,9 +32,9 @@ from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, Metadata
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.programs import ServerProgram
 from caraway.state.listening import CHANNEL
+from tests.alone import running
 
 # Number of new connections to a server, enough to reach each of some processes.
 CONNECTIONS = 8

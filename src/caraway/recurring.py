@@ -4,13 +4,17 @@ import logging
 import threading
 from collections.abc import Callable
 
-from caraway.errors import UnavailableError
+from caraway.errors import CarawayError
 
 LOGGER = logging.getLogger(__name__)
 
 
 class Recurring:
-    """Repeats an action in a thread of its own; an error of the action doesn't end the repetition."""
+    """Repeats an action in a thread of its own; an error of the action doesn't end the repetition.
+
+    Attributes:
+        failure: The error of the last call as text, "" if there was none.
+    """
 
     def __init__(
         self,
@@ -18,61 +22,89 @@ class Recurring:
         act: Callable[[], object],
         interval_s: float | Callable[[], float],
         *,
+        retry_s: tuple[float, float] | None = None,
         at_once: bool = False,
+        finish: Callable[[], object] = lambda: None,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
     ) -> None:
         """Prepare the repetition; the action isn't called before `start`.
 
         Args:
             name: The name of the thread, which also appears in the log.
-            act: The action. An UnavailableError means that it can't be done now.
+            act: The action. A CarawayError means that it can't be done now. An error that comes again is not
+                logged again.
             interval_s: The pause after each call, in seconds; a function is called anew before each pause.
+            retry_s: The pause after a first error, which doubles with each further one, and the longest such pause;
+                None: the pause is that after a success.
             at_once: True: the first call comes without a pause before it.
+            finish: Called in the thread once it is to stop, such as a last call of the action.
             wait: Waits until an event is set or so many seconds are over.
         """
         self._name = name
         self._act = act
-        self._interval_s = interval_s
+        self._interval_s = interval_s if callable(interval_s) else lambda: interval_s
+        self._retry_s = retry_s
         self._at_once = at_once
+        self._finish = finish
         self._wait = wait
+        self.failure = ""
+        self._failures = 0
         self._woken = threading.Event()
         self.stopping = threading.Event()
         """Set by `stop`, so that an action that takes long can end early."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, unless that was done."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def wake(self) -> None:
         """Have the action called now, and once more if it is running: that call may have begun with old data."""
         self._woken.set()
 
-    def stop(self, timeout_s: float) -> bool:
-        """Stop, wait at most `timeout_s` for a running call, and return whether it has ended."""
+    def stop(self, timeout_s: float | None) -> bool:
+        """Stop, wait at most `timeout_s` (None: as long as it takes) for a running call; return whether it has ended.
+
+        The action itself may call it with 0, to end its repetition.
+        """
         self.stopping.set()
         self._woken.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        told = ""
         if not self._at_once:
             self._pause()
         while not self.stopping.is_set():
-            try:
-                self._act()
-                told = ""
-            except UnavailableError as error:
-                # The same outage is logged once and not at each attempt.
-                if str(error) != told:
-                    LOGGER.warning("%s waits: %s", self._name, error)
-                told = str(error)
-            except Exception:
-                LOGGER.exception("%s failed, and is tried again", self._name)
+            self._call(self._act)
             self._pause()
+        self._call(self._finish)
+
+    def _call(self, act: Callable[[], object]) -> None:
+        """Call a function. The same outage is logged once and not at each attempt."""
+        failure = ""
+        try:
+            act()
+        except CarawayError as error:
+            failure = str(error)
+            if failure != self.failure:
+                LOGGER.warning("%s waits: %s", self._name, error)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            if failure != self.failure:
+                LOGGER.exception("%s failed, and is tried again", self._name)
+        else:
+            if self.failure:
+                LOGGER.info("%s works again", self._name)
+        self._failures = self._failures + 1 if failure else 0
+        self.failure = failure
 
     def _pause(self) -> None:
-        self._wait(self._woken, self._interval_s() if callable(self._interval_s) else self._interval_s)
+        seconds = self._interval_s()
+        if self._failures and self._retry_s is not None:
+            first, longest = self._retry_s
+            seconds = min(first * 2.0 ** min(self._failures - 1, 10), longest)
+        self._wait(self._woken, seconds)
         self._woken.clear()

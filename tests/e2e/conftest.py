@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from caraway.children.part import PartState, PartStatus
 from caraway.client import Client, find_server
 from caraway.config import load_settings
 from caraway.demo.agreement import Agreement
 from caraway.demo.example import Flights, load_example
 from caraway.demo.replay import replay
 from caraway.demo.settle import AgreementCheck, settle
-from caraway.stack.part import PartState, PartStatus
 from caraway.stack.stack import Stack
 from tests.timeouts import deadline_in, scaled
 

@@ -5,10 +5,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+from caraway.cluster.members import ENGINES, Member
 from caraway.config import load_settings
 from caraway.engine import driver, fencing
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.state import EngineMembership, connect
+from caraway.state import connect
 from tests.integration.engine.engine_process import FolderRegistry
 
 # The same rules in less time.
@@ -21,7 +22,7 @@ if __name__ == "__main__":
     logging.getLogger("py4j").setLevel(logging.ERROR)
     settings, folder = load_settings(), Path(sys.argv[1])
     assert settings.postgres.url is not None
-    membership = EngineMembership(engine=connect(settings.postgres.url), engine_name=str(folder))
-    engine = Engine(settings, FolderRegistry(folder), membership)
+    member = Member(engine=connect(settings.postgres.url), group=ENGINES, node=str(folder))
+    engine = Engine(settings, FolderRegistry(folder), member)
     stop_on_signals(engine)
     sys.exit(engine.run())

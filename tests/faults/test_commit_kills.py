@@ -26,9 +26,9 @@ from caraway.featuresets import Featureset
 from caraway.graph.wire import CommitRequest
 from caraway.lib import inputs
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state import migrate
+from tests.alone import running
 from tests.faults import dying_engine
 from tests.integration.control.steps import Clock, Plant, Steps
 from tests.integration.control.test_steps import Deployment, check_rest, check_whole, graph, settle

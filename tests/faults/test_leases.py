@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
+from caraway.cluster.leases import Lease
 from caraway.errors import UnavailableError
-from caraway.state import Lease, connect, migrate
+from caraway.state import connect, migrate
 
 LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
 

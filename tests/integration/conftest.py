@@ -10,9 +10,9 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.postgres import EmbeddedPostgres
+from tests.alone import running
 from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import running_session

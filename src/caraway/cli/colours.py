@@ -1,6 +1,6 @@
 """The colours of the states of parts."""
 
-from caraway.stack.part import PartState
+from caraway.children.part import PartState
 
 COLOURS = {
     PartState.RUNNING: "green",

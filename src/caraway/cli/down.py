@@ -4,11 +4,11 @@ import contextlib
 import os
 import signal
 
+from caraway.children.process import end_leftovers, is_alive, wait_until_gone
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.config import load_settings
 from caraway.stack.errors import NotRunningError
 from caraway.stack.folder import DataFolder
-from caraway.stack.process import end_leftovers, is_alive, wait_until_gone
 from caraway.stack.record import StackRecord, read_record
 
 # Longer than all parts may take one after another, so that the supervisor kills those that hang, and logs it.

@@ -11,9 +11,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from caraway.children.part import PartState, PartStatus
 from caraway.cli.colours import COLOURS
 from caraway.cli.output import out
-from caraway.stack.part import PartState, PartStatus
 from caraway.stack.stack import Progress
 
 QUIET_SECONDS = 3.0

@@ -14,14 +14,14 @@ from typing import Annotated
 
 import typer
 
+from caraway.children.logs import quote
+from caraway.children.part import PartState, PartStatus
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.progress import shown_progress
 from caraway.config import Settings, load_settings
+from caraway.private_files import opener
 from caraway.stack.errors import PartFailedError
 from caraway.stack.folder import DataFolder
-from caraway.stack.logs import quote
-from caraway.stack.part import PartState, PartStatus
-from caraway.stack.private import opener
 from caraway.stack.record import StackRecord, read_record
 from caraway.stack.stack import Progress, Stack
 

@@ -6,12 +6,13 @@ import os
 import socket
 import sys
 
+from caraway.cluster.members import ENGINES, Member
 from caraway.config import ConfigurationError, load_settings
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.errors import CarawayError
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SealedSecretStore, SecretStore, hand_out
-from caraway.state import EngineMembership, JobRegistry, connect
+from caraway.state import JobRegistry, connect
 
 
 def main() -> int:
@@ -31,10 +32,10 @@ def main() -> int:
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
         database = connect(settings.postgres.url)
-        membership = EngineMembership(engine=database, engine_name=f"{socket.gethostname()}:{settings.data_dir}")
+        member = Member(engine=database, group=ENGINES, node=f"{socket.gethostname()}:{settings.data_dir}")
         store = SecretStore(SealedSecretStore(database), open_keyring(settings.key_file))
         hand_out(store, local=settings.spark.master.startswith("local"), host=socket.gethostname())
-        engine = Engine(settings, JobRegistry(database), membership)
+        engine = Engine(settings, JobRegistry(database), member)
         stop_on_signals(engine)
         return engine.run()
     except CarawayError as error:

@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
+from caraway.cluster.members import Member
 from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
-from caraway.engine.fencing import LASTING, Fence, RenewableLease, checkpoint_for, current_checkpoint, remove_gone
+from caraway.engine.fencing import LASTING, Fence, checkpoint_for, current_checkpoint, remove_gone
 from caraway.engine.heartbeat import Heartbeat
-from caraway.engine.job_ownership import EngineMember, JobOwnership, Work
+from caraway.engine.job_ownership import JobOwnership, Work
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.engine.observer import Observer
-from caraway.engine.ports import JobReports
 from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.spark.live import LiveRows
+from caraway.state import JobRegistry
 from caraway.topics.credentials import sign_in
 from caraway.topics.positions import TopicEnds
 
@@ -39,20 +39,13 @@ EXIT_JVM_DIED = 75
 EXIT_FENCED = 75
 
 
-class Membership(RenewableLease, Protocol):
-    """The membership by which several engines share jobs (`caraway.state.EngineMembership`)."""
-
-    def with_token(self, token: int) -> EngineMember:
-        """Return this engine as the member that has this token."""
-
-
 class Engine:
     """Runs the jobs of a registry until it is stopped."""
 
-    def __init__(self, settings: Settings, registry: JobReports, membership: Membership | None = None) -> None:
+    def __init__(self, settings: Settings, registry: JobRegistry, member: Member | None = None) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
-        All members share the jobs, one engine per data folder. Without a membership this engine runs all jobs.
+        All members share the jobs, one engine per data folder. An engine that is no member runs all jobs.
 
         Raises:
             ConfigurationError: The settings name no brokers.
@@ -65,8 +58,8 @@ class Engine:
         self._heartbeat = Heartbeat(settings.data_dir / "run" / "engine.json")
         self._stopping = threading.Event()
         self._fenced = threading.Event()
-        self._membership = membership
-        self._fence = None if membership is None else Fence(membership, self._lose)
+        self._member = member
+        self._fence = None if member is None else Fence(member.lease, self._lose)
         self._checkpoints = settings.spark.checkpoints or settings.data_dir / "checkpoints"
 
     def stop(self) -> None:
@@ -120,8 +113,8 @@ class Engine:
         return EXIT_JVM_DIED if died else EXIT_STOPPED
 
     def _join(self, driver: Driver) -> JobOwnership | None:
-        """Join the engines that share the jobs, if this engine has a membership."""
-        if self._membership is None or self._fence is None:
+        """Join the engines that share the jobs, if this engine is to be a member."""
+        if self._member is None or self._fence is None:
             driver.require_lock()
             return None
         alone = driver.has_lock()
@@ -129,7 +122,7 @@ class Engine:
         if token is None:
             return None
         return JobOwnership(
-            self._membership.with_token(token),
+            self._member.with_token(token),
             lambda job, of: checkpoint_for(self._checkpoints, job, of),
             successor=alone,
             grace_seconds=LASTING.total_seconds(),

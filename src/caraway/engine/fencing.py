@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
+from caraway.cluster.leases import HeldLease, Lease
 from caraway.engine.damage import DAMAGED
 from caraway.errors import UnavailableError
+from caraway.recurring import Recurring
 
 log = logging.getLogger(__name__)
 
@@ -35,29 +36,14 @@ _NEW = ".new"
 _SUFFIXES = ("", _NEW, DAMAGED)
 
 
-class RenewableLease(Protocol):
-    """The part of `caraway.state.leases.Lease` that an engine uses."""
-
-    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        """Take the lease if it is free, and return a token that is greater than all before; None if it isn't."""
-
-    def renew(self, token: int, lasting: timedelta) -> bool:
-        """Extend the lease; False if another process has claimed it."""
-
-    def release(self, token: int) -> None:
-        """End the lease."""
-
-
 class Fence:
     """The lease of one engine: claimed once, renewed in a thread, and then held or lost for good."""
 
-    def __init__(self, lease: RenewableLease, on_loss: Callable[[], None]) -> None:
+    def __init__(self, lease: Lease, on_loss: Callable[[], None]) -> None:
         """Call `on_loss` once another process has claimed `lease`."""
-        self._lease = lease
+        self._held = HeldLease(lease, LASTING)
         self._on_loss = on_loss
-        self._token: int | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+        self._recurring = Recurring("lease", self._renew, RENEW_SECONDS)
 
     def claim(self, stopping: threading.Event, *, alone: bool) -> int | None:
         """Wait for the lease, and renew it from then on; return its token, or None if `stopping` comes first.
@@ -74,11 +60,10 @@ class Fence:
         waits = False
         while not stopping.is_set():
             with suppress(UnavailableError):
-                self._token = self._lease.claim(LASTING, succeeds=alone)
-                if self._token is not None:
-                    log.info("this engine has token %d", self._token)
-                    self._thread.start()
-                    return self._token
+                if self._held.keep(succeeds=alone):
+                    log.info("this engine has token %d", self._held.token)
+                    self._recurring.start()
+                    return self._held.token
                 if not waits:
                     log.warning("another engine runs in this data folder; waiting until it ends")
                     waits = True
@@ -89,29 +74,21 @@ class Fence:
 
     def close(self, *, release: bool) -> None:
         """Stop the renewals; with `release`, end the lease, so that the next engine needn't wait."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join()
-        if release and self._token is not None:
+        self._recurring.stop(None)
+        if release:
             # Without this release the lease expires by itself.
             with suppress(UnavailableError):
-                self._lease.release(self._token)
+                self._held.release()
 
-    def _run(self) -> None:
-        assert self._token is not None  # noqa: S101 (`claim` starts this)
-        while not self._closing.wait(RENEW_SECONDS):
-            try:
-                held = self._lease.renew(self._token, LASTING)
-            except UnavailableError as error:
-                # If Postgres is down, no other engine can claim the lease, so the jobs continue. If only this engine
-                # can't reach it, another one may: this engine notices that at its next renewal, and until then it
-                # writes to folders that nobody reads.
-                log.warning("the lease could not be renewed: %s", error)
-                continue
-            if not held:
-                log.error("another engine has claimed the jobs: this one, with token %d, stops", self._token)
-                self._on_loss()
-                return
+    def _renew(self) -> None:
+        # If Postgres is down, no other engine can claim the lease, so the jobs continue. If only this engine can't
+        # reach it, another one may: this engine notices that at its next renewal, and until then it writes to folders
+        # that nobody reads.
+        token = self._held.token
+        if not self._held.keep(succeeds=False):
+            log.error("another engine has claimed the jobs: this one, with token %s, stops", token)
+            self._recurring.stop(0)
+            self._on_loss()
 
 
 def current_checkpoint(root: Path, job: str) -> Path:

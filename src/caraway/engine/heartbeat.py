@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from caraway.engine.jobs import JobStatus
+from caraway.recurring import Recurring
 
 BEAT_SECONDS = 1.0
 # A round of the engine's loop takes milliseconds. After so long without one the loop hangs, so the heartbeat stops.
@@ -24,13 +25,12 @@ class Heartbeat:
         self._ready = False
         self._jobs: Mapping[str, JobStatus] = {}
         self._alive_at = time.monotonic()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._recurring = Recurring("heartbeat", self._beat, BEAT_SECONDS, at_once=True)
 
     def start(self) -> None:
         """Start to write the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._thread.start()
+        self._recurring.start()
 
     def alive(self, *, ready: bool, jobs: Mapping[str, JobStatus]) -> None:
         """Note that the loop has made a round, and the state of the jobs."""
@@ -39,19 +39,15 @@ class Heartbeat:
 
     def close(self) -> None:
         """Stop writing; the file stays, and readers see by its age that the engine has ended."""
-        self._closing.set()
-        self._thread.join(2 * BEAT_SECONDS)
+        self._recurring.stop(2 * BEAT_SECONDS)
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                # Before the loop's first round, while Spark starts, the absence of rounds is no sign of a hang.
-                hung = self._ready and time.monotonic() - self._alive_at > HUNG_SECONDS
-                beat = heartbeat(ready=self._ready, jobs=self._jobs, at_us=time.time_ns() // 1000)
-            if not hung:
-                _replace(self._path, json.dumps(beat))
-            if self._closing.wait(BEAT_SECONDS):
-                return
+    def _beat(self) -> None:
+        with self._lock:
+            # Before the loop's first round, while Spark starts, the absence of rounds is no sign of a hang.
+            hung = self._ready and time.monotonic() - self._alive_at > HUNG_SECONDS
+            beat = heartbeat(ready=self._ready, jobs=self._jobs, at_us=time.time_ns() // 1000)
+        if not hung:
+            _replace(self._path, json.dumps(beat))
 
 
 def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict[str, object]:

@@ -5,44 +5,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from caraway.engine.sharing import assigned
+from caraway.cluster.assignment import balanced
+from caraway.cluster.members import Member, Owners, node_of
 from caraway.errors import UnavailableError
 
 log = logging.getLogger(__name__)
-
-
-class SeenOwners(Protocol):
-    """The part of `caraway.state.job_owners.JobOwners` that an engine uses."""
-
-    @property
-    def members(self) -> Collection[str]:
-        """The engines that are alive."""
-
-    @property
-    def owners(self) -> Mapping[str, str]:
-        """The owner of each job that has one; it may be dead."""
-
-
-class EngineMember(Protocol):
-    """The part of `caraway.state.EngineMembership` that an engine uses; all of it may raise UnavailableError."""
-
-    @property
-    def name(self) -> str:
-        """The name under which this member owns jobs."""
-
-    def look(self) -> SeenOwners:
-        """Return the living engines and the owners of all jobs."""
-
-    def take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
-        """Become the owner of those of the jobs that no living member owns, and return their tokens."""
-
-    def give_up(self, jobs: Collection[str]) -> None:
-        """Release jobs whose queries have ended."""
-
-    def forget(self, jobs: Collection[str]) -> None:
-        """Delete the owners of jobs that are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +44,7 @@ class JobOwnership:
 
     def __init__(
         self,
-        member: EngineMember,
+        member: Member,
         folder_for: Callable[[str, int], Path],
         *,
         successor: bool,
@@ -172,8 +140,9 @@ class JobOwnership:
         if self._connected_at is None:
             self._connected_at = now
         me = self._member.name
-        mine = {job for job, owner in seen.owners.items() if owner == me}
-        due = {job for job, engine in assigned(wanted, {*seen.members, me}, seen.owners).items() if engine == me}
+        owners = {job: owned.member for job, owned in seen.owned.items()}
+        mine = {job for job, owner in owners.items() if owner == me}
+        due = {job for job, engine in balanced(wanted, {*seen.members, me}, owners).items() if engine == me}
         held = self._owned.folders
         for job in held.keys() - mine:
             log.error("another engine has taken job %s: it is stopped here", job)
@@ -198,15 +167,15 @@ class JobOwnership:
         self._left = {job: at for job, at in {**self._left, **given_up}.items() if job not in folders}
         self._owned = OwnedJobs(version=version, folders=folders)
 
-    def _is_free(self, job: str, seen: SeenOwners, *, in_grace: bool) -> bool:
-        owner = seen.owners.get(job)
-        if owner is None or owner in seen.members:
-            return owner is None
+    def _is_free(self, job: str, seen: Owners, *, in_grace: bool) -> bool:
+        owned = seen.owned.get(job)
+        if owned is None or owned.member in seen.members:
+            return owned is None
         # An older process of this very engine can't come back, so the grace period doesn't protect its jobs.
-        return not in_grace or owner.rpartition("#")[0] == self._member.name.rpartition("#")[0]
+        return not in_grace or node_of(owned.member) == self._member.node
 
     def _take(self, jobs: Collection[str]) -> None:
-        taken = self._member.take(jobs, successor=self._successor)
+        taken = self._member.take_free(jobs, successor=self._successor)
         for job, token in sorted(taken.items()):
             log.info("this engine has job %s with token %d", job, token)
             self._hold({**self._owned.folders, job: self._folder_for(job, token)})

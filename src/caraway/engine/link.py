@@ -5,13 +5,12 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 
 from caraway.engine.job_ownership import JobOwnership, Work
-from caraway.engine.jobs import JobStatus, brief
-from caraway.engine.ports import JobReports
-from caraway.errors import UnavailableError
+from caraway.engine.jobs import JobStatus
 from caraway.plan.model import JobPlan
+from caraway.recurring import Recurring
+from caraway.state import JobRegistry
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ class RegistryLink:
     state alone.
     """
 
-    def __init__(self, registry: JobReports, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, registry: JobRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         """Use `registry`, which no other thread may use; `clock` returns a time in seconds."""
         self._registry = registry
         self._lock = threading.Lock()
@@ -39,13 +38,11 @@ class RegistryLink:
         self._work = Work()
         self._reported: dict[str, JobStatus] = {}
         self._unreported: dict[str, JobStatus] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="registry", daemon=True)
-        self._reachable = True
+        self._recurring = Recurring("registry", self._exchange, POLL_SECONDS, finish=self._finish)
 
     def start(self) -> None:
         """Start the polling thread."""
-        self._thread.start()
+        self._recurring.start()
 
     def begin(self, sweep: Callable[[Collection[str]], Collection[str]], ownership: JobOwnership | None) -> None:
         """Begin to share the jobs with other engines, if there is an `ownership`, and to remove leftovers.
@@ -76,41 +73,33 @@ class RegistryLink:
 
     def close(self, timeout_seconds: float) -> None:
         """Pass on the last reports, if the registry accepts them within the time."""
-        self._closing.set()
-        self._thread.join(timeout_seconds)
+        self._recurring.stop(timeout_seconds)
 
-    def _run(self) -> None:
-        while not self._closing.wait(POLL_SECONDS):
+    def _finish(self) -> None:
+        try:
             self._exchange()
-        self._exchange()
-        if self._ownership is not None:
-            # If this fails, the jobs become free when the membership ends.
-            with suppress(UnavailableError):
+        finally:
+            if self._ownership is not None:
+                # If this fails, the jobs become free when the membership ends.
                 self._ownership.leave()
 
     def _exchange(self) -> None:
-        try:
-            desired = self._registry.desired_jobs()
-            with self._lock:
-                self._desired = desired
-                reports, work, ownership = dict(self._unreported), self._work, self._ownership
-            for job_id, status in reports.items():
-                # Other engines report on the jobs that they run.
-                if ownership is None or ownership.may_report(job_id):
-                    self._report(job_id, status)
-                else:
-                    self._forget(job_id)
-            if ownership is not None and not self._closing.is_set():
-                # Reports go first: once a job is released, only its next owner may report on it.
-                ownership.exchange([job.job_id for job in desired], work)
-            self._clear(work)
-        except UnavailableError as error:
-            self._note(reachable=False, text=str(error))
-        except Exception as error:  # noqa: BLE001
-            # For example a registry that isn't migrated yet, or a graph of a newer version. Running jobs must continue.
-            self._note(reachable=False, text=brief(error))
-        else:
-            self._note(reachable=True, text="")
+        # Any error of the registry, such as one that isn't migrated yet or has a graph of a newer version, is logged by
+        # the thread, and running jobs continue.
+        desired = self._registry.desired_jobs()
+        with self._lock:
+            self._desired = desired
+            reports, work, ownership = dict(self._unreported), self._work, self._ownership
+        for job_id, status in reports.items():
+            # Other engines report on the jobs that they run.
+            if ownership is None or ownership.may_report(job_id):
+                self._report(job_id, status)
+            else:
+                self._forget(job_id)
+        if ownership is not None and not self._recurring.stopping.is_set():
+            # Reports go first: once a job is released, only its next owner may report on it.
+            ownership.exchange([job.job_id for job in desired], work)
+        self._clear(work)
 
     def _clear(self, work: Work) -> None:
         """Remove leftovers of gone jobs, once a minute."""
@@ -144,10 +133,3 @@ class RegistryLink:
 
     def _who(self) -> Mapping[str, object]:
         return {} if self._ownership is None else {"engine": self._ownership.name}
-
-    def _note(self, *, reachable: bool, text: str) -> None:
-        if reachable != self._reachable:
-            log.warning(
-                "the registry answers again" if reachable else "the registry is away: %s", *([text] if text else [])
-            )
-        self._reachable = reachable

@@ -1,16 +1,13 @@
 """The observer looks at topics and running queries every few seconds, in its own thread, since both may answer late."""
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from caraway.engine.jobs import brief
 from caraway.engine.lag import Lag, Tide
+from caraway.recurring import Recurring
 from caraway.spark.live import RealTimeRows
 from caraway.topics.positions import Offsets
-
-log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 # An hour of looks; the lag in seconds of a job that is further behind is reported as an hour.
@@ -35,16 +32,15 @@ class Observer:
         self._tide = Tide(REMEMBERED_LOOKS)
         self._read: Mapping[str, RealTimeRows] = {}
         self._read_before: Mapping[str, RealTimeRows] = {}
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._recurring = Recurring("observer", self.look, LOOK_SECONDS)
 
     def start(self) -> None:
         """Start the observing thread."""
-        self._thread.start()
+        self._recurring.start()
 
     def close(self) -> None:
-        """Stop the observing thread."""
-        self._closing.set()
+        """Stop the observing thread; a look that is under way may go on."""
+        self._recurring.stop(0)
 
     def watch(self, topics: Iterable[str]) -> None:
         """Observe these topics, too."""
@@ -75,11 +71,3 @@ class Observer:
         """Return the lag of a job that has processed `done` records of its topics; None while it isn't known."""
         with self._lock:
             return self._tide.lag(topics, done)
-
-    def _run(self) -> None:
-        while not self._closing.wait(LOOK_SECONDS):
-            try:
-                self.look()
-            except Exception as error:  # noqa: BLE001
-                # For example a broker is unreachable, or the JVM is ending; the jobs themselves report such failures.
-                log.debug("no look at topics and queries: %s", brief(error))

@@ -1,44 +1,10 @@
-"""The protocols that the engine needs, so that its rules can be tested without Spark, Postgres and Kafka."""
+"""The protocols that the engine needs, so that its rules can be tested without Spark."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from caraway.engine.phases import Phase
 from caraway.plan.model import JobPlan
-
-
-class JobReports(Protocol):
-    """Returns the jobs that must run and accepts reports on them; `caraway.state.JobRegistry` is one."""
-
-    def desired_jobs(self) -> Sequence[JobPlan]:
-        """Return the jobs that must run now.
-
-        Raises:
-            UnavailableError: The registry doesn't answer.
-        """
-
-    def gone_jobs(self) -> frozenset[str]:
-        """Return the jobs that will never run again; their names are never used again.
-
-        Raises:
-            UnavailableError: The registry doesn't answer.
-        """
-
-    def report(
-        self,
-        job_id: str,
-        *,
-        state: str,
-        mode: str,
-        attempts: int,
-        error: str = "",
-        progress: Mapping[str, object] | None = None,
-    ) -> None:
-        """Write a report on a job.
-
-        Raises:
-            UnavailableError: The registry doesn't answer.
-        """
 
 
 class Query(Protocol):

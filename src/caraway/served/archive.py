@@ -7,9 +7,9 @@ to one store.
 
 import hashlib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 
 from caraway.errors import UnavailableError
 from caraway.objects import ObjectFolder
+from caraway.recurring import Recurring
 from caraway.served import metrics
 from caraway.served.log import SERVED
 from caraway.topics.connection import client_config, kafka_logger
@@ -173,47 +174,32 @@ class Archive:
         self._clock = clock
         self._gathered: dict[int, Gathered] = {}
         self._topic_id = ""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+        # Rows that were read and not written when it failed are read again at the next attempt.
+        self._recurring = Recurring("archive", self._follow, RETRY_S, at_once=True)
 
     def start(self) -> None:
         """Start, unless that was done; the topic must exist."""
-        if self._thread.ident is None:
-            self._thread.start()
+        self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
         """Write the rows that were read, and end; wait at most `timeout_s` for that."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._follow()
-            except (UnavailableError, KafkaException) as error:
-                # Rows that were read and not written are read again at the next attempt.
-                LOG.warning("the archive of served features waits", reason=str(error))
-                self._stopping.wait(RETRY_S)
-            except Exception:
-                LOG.exception("the archive of served features begins again")
-                self._stopping.wait(RETRY_S)
+        self._recurring.stop(timeout_s)
 
     def _follow(self) -> None:
         """Read and write until something fails or the archive is stopped."""
         self._gathered = {}
-        self._topic_id = self._find_topic()
-        consumer = Consumer(self._config, logger=kafka_logger())
         try:
-            consumer.subscribe([SERVED], on_assign=self._begin, on_revoke=self._give_up, on_lost=self._give_up)
-            while not self._stopping.is_set():
-                for message in consumer.consume(BATCH, POLL_S):
-                    if message.error() is None:
-                        self._take(message.value() or b"", message.partition() or 0, message.offset() or 0)
-                self._write(consumer, lambda gathered: gathered.is_due(self._clock(), self._seconds))
-            self._write(consumer, lambda _: True)
-        finally:
-            consumer.close()
+            self._topic_id = self._find_topic()
+            with closing(Consumer(self._config, logger=kafka_logger())) as consumer:
+                consumer.subscribe([SERVED], on_assign=self._begin, on_revoke=self._give_up, on_lost=self._give_up)
+                while not self._recurring.stopping.is_set():
+                    for message in consumer.consume(BATCH, POLL_S):
+                        if message.error() is None:
+                            self._take(message.value() or b"", message.partition() or 0, message.offset() or 0)
+                    self._write(consumer, lambda gathered: gathered.is_due(self._clock(), self._seconds))
+                self._write(consumer, lambda _: True)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka doesn't answer ({error})") from error
 
     def _find_topic(self) -> str:
         admin = AdminClient(client_config(self._bootstrap_servers), logger=kafka_logger())

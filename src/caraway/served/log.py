@@ -17,6 +17,7 @@ import orjson
 import structlog
 
 from caraway.query import Batch, CompiledPlan
+from caraway.recurring import Recurring
 from caraway.served import metrics
 from caraway.topics import TopicItem
 
@@ -78,21 +79,17 @@ class ServedLog:
         self._queue: list[Served] = []
         self._rows_waiting = 0
         self._bytes_waiting = 0
-        self._some = threading.Event()
-        self._stopping = threading.Event()
         self._complained_at = float("-inf")
-        self._thread = threading.Thread(target=self._run, name="served-features", daemon=True)
+        # The thread sleeps until the first query that waits wakes it.
+        self._recurring = Recurring("served-features", self._send_gathered, threading.TIMEOUT_MAX, finish=self._send)
 
     def start(self) -> None:
         """Start sending."""
-        self._thread.start()
+        self._recurring.start()
 
     def close(self) -> None:
         """Hand the waiting records to the writer, and end. The caller closes the writer."""
-        self._stopping.set()
-        self._some.set()
-        if self._thread.ident is not None:
-            self._thread.join(CLOSE_S)
+        self._recurring.stop(CLOSE_S)
 
     def keep(self, plan: CompiledPlan, batch: Batch, origin: Origin) -> None:
         """Keep a query that was answered; this returns at once."""
@@ -100,35 +97,33 @@ class ServedLog:
         with self._lock:
             # If nothing waits, a query of any size is accepted.
             full = self._rows_waiting and self._rows_waiting + batch.rows > MAX_ROWS_WAITING
+            first = not full and not self._queue
             if not full:
                 self._rows_waiting += batch.rows
                 self._queue.append(served)
         if full:
             self._lose(origin.workflow, batch.rows, f"{MAX_ROWS_WAITING:,} rows wait already")
-        elif not self._some.is_set():
-            self._some.set()
+        elif first:
+            self._recurring.wake()
 
-    def _run(self) -> None:
-        while True:
-            self._some.wait()
-            stopping = self._stopping.wait(GATHER_S)
-            self._some.clear()
-            with self._lock:
-                taken, self._queue = self._queue, []
-            try:
-                self._send(taken)
-            except Exception:
-                LOG.exception("features that were served can't be kept")
-                for served in taken:
-                    self._lose(served.origin.workflow, served.batch.rows, "they make no record")
-            with self._lock:
-                self._rows_waiting -= sum(served.batch.rows for served in taken)
-                if stopping and not self._queue:
-                    return
-                if self._queue:
-                    self._some.set()
+    def _send_gathered(self) -> None:
+        self._recurring.stopping.wait(GATHER_S)
+        self._send()
 
-    def _send(self, taken: Sequence[Served]) -> None:
+    def _send(self) -> None:
+        """Send all that waits."""
+        with self._lock:
+            taken, self._queue = self._queue, []
+        try:
+            self._write(taken)
+        except Exception:
+            LOG.exception("features that were served can't be kept")
+            for served in taken:
+                self._lose(served.origin.workflow, served.batch.rows, "they make no record")
+        with self._lock:
+            self._rows_waiting -= sum(served.batch.rows for served in taken)
+
+    def _write(self, taken: Sequence[Served]) -> None:
         shipment = _Shipment()
         for served in taken:
             rate = served.origin.rate

@@ -57,7 +57,7 @@ def run_workers(settings: Settings) -> None:
     port = port_of(server)
     _log_start(settings, port)
     arguments = ["--host", server.host, "--port", str(port), "--readers", str(server.workers)]
-    os.execv(sys.executable, [sys.executable, supervisor.__file__, *arguments])  # noqa: S606 (no shell is the point)
+    os.execv(sys.executable, [sys.executable, "-m", supervisor.__name__, *arguments])  # noqa: S606 (no shell is the point)
 
 
 def _log_start(settings: Settings, port: int) -> None:

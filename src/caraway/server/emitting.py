@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import structlog
 
+from caraway.cluster.leases import HeldLease, Lease
 from caraway.index import IndexStore
 from caraway.index.feeding.recovery import forget_emissions
 from caraway.index.storage.keys import META
-from caraway.state.leases import Lease
 
 LOG = structlog.get_logger(__name__)
 
@@ -42,48 +42,37 @@ class EmissionRight:
             arriving: Longest time that a record takes to arrive.
             clock: Returns the time in seconds.
         """
-        self._lease = lease
+        self._held = HeldLease(lease, lasting, clock=clock)
         self._store = store
-        self._lasting = lasting
-        self._sending = (lasting - arriving).total_seconds()
+        self._arriving_s = arriving.total_seconds()
         self._clock = clock
-        self._token: int | None = None
-        self._until = float("-inf")
+        # The token for which the index has been prepared.
+        self._ready: int | None = None
 
     def may_send(self) -> bool:
         """Return whether rows may be sent now."""
-        return self._token is not None and self._clock() < self._until
+        token = self._held.token
+        return token is not None and token == self._ready and self._clock() < self._held.until - self._arriving_s
 
     def claim_or_renew(self) -> None:
-        """Renew the right, or claim it if no server has it; a lost right is claimed by the next call at the earliest.
+        """Renew the right, or claim it if no server has it.
+
+        A lost right is claimed by the next call at the earliest: the caller must first stop following the indexes that
+        emitted under it.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        asked_at = self._clock()
-        if self._token is not None:
-            if self._lease.renew(self._token, self._lasting):
-                self._until = asked_at + self._sending
-                return
-            # This call doesn't claim the right again: the caller must first stop following the indexes that emitted
-            # under it.
-            self._token = None
-            LOG.warning("another server writes rows of aggregates now")
-            return
+        had = self._held.token
         # The lease may be taken over from an earlier process of this name: it has ended, as only one process can open
         # this database.
-        token = self._lease.claim(self._lasting, succeeds=True)
+        self._held.keep(succeeds=True)
+        token = self._held.token
         if token is None:
-            return
-        last = self._store.get(TOKEN_KEY)
-        if token != 1 + (0 if last is None else int.from_bytes(last)):
-            # Another server has had the right since, so this index's record of what was emitted is outdated.
-            forget_emissions(self._store)
-        batch = self._store.batch()
-        batch.put(TOKEN_KEY, token.to_bytes(8))
-        self._store.write(batch)
-        self._token, self._until = token, asked_at + self._sending
-        LOG.info("this server writes rows of aggregates", token=token)
+            if had is not None:
+                LOG.warning("another server writes rows of aggregates now")
+        elif token != self._ready:
+            self._prepare(token)
 
     def release(self) -> None:
         """Release the right to other servers; the caller must wait before until all that was sent has arrived.
@@ -91,6 +80,15 @@ class EmissionRight:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        token, self._token = self._token, None
-        if token is not None:
-            self._lease.release(token)
+        self._held.release()
+
+    def _prepare(self, token: int) -> None:
+        """Write the token into the index, which forgets the emitted rows if another server has had the right since."""
+        last = self._store.get(TOKEN_KEY)
+        if token != 1 + (0 if last is None else int.from_bytes(last)):
+            forget_emissions(self._store)
+        batch = self._store.batch()
+        batch.put(TOKEN_KEY, token.to_bytes(8))
+        self._store.write(batch)
+        self._ready = token
+        LOG.info("this server writes rows of aggregates", token=token)

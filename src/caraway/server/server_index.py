@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 import structlog
 
+from caraway.cluster.leases import Lease
 from caraway.config import Settings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
@@ -19,7 +20,6 @@ from caraway.server.emitting import LEASE, EmissionRight
 from caraway.sharding.keys import is_divided
 from caraway.sharding.server_shards import ServerShards
 from caraway.state.blueprints import EMITS
-from caraway.state.leases import Lease
 
 LOG = structlog.get_logger(__name__)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from caraway.cluster.members import Owned
+from caraway.cluster.shards import Division
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.reader import hiding_times, kafka_key
@@ -17,7 +19,6 @@ from caraway.sharding.keys import shard_of
 from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
 from caraway.sharding.shard_clients import ShardCalls
 from caraway.sharding.shard_owner import ShardOwner
-from caraway.state.index_owners import Division, Owned
 
 # Seconds that the result of a call may take to arrive here beyond the time limit of the call itself.
 LATE_S = 1.0

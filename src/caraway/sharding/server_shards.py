@@ -12,6 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 import structlog
 
+from caraway.cluster.shards import shard_member
 from caraway.config import ConfigurationError, Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
@@ -28,7 +29,6 @@ from caraway.sharding.shard_clients import ShardClients
 from caraway.sharding.shard_owner import ShardOwner
 from caraway.sharding.shard_server import ShardServer
 from caraway.sharding.topics import Topics
-from caraway.state.index_owners import IndexOwners
 
 LOG = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class ServerShards:
             raise ConfigurationError("index.shards: the index isn't divided")
         self._shards = shards
         self._whole = whole
-        self._registry = IndexOwners(engine=engine, server=member, shards=shards)
+        self._member = shard_member(engine, member, shards)
         self._topics = Topics(bootstrap_servers)
         passes = [_pass(key.mac_key) for key in keyring.keys]
         self._shard_server = ShardServer(lambda: passes, index.host, index.port)
@@ -86,7 +86,7 @@ class ServerShards:
             elsewhere=partial(self._shard_owner.elsewhere, number),
         )
         self._shard_owner = ShardOwner(
-            self._registry,
+            self._member,
             shards,
             self._open,
             self._threads.submit,
@@ -201,7 +201,7 @@ class ServerShards:
                 shard.store.drop(asset)
                 found.add(asset.hex())
         if found:
-            self._registry.forget(found)
+            self._member.forget_progress(found)
 
     def _stored(self) -> dict[int, StoredShard]:
         return {n: shard for n, shard in self._shard_owner.open_shards().items() if isinstance(shard, StoredShard)}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from caraway.cluster.shards import ShardProgress
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
@@ -17,7 +18,6 @@ from caraway.index.windows.windows import Elsewhere
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.sharding.topics import Ends, Topics
-from caraway.state.index_owners import ShardProgress
 
 # Least cache of a shard. The shards of a server share the cache of an undivided index, but each needs some.
 MIN_CACHE_BYTES = 8 << 20

@@ -15,56 +15,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Protocol
 
 import structlog
 
+from caraway.cluster.assignment import rendezvous
+from caraway.cluster.leases import HeldLease
+from caraway.cluster.members import node_of
+from caraway.cluster.shards import NOTHING, Division, ShardMember, ShardProgress
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
 from caraway.index.records.max_event_time import newest
 from caraway.plan.model import IndexPlan
-from caraway.sharding.keys import assigned
 from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
 from caraway.sharding.shard import Shard
 from caraway.sharding.topics import Ends
-from caraway.state.index_owners import NOTHING, Division, ShardProgress, member_name, server_of
 
 LOG = structlog.get_logger(__name__)
 
 # Number of renewals of a membership within the time that it lasts, so that a few may fail.
 RENEWALS = 4
-
-
-class Registry(Protocol):
-    """The table of owners (`caraway.state.index_owners.IndexOwners`)."""
-
-    @property
-    def server(self) -> str:
-        """The name of this server, which stays the same after a restart."""
-        ...
-
-    def join(self, address: str, lasting: timedelta) -> int | None:
-        """Become a member, and return the member's token."""
-        ...
-
-    def renew(self, token: int, lasting: timedelta) -> bool:
-        """Renew the membership."""
-        ...
-
-    def leave(self, token: int) -> None:
-        """End the membership."""
-        ...
-
-    def look(self) -> Division:
-        """Return the members, and the owners of the shards."""
-        ...
-
-    def take(self, shard: int, seen: int, member: int) -> int | None:
-        """Claim a shard, and return the token of its ownership."""
-        ...
-
-    def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
-        """Report the progress of a shard."""
-        ...
 
 
 @dataclass(slots=True)
@@ -98,7 +66,7 @@ class ShardOwner:
 
     def __init__(
         self,
-        registry: Registry,
+        member: ShardMember,
         shards: int,
         opens: Opens,
         starts: Starts,
@@ -110,7 +78,7 @@ class ShardOwner:
         """Prepare; no shard is owned before `reconcile`.
 
         Args:
-            registry: The table of owners.
+            member: This server as a member of those that share the index.
             shards: The number of shards.
             opens: Opens a shard, which may take long.
             starts: Runs a function that may take long.
@@ -118,21 +86,21 @@ class ShardOwner:
             lasting: The time after which, without a renewal, others may take over.
             clock: Returns the time in seconds.
         """
-        self.server = registry.server
+        self.server = member.node
         self.division = NOTHING
-        self._registry = registry
+        self._member = member
         self._shards = shards
         self._opens = opens
         self._starts = starts
         self._address = address
-        self._lasting = lasting
+        self._lease = HeldLease(member.lease, lasting, renew_s=lasting.total_seconds() / RENEWALS, clock=clock)
         self._clock = clock
         self._looking = threading.Lock()
         # The lock keeps a new set of plans from missing a shard that is just being opened.
         self._following = threading.Lock()
         self._plans: Mapping[bytes, IndexPlan] = {}
-        self._member: int | None = None
-        self._until = self._renewed_at = float("-inf")
+        # The end of the membership by this server's clock, as far as lost shards have been given up.
+        self._until = float("-inf")
         self._opening: dict[int, Future[object]] = {}
         self._closing: dict[int, Future[object]] = {}
         self._open: dict[int, Shard] = {}
@@ -141,7 +109,8 @@ class ShardOwner:
     @property
     def member(self) -> str | None:
         """The name under which this server owns shards; None if it isn't a member."""
-        return None if self._member is None else member_name(self.server, self._member)
+        token = self._lease.token
+        return None if token is None else self._member.with_token(token).name
 
     def open_shards(self) -> Mapping[int, Shard]:
         """Return the shards that are open here, whether they are owned or not."""
@@ -190,7 +159,7 @@ class ShardOwner:
         """
         with self._looking:
             if seen is None or self.division is seen:
-                self.division = self._registry.look()
+                self.division = self._member.look_at_shards()
             return self.division
 
     def reconcile(self) -> None:
@@ -199,16 +168,16 @@ class ShardOwner:
         Raises:
             UnavailableError: Postgres or Kafka doesn't answer; what could be done without them is done.
         """
-        until = self._stay()
-        if until is None:
+        if not self._stay():
+            self._until = float("-inf")
             self._owns.clear()
             return
         division = self.look()
         self._lose(division)
         # The new end of the membership counts only after lost shards are given up: this process may have been suspended
         # for long.
-        self._until = until
-        wanted = assigned(self._shards, {server_of(member) for member in division.addresses})
+        self._until = self._lease.until
+        wanted = rendezvous(self._shards, {node_of(member) for member in division.addresses})
         mine = {shard for shard, server in wanted.items() if server == self.server}
         self._open_and_close(mine)
         failures = []
@@ -229,10 +198,8 @@ class ShardOwner:
         """
         self._owns.clear()
         self._until = float("-inf")
-        member, self._member = self._member, None
         try:
-            if member is not None:
-                self._registry.leave(member)
+            self._lease.release()
         finally:
             self._close()
 
@@ -245,21 +212,15 @@ class ShardOwner:
             shard.close(forget=False)
         self._open.clear()
 
-    def _stay(self) -> float | None:
-        """Become a member or stay one; return the end of the membership by this server's clock, or None."""
-        now = self._clock()
-        if self._member is None:
-            self._member = self._registry.join(self._address, self._lasting)
-        elif now < self._renewed_at + self._lasting.total_seconds() / RENEWALS:
-            return self._renewed_at + self._lasting.total_seconds()
-        elif not self._registry.renew(self._member, self._lasting):
+    def _stay(self) -> bool:
+        """Become a member or stay one; return whether this server is one. Its earlier process must have ended."""
+        if self._lease.token is None:
+            self._member.announce(self._address)
+            return self._lease.keep(succeeds=True)
+        stays = self._lease.keep(succeeds=True)
+        if not stays:
             LOG.warning("another process shares the index under the name of this server", server=self.server)
-            self._member = None
-            self._until = float("-inf")
-        if self._member is None:
-            return None
-        self._renewed_at = now
-        return now + self._lasting.total_seconds()
+        return stays
 
     def _lose(self, division: Division) -> None:
         """Stop answering for the shards that other servers have claimed."""
@@ -306,9 +267,10 @@ class ShardOwner:
         shard = self._open[number]
         shard.reconcile()
         own = self._owns.get(number)
-        if own is None and wanted and self._plans and shard.is_caught_up() and self._member is not None:
+        lease = self._lease.token
+        if own is None and wanted and self._plans and shard.is_caught_up() and lease is not None:
             owner = division.owners.get(number)
-            token = self._registry.take(number, 0 if owner is None else owner.token, self._member)
+            token = self._member.with_token(lease).take_over(str(number), 0 if owner is None else owner.token)
             if token is None:
                 return
             LOG.info("this server owns a shard of the index", shard=number, token=token)
@@ -322,7 +284,7 @@ class ShardOwner:
         if own.answers:
             progress = shard.progress()
             if progress != own.reported:
-                self._registry.report(number, own.token, progress)
+                self._member.report(number, own.token, progress)
                 own.reported = progress
 
     def _max_event_time(self, number: int, asset: bytes) -> int | None:

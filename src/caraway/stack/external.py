@@ -1,12 +1,13 @@
 """The watch over a service that runs outside of the stack: your Kafka cluster, your Postgres."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from caraway.stack.part import PartState, PartStatus
+from caraway.children.part import PartState, PartStatus
+from caraway.recurring import Recurring
 
-WATCH_SECONDS = 5.0
+# The pauses between two checks while the service answers, and while it doesn't.
+WATCH_SECONDS, AWAY_SECONDS = 5.0, 1.0
 
 
 class ExternalService:
@@ -28,28 +29,27 @@ class ExternalService:
         self.has_been_ready = False
         self._check = check
         self._on_change = on_change
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"caraway-{name}", daemon=True)
+        self._recurring = Recurring(f"caraway-{name}", self._look, self._pause_s, at_once=True)
 
     def start(self) -> None:
         """Start the watch; returns at once."""
-        self._thread.start()
+        self._recurring.start()
 
     def stop(self) -> None:
         """End the watch; returns at once."""
-        self._stopping.set()
+        self._recurring.stop(0)
 
     def join(self) -> None:
         """Wait until the watch has ended."""
-        if self._thread.is_alive():
-            self._thread.join()
+        self._recurring.stop(None)
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            reason = self._check()
-            state = PartState.RUNNING if reason is None else PartState.UNRESPONSIVE
-            if (state, reason or "") != (self.status.state, self.status.message):
-                self.status = replace(self.status, state=state, message=reason or "")
-                self._on_change(self.status)
-            self.has_been_ready |= reason is None
-            self._stopping.wait(WATCH_SECONDS if reason is None else 1.0)
+    def _look(self) -> None:
+        reason = self._check()
+        state = PartState.RUNNING if reason is None else PartState.UNRESPONSIVE
+        if (state, reason or "") != (self.status.state, self.status.message):
+            self.status = replace(self.status, state=state, message=reason or "")
+            self._on_change(self.status)
+        self.has_been_ready |= reason is None
+
+    def _pause_s(self) -> float:
+        return WATCH_SECONDS if self.status.state is PartState.RUNNING else AWAY_SECONDS

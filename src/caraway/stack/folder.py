@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import IO
 
 from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
+from caraway.private_files import make_folder, opener
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
-from caraway.stack.private import make_folder, make_private, opener
+from caraway.stack.private import make_private
 
 # With less free space Postgres and Kafka can't even start: their first files take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024

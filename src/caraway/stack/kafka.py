@@ -7,13 +7,15 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from typing_extensions import override
+
+from caraway.children.part import Launch, Part
+from caraway.children.process import start
 from caraway.class_archives import ClassArchive
 from caraway.java.runtime import find_java
+from caraway.private_files import kept_password, make_folder, opener
 from caraway.stack.errors import PartFailedError
-from caraway.stack.part import Launch
-from caraway.stack.private import kept_password, make_folder, opener
 from caraway.stack.probe import check_kafka
-from caraway.stack.process import start
 from caraway.topics.credentials import login
 
 FORMAT_SECONDS = 120.0
@@ -62,7 +64,7 @@ def kafka_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
     return ClassArchive.of(cache_dir, "kafka", jars)
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Part):
     """A Kafka broker that lives in a folder.
 
     Attributes:
@@ -70,8 +72,6 @@ class EmbeddedKafka:
     """
 
     name = "kafka"
-    after: frozenset[str] = frozenset()
-    stop_signal = signal.SIGTERM
     stop_seconds = 20.0
     start_seconds = 90.0
 
@@ -110,6 +110,7 @@ class EmbeddedKafka:
         """The address of the broker, in the form that clients take."""
         return f"127.0.0.1:{self.port}"
 
+    @override
     def prepare(self) -> None:
         """Write the broker's configuration and, the first time, its identity."""
         make_folder(self._folder)
@@ -128,6 +129,7 @@ class EmbeddedKafka:
         if not (self._data / "meta.properties").is_file():
             self._format()
 
+    @override
     def launch(self) -> Launch:
         """Return the command that runs the broker."""
         # A pause of the broker is a pause of every event. Half of the heap is for new objects: a collection takes as
@@ -148,7 +150,8 @@ class EmbeddedKafka:
             folder=self._folder,
         )
 
-    def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the broker's alone)
+    @override
+    def check(self, pid: int) -> str | None:
         """Return why the broker doesn't answer, or None if it does."""
         return check_kafka(self.bootstrap_servers)
 

@@ -11,12 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+from typing_extensions import override
 
+from caraway.children.part import Launch, Part
+from caraway.children.process import created_at, end_leftovers, start
+from caraway.private_files import kept_password, make_folder, opener
 from caraway.stack.errors import PartFailedError
-from caraway.stack.part import Launch
-from caraway.stack.private import kept_password, make_folder, opener
 from caraway.stack.probe import check_postgres
-from caraway.stack.process import created_at, end_leftovers, start
 
 SUPERUSER = "caraway"
 DATABASE = "postgres"
@@ -42,7 +43,7 @@ SETTINGS = {
 }
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Part):
     """A Postgres server that lives in a folder.
 
     Attributes:
@@ -50,7 +51,6 @@ class EmbeddedPostgres:
     """
 
     name = "postgres"
-    after: frozenset[str] = frozenset()
     # SIGINT is Postgres's fast shutdown: SIGTERM would wait for every client to leave.
     stop_signal = signal.SIGINT
     stop_seconds = 15.0
@@ -66,6 +66,7 @@ class EmbeddedPostgres:
         """The URL of the server, with the password."""
         return f"postgresql://{SUPERUSER}:{self._password()}@127.0.0.1:{self.port}/{DATABASE}"
 
+    @override
     def prepare(self) -> None:
         """Create the cluster if there is none, and remove leftovers of a crash."""
         self._end_stray_server()
@@ -82,6 +83,7 @@ class EmbeddedPostgres:
         self._initdb(unfinished, user)
         unfinished.rename(self._cluster)
 
+    @override
     def launch(self) -> Launch:
         """Return the command that runs the server in the foreground."""
         options = [f"--{name}={value}" for name, value in {**SETTINGS, "port": str(self.port)}.items()]
@@ -94,7 +96,8 @@ class EmbeddedPostgres:
             see_all=user is not None and not (_is_open(binary) and _is_open(self._cluster)),
         )
 
-    def check(self, pid: int) -> str | None:  # noqa: ARG002 (a server of another pid could not have our password)
+    @override
+    def check(self, pid: int) -> str | None:
         """Return why the server doesn't answer, or None if it does."""
         return check_postgres(self.url)
 

@@ -1,21 +1,19 @@
 """The parts that run Caraway's own code: the engine and the server, each a Python module started as a process."""
 
-import signal
 import sys
 from pathlib import Path
 
+from typing_extensions import override
+
+from caraway.children.part import Launch, Part
 from caraway.config import Settings
-from caraway.stack.part import Launch
 from caraway.stack.probe import check_engine, check_http
 
 
-class EngineProgram:
+class EngineProgram(Part):
     """`python -m caraway.engine`: a Spark driver. It waits for Postgres and Kafka by itself while Spark starts."""
 
     name = "engine"
-    after: frozenset[str] = frozenset()
-    port: int | None = None
-    stop_signal = signal.SIGTERM
     # The time covers a last checkpoint of each job.
     stop_seconds = 30.0
     start_seconds = 180.0
@@ -25,25 +23,27 @@ class EngineProgram:
         self._settings = settings
         self._heartbeat = heartbeat
 
+    @override
     def prepare(self) -> None:
         """Remove the last engine's heartbeat."""
         self._heartbeat.unlink(missing_ok=True)
 
+    @override
     def launch(self) -> Launch:
         """Return the command that runs the module."""
         return _python("caraway.engine", self._folder, self._settings)
 
+    @override
     def check(self, pid: int) -> str | None:
         """Return why the engine isn't ready, or None if it is."""
         return check_engine(self._heartbeat, pid)
 
 
-class ServerProgram:
+class ServerProgram(Part):
     """`python -m caraway.server`: ingest, query and control over HTTP."""
 
     name = "server"
     after = frozenset({"postgres", "kafka"})
-    stop_signal = signal.SIGTERM
     stop_seconds = 15.0
     start_seconds = 90.0
 
@@ -53,14 +53,13 @@ class ServerProgram:
         self._settings = settings
         self._url = url
 
-    def prepare(self) -> None:
-        """Do nothing: the server creates the files that it needs."""
-
+    @override
     def launch(self) -> Launch:
         """Return the command that runs the module."""
         return _python("caraway.server", self._folder, self._settings)
 
-    def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the server's alone)
+    @override
+    def check(self, pid: int) -> str | None:
         """Return why the server isn't ready, or None if it is."""
         return check_http(self._url)
 

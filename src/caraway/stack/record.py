@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from caraway.stack.part import PartStatus
+from caraway.children.part import PartStatus
 
 
 class StackRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from caraway.children.part import PartState, PartStatus
+from caraway.children.process import is_alive, memory_bytes
 from caraway.functions.confinement.configured import read_note
 from caraway.stack.folder import DataFolder
-from caraway.stack.part import PartState, PartStatus
-from caraway.stack.process import is_alive, memory_bytes
 from caraway.stack.record import StackRecord, read_record
 
 

@@ -14,6 +14,10 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from caraway.children.logs import quote
+from caraway.children.part import Part, PartState, PartStatus
+from caraway.children.process import created_at, end_leftovers, is_alive
+from caraway.children.runner import REPEATED_DEATHS, Runner
 from caraway.client.discovery import DEFAULT_PORT
 from caraway.config import Settings
 from caraway.stack import ports
@@ -23,18 +27,17 @@ from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import USER, EmbeddedKafka, kafka_classes
-from caraway.stack.logs import quote
-from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.stack.probe import check_kafka, check_postgres
-from caraway.stack.process import created_at, end_leftovers, is_alive
 from caraway.stack.programs import EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
-from caraway.stack.runner import REPEATED_DEATHS, Runner
 from caraway.stack.token import ensure_token
 
 # The limit for the whole start. It is longer than the slowest part's own limit, so that the part fails first.
 START_SECONDS = 240.0
+
+# The longest time in which a part that has just become ready isn't noticed.
+POLL_SECONDS = 0.1
 
 # Called with a line of text for each event, and with the status of all parts after each change.
 Progress = Callable[[str, Sequence[PartStatus]], None]
@@ -265,13 +268,14 @@ class Stack:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         with self._changed:
-            while not all(status.state is PartState.RUNNING for status in self.status()):
+            # A part has been ready only after its state was reported, so that "Ready" is the last report.
+            while not all(it.has_been_ready and it.status.state is PartState.RUNNING for it in self._runners.values()):
                 for status in self.status():
                     if status.state is not PartState.RUNNING and status.restarts >= REPEATED_DEATHS:
                         raise PartFailedError(f"{status.name} doesn't start: {status.message}")
                 if time.monotonic() > deadline:
                     raise PartFailedError(self._unready())
-                self._changed.wait(0.5)
+                self._changed.wait(POLL_SECONDS)
             self._record = replace(self._record, state="running", message="")
             self._publish("Ready")
         self._announce()

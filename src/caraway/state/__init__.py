@@ -12,9 +12,6 @@ from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
-from caraway.state.index_owners import IndexOwners
-from caraway.state.job_owners import EngineMembership
-from caraway.state.leases import Lease
 from caraway.state.ledger import ActionOutcome, Claim, Ledger
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
 from caraway.state.model import (
@@ -58,14 +55,11 @@ __all__ = [
     "Claim",
     "CommitRecord",
     "DesiredState",
-    "EngineMembership",
     "Grant",
     "Head",
-    "IndexOwners",
     "JobRecord",
     "JobRegistry",
     "JobState",
-    "Lease",
     "Ledger",
     "LedgerEntry",
     "Mode",

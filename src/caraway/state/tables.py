@@ -101,3 +101,30 @@ ledger = sa.Table(
     sa.CheckConstraint("state IN ('open', 'done', 'cancelled')", name="ledger_state_known"),
     sa.Index("ledger_open", "asset_id", unique=True, postgresql_where=sa.text("state = 'open'")),
 )
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+)
+
+index_servers = sa.Table(
+    "index_servers",
+    metadata,
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("address", sa.Text, nullable=False),
+)
+
+index_standings = sa.Table(
+    "index_standings",
+    metadata,
+    sa.Column("shards", sa.Integer, primary_key=True),
+    sa.Column("shard", sa.Integer, primary_key=True),
+    sa.Column("asset", sa.Text, primary_key=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("level", sa.Boolean, nullable=False),
+    sa.Column("frontier_us", sa.BigInteger),
+)

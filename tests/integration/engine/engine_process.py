@@ -5,28 +5,34 @@ import json
 import logging
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+
+from typing_extensions import override
 
 from caraway.config import load_settings
 from caraway.engine import phases
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.plan.model import JobPlan
 from caraway.spark import jobs
+from caraway.state import JobRegistry
 
 
-class FolderRegistry:
+class FolderRegistry(JobRegistry):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def desired_jobs(self) -> Sequence[JobPlan]:
-        jobs: Sequence[JobPlan] = pickle.loads((self._folder / "wanted").read_bytes())  # noqa: S301 (our own file)
+    @override
+    def desired_jobs(self) -> tuple[JobPlan, ...]:
+        jobs: tuple[JobPlan, ...] = tuple(pickle.loads((self._folder / "wanted").read_bytes()))  # noqa: S301 (our own file)
         return jobs
 
+    @override
     def gone_jobs(self) -> frozenset[str]:
         gone = self._folder / "gone"
         return frozenset(gone.read_text().split()) if gone.exists() else frozenset()
 
+    @override
     def report(
         self,
         job_id: str,

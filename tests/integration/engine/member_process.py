@@ -4,9 +4,10 @@ import logging
 import sys
 from pathlib import Path
 
+from caraway.cluster.members import ENGINES, Member
 from caraway.config import load_settings
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.state import EngineMembership, connect
+from caraway.state import connect
 from tests.integration.engine.engine_process import FolderRegistry
 
 if __name__ == "__main__":
@@ -14,7 +15,7 @@ if __name__ == "__main__":
     logging.getLogger("py4j").setLevel(logging.ERROR)
     settings, shared = load_settings(), Path(sys.argv[1])
     assert settings.postgres.url is not None
-    membership = EngineMembership(engine=connect(settings.postgres.url), engine_name=settings.data_dir.name)
-    engine = Engine(settings, FolderRegistry(shared), membership)
+    member = Member(engine=connect(settings.postgres.url), group=ENGINES, node=settings.data_dir.name)
+    engine = Engine(settings, FolderRegistry(shared), member)
     stop_on_signals(engine)
     sys.exit(engine.run())

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from caraway.state import EngineMembership, connect, migrate
+from caraway.cluster.members import ENGINES, Member, node_of
+from caraway.state import connect, migrate
 from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
@@ -57,7 +58,7 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     names = {job.job_id for job in jobs}
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
     database = connect(postgres)
-    observer = EngineMembership(engine=database, engine_name="observer")
+    observer = Member(engine=database, group=ENGINES, node="observer")
 
     def send(part: int) -> None:
         for topic, sent in ((shop.orders, orders), (shop.prices, prices)):
@@ -71,8 +72,8 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
 
     def owned() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
-        for job, owner in observer.look().owners.items():
-            found.setdefault(owner.rpartition("#")[0], set()).add(job)
+        for job, owned in observer.look().owned.items():
+            found.setdefault(node_of(owned.member), set()).add(job)
         return found
 
     one.want(jobs)

@@ -20,10 +20,10 @@ from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.plan.model import IndexPlan
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import TopicWriter, ensure_topics
+from tests.alone import running
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 from tests.unit.index.naive import SECOND
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from caraway.cluster.leases import Lease
 from caraway.index import IndexStore, IndexWorker
 from caraway.server.emitting import LEASE, TOKEN_KEY, EmissionRight
 from caraway.state import connect, migrate
-from caraway.state.leases import Lease
 from caraway.topics import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.stack.postgres import EmbeddedPostgres
+from tests.alone import running
 from tests.integration.server.server_process import ServerProcess, end_of, eventually
 from tests.unit.query import garden
 

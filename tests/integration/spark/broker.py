@@ -12,9 +12,10 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from caraway.children import process
 from caraway.config import load_settings
 from caraway.plan.model import TopicPlan
-from caraway.stack import ports, process
+from caraway.stack import ports
 from caraway.stack.jars import JarSet, ensure_jars
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.topics.codec import Record, RecordCodec

@@ -7,12 +7,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.config import KafkaSettings
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import USER, EmbeddedKafka
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.topics.connection import client_config
 from caraway.topics.credentials import sign_in
+from tests.alone import running
 
 
 def test_postgres_fixture_gives_an_empty_database(postgres: str) -> None:

@@ -13,20 +13,20 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from caraway.children.part import Part, PartState, PartStatus
+from caraway.children.process import is_alive
 from caraway.config import PostgresSettings, Settings, load_settings
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import JarSet
-from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.postgres import EmbeddedPostgres
-from caraway.stack.process import is_alive
 from caraway.stack.record import read_record
 from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
 from caraway.topics.connection import client_config
 from caraway.topics.credentials import sign_in
+from tests.alone import running
 from tests.timeouts import deadline_in
 
 # The program of a test's child process: two real services, until it is killed.

@@ -18,7 +18,6 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.stack import ports
-from caraway.stack.alone import running
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state import (
     Action,
@@ -37,6 +36,7 @@ from caraway.state import (
     wait_until_migrated,
 )
 from caraway.state.tables import metadata
+from tests.alone import running
 from tests.unit.control.graphs import clicks, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()))

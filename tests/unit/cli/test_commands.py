@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from caraway.children.part import PartState, PartStatus
+from caraway.children.process import created_at
 from caraway.cli import app
 from caraway.java.errors import JarsError
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import JarSet
-from caraway.stack.part import PartState, PartStatus
-from caraway.stack.process import created_at
 from caraway.stack.record import StackRecord, write_record
 
 runner = CliRunner()

@@ -104,13 +104,13 @@ FORMER = (
         "level",
         "caught up",
         kept=(r"\btold_of\.level\b", '"level"', "isolation_level"),
-        under=("src/caraway/state", "src/caraway/control", "docs/control.md"),
+        under=("src/caraway/state", "src/caraway/cluster", "src/caraway/control", "docs/control.md"),
     ),
     Former(
         "holders?",
         "owner",
         kept=(r"\bleases\.c\.holder\b", '"holder"', r"\bholder="),
-        under=("src/caraway/state", "src/caraway/control", "src/caraway/engine/"),
+        under=("src/caraway/state", "src/caraway/cluster", "src/caraway/control", "src/caraway/engine/"),
     ),
     Former("feast door", "Feast endpoint"),
 )

@@ -3,41 +3,53 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
+from caraway.cluster.leases import Lease
 from caraway.engine import fencing
 from caraway.engine.fencing import Fence, checkpoint_for, current_checkpoint, remove_gone
 from caraway.errors import UnavailableError
+from tests.unit.cluster.members import NO_DATABASE
 
 
-class MemoryLease:
-    """A lease without a clock: the test sets `expired`."""
+@dataclass
+class Row:
+    """A lease's row without a clock: the test sets `expired`."""
 
-    def __init__(self) -> None:
-        self.token = 0
-        self.expired = True
-        self.away = False
-        self.renewed = threading.Event()
+    token: int = 0
+    expired: bool = True
+    away: bool = False
+    renewed: threading.Event = field(default_factory=threading.Event)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLease(Lease):
+    row: Row
+
+    @override
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        if self.away or not (self.expired or succeeds):
+        if self.row.away or not (self.row.expired or succeeds):
             return None
-        self.token, self.expired = self.token + 1, False
-        return self.token
+        self.row.token, self.row.expired = self.row.token + 1, False
+        return self.row.token
 
+    @override
     def renew(self, token: int, lasting: timedelta) -> bool:
-        self.renewed.set()
-        if self.away:
+        self.row.renewed.set()
+        if self.row.away:
             raise UnavailableError("away")
-        return token == self.token
+        return token == self.row.token
 
+    @override
     def release(self, token: int) -> None:
-        self.expired = self.expired or token == self.token
+        self.row.expired = self.row.expired or token == self.row.token
 
 
 @pytest.fixture(autouse=True)
@@ -48,28 +60,28 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def fence(lease: MemoryLease) -> Iterator[tuple[Fence, threading.Event]]:
+def fence(row: Row) -> Iterator[tuple[Fence, threading.Event]]:
     lost = threading.Event()
-    made = Fence(lease, lost.set)
+    made = Fence(MemoryLease(engine=NO_DATABASE, name="engine", owner="one", row=row), lost.set)
     yield made, lost
     made.close(release=True)
 
 
 def test_a_lost_lease_is_reported_and_an_outage_is_not() -> None:
-    lease = MemoryLease()
-    with fence(lease) as (first, lost):
+    row = Row()
+    with fence(row) as (first, lost):
         assert first.claim(threading.Event(), alone=True) == 1
-        lease.away = True
-        lease.renewed.clear()
-        assert lease.renewed.wait(10)
+        row.away = True
+        row.renewed.clear()
+        assert row.renewed.wait(10)
         assert not lost.is_set()
-        lease.away, lease.token = False, 2
+        row.away, row.token = False, 2
         assert lost.wait(10)
 
 
 def test_a_live_engine_in_the_same_folder_is_left_alone() -> None:
-    lease = MemoryLease()
-    with fence(lease) as (first, lost), fence(lease) as (second, _):
+    row = Row()
+    with fence(row) as (first, lost), fence(row) as (second, _):
         assert first.claim(threading.Event(), alone=True) == 1
         with pytest.raises(UnavailableError, match="another engine runs in this data folder"):
             second.claim(threading.Event(), alone=False)
@@ -80,18 +92,18 @@ def test_a_live_engine_in_the_same_folder_is_left_alone() -> None:
 
 
 def test_waiting_ends_when_the_engine_is_stopped() -> None:
-    lease, stopping = MemoryLease(), threading.Event()
-    lease.away = True
+    row, stopping = Row(), threading.Event()
+    row.away = True
     stopping.set()
-    with fence(lease) as (first, _):
+    with fence(row) as (first, _):
         assert first.claim(stopping, alone=True) is None
 
 
 def test_what_is_released_is_free() -> None:
-    lease = MemoryLease()
-    with fence(lease) as (first, _):
+    row = Row()
+    with fence(row) as (first, _):
         first.claim(threading.Event(), alone=True)
-    assert lease.expired
+    assert row.expired
 
 
 def _checkpoint(folder: Path, batches: int) -> None:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from caraway.engine.job_ownership import JobOwnership, OwnedJobs, Work
 from caraway.errors import UnavailableError
 from tests.effort import examples, timeout_of
-from tests.unit.engine.members import MemoryMember, Table
+from tests.unit.cluster.members import MemoryMember, Table
 
 NAMES = "ab"
 JOBS = tuple(f"job{n}" for n in range(3))
@@ -81,7 +81,7 @@ class Machines(RuleBasedStateMachine):
         if engine is None:
             # An engine knows by the lock on the data folder whether a replaced one is still there: its JVM holds the
             # lock.
-            paused = any(zombie.member.engine_name == name for zombie in self.zombies)
+            paused = any(zombie.member.node == name for zombie in self.zombies)
             self._join(name, successor=not paused)
             return
         match fate:
@@ -150,11 +150,13 @@ class Machines(RuleBasedStateMachine):
         assert run == Counter(self.wanted)
         assert max(counts) - min(counts) <= 1
         # A replaced process may still run until it tries to renew; its folders belong to no current token.
-        current = {(job, Path(job) / str(token)) for job, (token, _) in self.table.jobs.items() if job in self.wanted}
+        current = {
+            (job, Path(job) / str(owned.token)) for job, owned in self.table.things.items() if job in self.wanted
+        }
         assert not current & {write for zombie in self.zombies for write in zombie.writes}
 
     def _do(self, engine: Engine, action: str) -> None:
-        name, token = engine.member.engine_name, engine.member.token
+        name, token = engine.member.node, engine.member.token
         match action:
             case "renew":
                 if not self.table.away and self.table.tokens[name] == token:

@@ -1,18 +1,20 @@
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import pytest
+from typing_extensions import override
 
 from caraway.engine.job_ownership import Work
 from caraway.engine.jobs import JobStatus, State
 from caraway.engine.link import RegistryLink
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
+from caraway.state import JobRegistry
 
 pytestmark = pytest.mark.slow
 
 
-class FlakyRegistry:
+class FlakyRegistry(JobRegistry):
     """A registry that can be unreachable."""
 
     def __init__(self) -> None:
@@ -21,15 +23,18 @@ class FlakyRegistry:
         self.told: list[tuple[str, str]] = []
         self.gone: frozenset[str] = frozenset()
 
-    def desired_jobs(self) -> Sequence[JobPlan]:
+    @override
+    def desired_jobs(self) -> tuple[JobPlan, ...]:
         self.asked.release()
         if self.away:
             raise UnavailableError("Postgres is away")
         return ()
 
+    @override
     def gone_jobs(self) -> frozenset[str]:
         return self.gone
 
+    @override
     def report(
         self,
         job_id: str,

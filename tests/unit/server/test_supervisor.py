@@ -3,87 +3,78 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from caraway.server.workers.supervisor import WorkerProcess, end
+from caraway.children.runner import Runner
+from caraway.server.workers import supervisor
+from caraway.server.workers.supervisor import REFUSED, Worker, end, keep
+from tests.unit.children.waiting import eventually
 
 TIMEOUT_S = 30.0
-# A process that ends well when its parent asks it to, or is gone.
-SLEEPER = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True); input()"
+# The handlers by which a process ends when its parent asks it to, stays, or dies.
+ENDS, STAYS, DIES = "lambda *_: sys.exit(0)", "signal.SIG_IGN", "signal.SIG_DFL"
 
 
-def child(code: str) -> WorkerProcess:
-    return WorkerProcess("child", [sys.executable, "-c", code])
+def child(code: str, stop_seconds: float = TIMEOUT_S) -> Worker:
+    return Worker(name="child", arguments=("-c", code), stop_seconds=stop_seconds)
 
 
-def look_until_ended(tested: WorkerProcess, times: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(tested.ends) < times:
-        assert time.monotonic() < deadline
-        tested.look()
+def up(folder: Path, ending: str, stop_seconds: float = TIMEOUT_S) -> Runner:
+    """Keep a process that waits for the end of its parent, and wait until it runs."""
+    file = folder / "up"
+    code = f"import signal, sys; signal.signal(signal.SIGTERM, {ending}); open({str(file)!r}, 'w').close(); input()"
+    runner = keep(child(code, stop_seconds))
+    eventually(file.exists)
+    file.unlink()
+    return runner
 
 
 @pytest.mark.slow
-def test_what_ends_is_started_again_ever_later() -> None:
-    tested = child("import sys; sys.exit(3)")
-    pauses = []
-    for times in (1, 2, 3):
-        look_until_ended(tested, times)
-        pauses.append(tested.pause_s)
-    assert tested.ends == [3, 3, 3]
-    assert pauses == sorted(set(pauses))
-    assert not tested.refused
+def test_what_ends_is_started_again_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(supervisor.PAUSES_S) == sorted(set(supervisor.PAUSES_S))
+    monkeypatch.setattr(supervisor, "PAUSES_S", (0.01, 0.02, 600.0))
+    tested = keep(child("import sys; sys.exit(3)"))
+    eventually(lambda: tested.status.restarts == 3)
+    assert "exit code 3" in tested.status.message
+    assert tested.first_exit == 3
+    # The long pause doesn't delay the end, and nothing was left to be stopped.
+    assert end([tested])
+    assert tested.status.restarts == 3
 
 
 @pytest.mark.slow
 def test_a_first_start_that_is_refused_is_told_from_a_later_one() -> None:
-    tested = child("import sys; sys.exit(1)")
-    look_until_ended(tested, 1)
-    assert tested.refused
-    killed = child("import os; os.kill(os.getpid(), 9)")
-    look_until_ended(killed, 1)
-    assert killed.ends == [-signal.SIGKILL]
-    assert not killed.refused
+    tested = keep(child("import sys; sys.exit(1)"))
+    eventually(lambda: tested.first_exit is not None)
+    assert tested.first_exit == REFUSED
+    killed = keep(child("import os; os.kill(os.getpid(), 9)"))
+    eventually(lambda: killed.first_exit is not None)
+    assert killed.first_exit == -signal.SIGKILL
+    assert end([tested, killed])
 
 
 @pytest.mark.slow
-def test_processes_that_do_not_end_are_killed() -> None:
-    stubborn = child("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); input()")
-    willing = child(SLEEPER)
-    for tested in (stubborn, willing):
-        tested.process = subprocess.Popen(tested.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert tested.process.stdout is not None
-        assert tested.process.stdout.readline() == b"up\n"
-    assert end([willing], TIMEOUT_S)
-    assert not end([stubborn, WorkerProcess("not started", [])], 0.1)
-    for tested in (stubborn, willing):
-        assert tested.process is not None
-        assert tested.process.stdin is not None
-        assert tested.process.stdout is not None
-        tested.process.stdin.close()
-        tested.process.stdout.close()
-    assert [tested.process.returncode for tested in (stubborn, willing) if tested.process] == [-signal.SIGKILL, 0]
+def test_processes_that_do_not_end_are_killed(tmp_path: Path) -> None:
+    stubborn, willing = up(tmp_path, STAYS, stop_seconds=0.1), up(tmp_path, ENDS)
+    assert end([willing])
+    assert not end([stubborn])
 
 
 @pytest.mark.slow
-def test_a_process_that_was_just_started_ends_well() -> None:
+def test_a_process_that_was_just_started_ends_well(tmp_path: Path) -> None:
     """Stop a process that has no handler for the signal yet."""
-    tested = child("print('up', flush=True); input()")
-    tested.process = subprocess.Popen(tested.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with tested.process:
-        assert tested.process.stdout is not None
-        assert tested.process.stdout.readline() == b"up\n"
-        assert end([tested], TIMEOUT_S)
-    assert tested.process.returncode == -signal.SIGTERM
+    assert end([up(tmp_path, DIES)])
 
 
-def test_it_imports_the_standard_library_only() -> None:
+def test_it_imports_little() -> None:
     """Check that the parent stays small: a process for nothing but looking after others."""
-    file = Path(sys.modules[WorkerProcess.__module__].__file__ or "")
-    imported = {
-        line.split()[1].partition(".")[0] for line in file.read_text().splitlines() if line[:5] in {"impor", "from "}
-    }
-    assert imported <= sys.stdlib_module_names
+    code = (
+        "import sys; before = {*sys.modules}\n"
+        "import caraway.server.workers.supervisor\n"
+        "names = {name.partition('.')[0] for name in {*sys.modules} - before}\n"
+        "print(*sorted(names - sys.stdlib_module_names))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert set(printed.split()) <= {"caraway", "psutil", "typing_extensions"}

@@ -14,6 +14,9 @@ from typing import Any
 
 from typing_extensions import override
 
+from caraway.cluster.leases import Lease
+from caraway.cluster.members import Group, node_of
+from caraway.cluster.shards import Division, ShardMember, ShardProgress
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.records.max_event_time import stored_max_event_time
@@ -25,12 +28,13 @@ from caraway.sharding.divided import DividedIndex
 from caraway.sharding.messages import Answer, Ask, Found, decode_answers, decode_asks, encode
 from caraway.sharding.shard_owner import ShardOwner
 from caraway.sharding.topics import Ends
-from caraway.state.index_owners import Division, Owned, ShardProgress, member_name
 from caraway.topics.partitioning import partition_of
+from tests.unit.cluster.members import NO_DATABASE, MemoryMember, Table
 from tests.unit.index.naive import CODEC, SMALL, Sent
 
 SHARDS, PARTITIONS = 2, 3
 LASTING = timedelta(seconds=10)
+GROUP = Group(members="server/", things="shard/")
 
 
 def partition_of_key(key: str) -> int:
@@ -45,8 +49,9 @@ class World:
     now: float = 1_700_000_000.0
     topic: list[list[Sent]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
     postgres: bool = True
-    members: dict[str, tuple[int, float]] = field(default_factory=dict)
-    owners: dict[int, Owned] = field(default_factory=dict)
+    table: Table = field(default_factory=Table)
+    # The time until which each server is a member.
+    until: dict[str, float] = field(default_factory=dict)
     progress: dict[int, dict[str, tuple[int, ShardProgress]]] = field(default_factory=dict)
     servers: "dict[str, Server]" = field(default_factory=dict)
     # The greatest offset of each partition whose rows a read has shown, and the same at the time at which a token was
@@ -66,65 +71,96 @@ class World:
         self.topic[partition_of_key(sent.key)].append(sent)
 
     def alive(self, member: str) -> bool:
-        return any(
-            member == member_name(server, token) and until > self.now for server, (token, until) in self.members.items()
-        )
+        self.expire()
+        return member in self.table.members
+
+    def reach(self) -> None:
+        """Begin to use Postgres."""
+        if not self.postgres:
+            raise UnavailableError("Postgres is away")
+        self.expire()
+
+    def expire(self) -> None:
+        """End the memberships whose time is over."""
+        for server, until in self.until.items():
+            if until <= self.now:
+                self.table.alive.pop(server, None)
 
 
-@dataclass
-class Registry:
-    """A registry of shard owners that follows the rules of `IndexOwners`, without a database."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLease(Lease):
+    """The lease of a server, by the clock of the world."""
 
     world: World
-    server: str
 
-    def _reach(self) -> None:
-        if not self.world.postgres:
-            raise UnavailableError("Postgres is away")
+    @override
+    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
+        self.world.reach()
+        assert succeeds
+        self.world.until[self.owner] = self.world.now + lasting.total_seconds()
+        return self.world.table.join(self.owner).token
 
-    def join(self, address: str, lasting: timedelta) -> int | None:
-        self._reach()
-        assert address == self.server
-        token, _ = self.world.members.get(self.server, (0, 0.0))
-        self.world.members[self.server] = token + 1, self.world.now + lasting.total_seconds()
-        return token + 1
-
+    @override
     def renew(self, token: int, lasting: timedelta) -> bool:
-        self._reach()
-        if self.world.members[self.server][0] != token:
+        self.world.reach()
+        if self.world.table.tokens[self.owner] != token:
             return False
-        self.world.members[self.server] = token, self.world.now + lasting.total_seconds()
+        self.world.table.alive[self.owner] = token
+        self.world.until[self.owner] = self.world.now + lasting.total_seconds()
         return True
 
-    def leave(self, token: int) -> None:
-        self._reach()
-        if self.world.members[self.server][0] == token:
-            self.world.members[self.server] = token, self.world.now - 1
+    @override
+    def release(self, token: int) -> None:
+        self.world.reach()
+        if self.world.table.tokens[self.owner] == token:
+            self.world.until[self.owner] = self.world.now - 1
 
-    def look(self) -> Division:
-        self._reach()
-        names = {server: member_name(server, token) for server, (token, _) in self.world.members.items()}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldMember(ShardMember):
+    """A server that shares the index by the rules of `ShardMember`, without a database."""
+
+    world: World
+
+    @property
+    @override
+    def lease(self) -> Lease:
+        return MemoryLease(engine=self.engine, name=self.node, owner=self.node, world=self.world)
+
+    @override
+    def announce(self, address: str) -> None:
+        self.world.reach()
+        assert address == self.node
+
+    @override
+    def look_at_shards(self) -> Division:
+        self.world.reach()
+        seen = self._in_memory().look()
         return Division(
-            addresses={name: server for server, name in names.items() if self.world.alive(name)},
-            owners=dict(self.world.owners),
+            addresses={member: node_of(member) for member in seen.members},
+            owners={int(shard): owned for shard, owned in seen.owned.items()},
             progress={s: {a: reported for a, (_, reported) in of.items()} for s, of in self.world.progress.items()},
         )
 
-    def take(self, shard: int, seen: int, member: int) -> int | None:
-        self._reach()
-        name, owner = member_name(self.server, member), self.world.owners.get(shard)
-        if (0 if owner is None else owner.token) != seen or not self.world.alive(name):
-            return None
-        self.world.owners[shard] = Owned(member=name, token=seen + 1)
-        self.world.floors[shard, seen + 1] = dict(self.world.shown)
-        return seen + 1
+    @override
+    def take_over(self, thing: str, seen: int) -> int | None:
+        self.world.reach()
+        token = self._in_memory().take_over(thing, seen)
+        if token is not None:
+            self.world.floors[int(thing), token] = dict(self.world.shown)
+        return token
 
+    @override
     def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
-        self._reach()
+        self.world.reach()
         reported = self.world.progress.setdefault(shard, {})
         for asset, reached in progress.items():
             if asset not in reported or reported[asset][0] <= token:
                 reported[asset] = token, reached
+
+    def _in_memory(self) -> MemoryMember:
+        table = self.world.table
+        return MemoryMember(engine=self.engine, group=self.group, node=self.node, token=self.token, table=table)
 
 
 class TestShard:
@@ -249,7 +285,7 @@ class Server:
         self.folder.mkdir(exist_ok=True)
         self.shard_owner = WatchedShardOwner(
             self.world,
-            Registry(self.world, self.name),
+            WorldMember(engine=NO_DATABASE, group=GROUP, node=self.name, shards=SHARDS, world=self.world),
             SHARDS,
             self._opened,
             at_once,

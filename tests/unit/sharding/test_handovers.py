@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from caraway.cluster.shards import Division
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.sharding.messages import Ask, Moved, MovingError
-from caraway.state.index_owners import Division
 from caraway.topics import PUT, position_id
 from tests.unit.index.naive import CODEC, SECOND, Sent, index_plan
-from tests.unit.sharding.divided import LASTING, SHARDS, Registry, Server, TestShard, World, partition_of_key
+from tests.unit.sharding.divided import (
+    LASTING,
+    SHARDS,
+    Server,
+    TestShard,
+    World,
+    WorldMember,
+    partition_of_key,
+)
 from tests.unit.sharding.test_divided import BUCKETS
 
 pytestmark = pytest.mark.slow
@@ -74,7 +82,14 @@ def test_servers_divide_the_shards_and_ask_each_other(world: World) -> None:
             server.index.read(PLAN, [CODEC.encode_key([key]) or b"" for key in KEYS.values()], 0, ["nothing"])
     assert one.index.read(PLAN, [], 0, ["n", "x"]) == ([[], []], [])
     number = min(numbers(one))
-    stale = Ask(number, world.owners[number].token - 1, PLAN.asset, [CODEC.encode_key([KEYS[number]]) or b""], 0, ["n"])
+    stale = Ask(
+        number,
+        world.table.owned(str(number)).token - 1,
+        PLAN.asset,
+        [CODEC.encode_key([KEYS[number]]) or b""],
+        0,
+        ["n"],
+    )
     assert isinstance(one.shard_owner.answer(stale), Moved)
 
 
@@ -89,7 +104,14 @@ def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> Non
     assert read(two, KEYS[number]) == [7]
     # The first server hasn't noticed yet. A client with an old division asks it, and it refuses; its own reads look
     # again.
-    stale = Ask(number, world.owners[number].token - 1, PLAN.asset, [CODEC.encode_key([KEYS[number]]) or b""], 0, ["n"])
+    stale = Ask(
+        number,
+        world.table.owned(str(number)).token - 1,
+        PLAN.asset,
+        [CODEC.encode_key([KEYS[number]]) or b""],
+        0,
+        ["n"],
+    )
     assert isinstance(one.shard_owner.answer(stale), Moved)
     assert read(one, KEYS[number]) == [7]
 
@@ -117,12 +139,12 @@ def test_shards_taken_by_others_are_given_up_before_a_membership_goes_on(
     world.now += 1.1 * LASTS
     rounds(two)
 
-    def goes_away(_: Registry) -> Division:
+    def goes_away(_: WorldMember) -> Division:
         raise UnavailableError("Postgres went away after the membership was renewed")
 
     world.postgres = True
     with monkeypatch.context() as patch:
-        patch.setattr(Registry, "look", goes_away)
+        patch.setattr(WorldMember, "look_at_shards", goes_away)
         with pytest.raises(UnavailableError):
             one.shard_owner.reconcile()
         assert numbers(one) == set()

@@ -3,10 +3,11 @@
 import signal
 from pathlib import Path
 
+from caraway.children.part import Launch
+from caraway.children.process import start
+from caraway.private_files import kept_password
 from caraway.stack.folder import DataFolder
-from caraway.stack.part import Launch
-from caraway.stack.private import kept_password, make_private
-from caraway.stack.process import start
+from caraway.stack.private import make_private
 
 
 def test_a_folder_of_an_older_version_is_mended(tmp_path: Path) -> None:

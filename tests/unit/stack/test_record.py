@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from caraway.stack.part import PartState, PartStatus
+from caraway.children.part import PartState, PartStatus
 from caraway.stack.record import StackRecord, read_record, write_record
 
 

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from caraway.children import runner as runner_module
+from caraway.children.part import Part, PartState, PartStatus
+from caraway.children.process import created_at, is_alive, start
 from caraway.client.discovery import RunningStack, ServerAddress, find_server, running_stacks
 from caraway.config import KafkaSettings, PostgresSettings, ServerSettings, Settings
 from caraway.stack import ports
-from caraway.stack import runner as runner_module
 from caraway.stack import stack as stack_module
 from caraway.stack.errors import AlreadyRunningError, PartFailedError, PortInUseError
 from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import JarSet
-from caraway.stack.part import Part, PartState, PartStatus
-from caraway.stack.process import created_at, is_alive, start
 from caraway.stack.record import StackRecord, read_record, write_record
 from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
-from tests.unit.stack.fake_parts import DYING, FakePart
-from tests.unit.stack.waiting import eventually
+from tests.unit.children.fake_parts import DYING, FakePart
+from tests.unit.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -1,94 +1,73 @@
 """The supervisor, which keeps the processes of a server running.
 
-`python supervisor.py --host HOST --port PORT --readers N` becomes the parent of one writer and N readers. It is run as
-a file and imports the standard library only, so it needs little memory and has little to fail.
-
-The children end when the supervisor does: their standard input is a pipe from it.
+`python -m caraway.server.workers.supervisor --host HOST --port PORT --readers N` becomes the parent of one writer and N
+readers. It imports little, so it needs little memory and has little to fail.
 """
 
 import argparse
 import json
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-# Interval between two checks for processes that have ended.
+from typing_extensions import override
+
+from caraway.children.part import Launch, Part, PartState, PartStatus
+from caraway.children.runner import Runner
+
+# Interval between two checks for a writer that can't start.
 LOOK_S = 0.05
-# Pauses before the restart of a process that ended soon after its start: the first, and the longest as they grow.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-# Running time after which a start counts as successful, so that the pause is short again.
-STEADY_S = 10.0
+# The pauses before a process is started again. Requests fail until then, so even the longest is short.
+PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
 # Seconds for the readers to end, then for the writer, which the readers' last requests may need; in total below 15 s.
 READERS_END_S, WRITER_END_S = 7.0, 6.0
+# The exit code of a process whose settings or surroundings are wrong, which another start won't change.
+REFUSED = 1
 
 
-@dataclass
-class WorkerProcess:
-    """A process that must be kept running."""
+@dataclass(frozen=True, kw_only=True)
+class Worker(Part):
+    """The writer or a reader, as a part of the server. A check of whether it works is made over HTTP, from outside."""
 
     name: str
-    command: list[str]
-    process: "subprocess.Popen[bytes] | None" = None
-    started_at: float = 0.0
-    due_at: float = 0.0
-    pause_s: float = FIRST_PAUSE_S
-    ends: list[int] = field(default_factory=list)
+    arguments: tuple[str, ...]
+    stop_seconds: float = READERS_END_S
 
-    def start(self) -> None:
-        """Start the process."""
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE)
-        self.started_at = time.monotonic()
-        say("info", "started a process", process=self.name, pid=self.process.pid)
-
-    def look(self) -> None:
-        """Start the process again if it has ended and its pause is over."""
-        now = time.monotonic()
-        if self.process is None:
-            if now >= self.due_at:
-                self.start()
-            return
-        code = self.process.poll()
-        if code is None:
-            return
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        self.ends.append(code)
-        if now - self.started_at > STEADY_S:
-            self.pause_s = FIRST_PAUSE_S
-        say("error", "a process ended, starting it again", process=self.name, code=code, after_seconds=self.pause_s)
-        self.process, self.due_at = None, now + self.pause_s
-        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S)
-
-    @property
-    def refused(self) -> bool:
-        """True if its first start failed in a way that another start won't change."""
-        return self.ends[:1] == [1] and self.pause_s > FIRST_PAUSE_S
+    @override
+    def launch(self) -> Launch:
+        """Return the command that starts the process, which ends when the pipe to it does."""
+        return Launch(command=(sys.executable, *self.arguments), folder=Path.cwd(), pipe=True, leads=False)
 
 
-def end(children: list[WorkerProcess], seconds: float) -> bool:
-    """Stop processes, and kill those that don't end in time; return whether all ended well."""
-    running = [child.process for child in children if child.process is not None]
-    for process in running:
-        process.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + seconds
-    well = True
-    for process in running:
-        try:
-            # A process that was just started may not handle SIGTERM yet, and then dies by it.
-            well &= process.wait(max(0.0, deadline - time.monotonic())) in {0, -signal.SIGTERM}
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            well = False
-    return well
+def keep(worker: Worker) -> Runner:
+    """Start a worker, and start it again whenever it ends."""
+    runner = Runner(worker, None, may_start=lambda: True, on_change=report, pauses_s=PAUSES_S)
+    runner.start()
+    return runner
+
+
+def end(runners: list[Runner]) -> bool:
+    """Stop workers, and kill those that don't end in time; return whether all ended well."""
+    for runner in runners:
+        runner.stop()
+    for runner in runners:
+        runner.join()
+    return all(runner.ended_well for runner in runners)
+
+
+def report(status: PartStatus) -> None:
+    """Write a line to the log about a process that was started or has ended."""
+    match status.state:
+        case PartState.STARTING:
+            say("info", "started a process", process=status.name, pid=status.pid)
+        case PartState.RESTARTING | PartState.FAILED:
+            say("error", "a process ended, starting it again", process=status.name, reason=status.message)
 
 
 def say(level: str, event: str, **about: object) -> None:
@@ -105,17 +84,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", required=True)
     parser.add_argument("--readers", type=int, required=True)
     chosen = parser.parse_args(arguments)
-    # Only this user can enter the folder. It isn't in the data folder, because the path of a Unix socket must be short.
-    folder = Path(tempfile.mkdtemp(prefix="caraway-"))
-    module = [sys.executable, "-m", "caraway.server.workers"]
-    writer = WorkerProcess("writer", [*module, "--folder", str(folder)])
-    readers = [
-        WorkerProcess(
-            f"reader {number}",
-            [*module, "--folder", str(folder), "--reader", str(number), "--host", chosen.host, "--port", chosen.port],
-        )
-        for number in range(1, chosen.readers + 1)
-    ]
     stopping = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -124,15 +92,23 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    # Only this user can enter the folder. It isn't in the data folder, because the path of a Unix socket must be short.
+    folder = Path(tempfile.mkdtemp(prefix="caraway-"))
+    module = ("-m", "caraway.server.workers", "--folder", str(folder))
+    address = ("--host", chosen.host, "--port", chosen.port)
     try:
-        while not stopping.wait(LOOK_S) and not writer.refused:
-            for child in (writer, *readers):
-                child.look()
-        well = end(readers, READERS_END_S)
-        well &= end([writer], WRITER_END_S)
+        writer = keep(Worker(name="writer", arguments=module, stop_seconds=WRITER_END_S))
+        readers = [
+            keep(Worker(name=f"reader {number}", arguments=(*module, "--reader", str(number), *address)))
+            for number in range(1, chosen.readers + 1)
+        ]
+        while not stopping.wait(LOOK_S) and writer.first_exit != REFUSED:
+            pass
+        well = end(readers)
+        well &= end([writer])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return 0 if well and not writer.refused else 1
+    return 0 if well and writer.first_exit != REFUSED else 1
 
 
 if __name__ == "__main__":

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from caraway.children import process
+from caraway.children.part import Launch
 from caraway.class_archives import ClassArchive
 from caraway.config import Settings
 from caraway.spark.session import caraway_jar, spark_classes
-from caraway.stack import ports, process
+from caraway.stack import ports
 from caraway.stack.errors import PartFailedError
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
-from caraway.stack.part import Launch
 
 Notify = Callable[[str], None]
 

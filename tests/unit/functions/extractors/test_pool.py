@@ -27,9 +27,9 @@ from caraway.query.executor import stages
 from caraway.query.explain import explain
 from caraway.query.functions import compile_function
 from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
+from tests.unit.children.waiting import eventually
 from tests.unit.query.garden import CATALOG, DictReader
 from tests.unit.query.steps import by_value
-from tests.unit.stack.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from caraway.children.logs import quote
+from caraway.children.part import Part
+from caraway.children.process import start, stop
 from caraway.stack.errors import PartFailedError
-from caraway.stack.logs import quote
-from caraway.stack.part import Part
-from caraway.stack.process import start, stop
 
 # A part that has become ready is noticed within this time.
 POLL_SECONDS = 0.05

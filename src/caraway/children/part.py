@@ -1,11 +1,10 @@
-"""The parts of a stack, as the supervisor sees them: how to start a part, and how to check that it works."""
+"""A part as its supervisor sees it: how to start its process, and how to check that it works."""
 
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 
 class PartState(StrEnum):
@@ -31,7 +30,11 @@ class Launch:
         folder: Working folder.
         environment: Variables in addition to those of this process.
         user: The user to run as; None: the user of this process.
-        see_all: See `caraway.stack.launch.become`.
+        see_all: See `caraway.children.launch.become`.
+        pipe: True: its standard input is a pipe, which ends when this process ends, on any system. The kernel's signal
+            on that occasion is Linux's alone.
+        leads: True: it leads a session and a process group of its own, so that Ctrl-C in a terminal reaches this
+            process only, which stops its parts in order.
     """
 
     command: tuple[str, ...]
@@ -39,43 +42,39 @@ class Launch:
     environment: Mapping[str, str] = field(default_factory=dict)
     user: str | None = None
     see_all: bool = False
+    pipe: bool = False
+    leads: bool = True
 
 
-class Part(Protocol):
-    """One supervised process of the stack. Methods may block; each part has a thread of its own."""
+class Part:
+    """One supervised process. Methods may block; each part has a thread of its own.
 
-    @property
-    def name(self) -> str:
-        """A short, unique name, which also names the part's log file."""
+    Attributes:
+        name: A short, unique name, which also names the part's log file.
+        after: The parts that must have become ready before this one is started.
+        port: The port on which the part listens, if it does.
+        stop_signal: The signal that asks the part to end in good order.
+        stop_seconds: The seconds for an orderly end, after which the part is killed.
+        start_seconds: The seconds within which the part must become ready.
+    """
 
-    @property
-    def after(self) -> frozenset[str]:
-        """The parts that must have become ready before this one is started."""
-
-    @property
-    def port(self) -> int | None:
-        """The port on which the part listens, if it does."""
-
-    @property
-    def stop_signal(self) -> signal.Signals:
-        """The signal that asks the part to end in good order."""
-
-    @property
-    def stop_seconds(self) -> float:
-        """The seconds for an orderly end, after which the part is killed."""
-
-    @property
-    def start_seconds(self) -> float:
-        """The seconds within which the part must become ready."""
+    name: str
+    after: frozenset[str] = frozenset()
+    port: int | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_seconds: float = 10.0
+    start_seconds: float = 60.0
 
     def prepare(self) -> None:
         """Create the files that the part needs; called before each start, hence quick when they exist."""
 
     def launch(self) -> Launch:
         """Return the command that starts the part."""
+        raise NotImplementedError
 
-    def check(self, pid: int) -> str | None:
+    def check(self, pid: int) -> str | None:  # noqa: ARG002 (a part that lives works, if nothing else is known)
         """Return why the part isn't ready, or None if it is. `pid` is its process."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

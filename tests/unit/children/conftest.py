@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from caraway.stack.part import PartStatus
-from caraway.stack.runner import Runner
-from tests.unit.stack.fake_parts import FakePart, RunPart, Watched
+from caraway.children.part import PartStatus
+from caraway.children.runner import Runner
+from tests.unit.children.fake_parts import FakePart, RunPart, Watched
 
 
 @pytest.fixture

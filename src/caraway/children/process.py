@@ -11,20 +11,18 @@ from pathlib import Path
 
 import psutil
 
-from caraway.stack.part import Launch
-from caraway.stack.private import make_folder, opener
+from caraway.children.part import Launch
+from caraway.private_files import make_folder, opener
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 
 
-def start(launch: Launch, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
-    """Start a process that writes into `log` and ends when the calling thread ends.
-
-    It leads a process group of its own: Ctrl-C in a terminal reaches this process only, which stops the parts in order.
+def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
+    """Start a process that ends when the calling thread ends.
 
     Args:
         launch: The command to run.
-        log: The file to which its output is appended.
+        log: The file to which its output is appended; None: its output is this process's.
         death_signal: The signal that the kernel sends to it if this process is killed (Linux).
     """
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}", f"--signal={int(death_signal)}"]
@@ -33,15 +31,15 @@ def start(launch: Launch, log: Path, death_signal: signal.Signals) -> subprocess
     if launch.see_all:
         launcher.append("--see-all")
     make_folder(launch.folder)
-    with open(log, "ab", opener=opener) as output:
+    with contextlib.nullcontext() if log is None else open(log, "ab", opener=opener) as output:
         return subprocess.Popen(
             [*launcher, "--", *launch.command],
             cwd=launch.folder,
             env={**os.environ, **launch.environment},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if launch.pipe else subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            stderr=None if log is None else subprocess.STDOUT,
+            start_new_session=launch.leads,
         )
 
 
@@ -63,7 +61,11 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a part, if it lives, and processes that it left behind, such as the JVM of a killed Python."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    # This is for a process that doesn't lead a group.
+    process.kill()
     process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def created_at(pid: int) -> float | None:

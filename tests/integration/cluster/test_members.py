@@ -1,4 +1,4 @@
-"""The owners of jobs in Postgres, compared with the same rules in a few lines of Python."""
+"""The owners of things in Postgres, compared with the same rules in a few lines of Python."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,11 +9,12 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from caraway.cluster.members import ENGINES, Member
 from caraway.errors import UnavailableError
-from caraway.state import EngineMembership, connect, migrate
-from caraway.state.leases import leases
+from caraway.state import connect, migrate
+from caraway.state.tables import leases
 from tests.effort import examples
-from tests.unit.engine.members import MemoryMember, Table
+from tests.unit.cluster.members import MemoryMember, Table
 
 LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
 JOBS = ("a", "b", "c")
@@ -26,11 +27,11 @@ def database(postgres: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-def member(database: sa.Engine, name: str) -> EngineMembership:
-    membership = EngineMembership(engine=database, engine_name=name)
-    token = membership.claim(LONG, succeeds=True)
+def member(database: sa.Engine, name: str) -> Member:
+    one = Member(engine=database, group=ENGINES, node=name)
+    token = one.lease.claim(LONG, succeeds=True)
     assert token is not None
-    return membership.with_token(token)
+    return one.with_token(token)
 
 
 names = st.sampled_from(["one", "two"])
@@ -38,6 +39,7 @@ jobs = st.sets(st.sampled_from(JOBS), min_size=1)
 actions = st.one_of(
     st.tuples(st.sampled_from(["join", "miss", "return"]), names),
     st.tuples(st.just("take"), names, jobs, st.booleans(), st.booleans()),
+    st.tuples(st.just("take over"), names, st.sampled_from(JOBS), st.integers(0, 3), st.booleans()),
     st.tuples(st.just("give up"), names, jobs, st.booleans()),
     st.tuples(st.just("forget"), names, jobs),
 )
@@ -53,23 +55,27 @@ def test_it_does_what_a_table_in_memory_does(
         connection.execute(sa.delete(leases))
     table = Table()
     # For each name the running process, and those that it has replaced.
-    pairs: dict[str, list[tuple[EngineMembership, MemoryMember]]] = {}
+    pairs: dict[str, list[tuple[Member, MemoryMember]]] = {}
     for step in (("join", "one"), ("join", "two"), *steps):
         match step:
             case ("join", str(name)):
                 pairs.setdefault(name, []).insert(0, (member(database, name), table.join(name)))
             case ("miss", str(name)):
                 real, _ = pairs[name][0]
-                assert real.renew(real.token, OVER)
+                assert real.lease.renew(real.token, OVER)
                 table.alive.pop(name, None)
             case ("return", str(name)):
                 real, model = pairs[name][0]
-                assert real.renew(real.token, LONG)
-                assert not real.renew(real.token - 1, LONG)
+                assert real.lease.renew(real.token, LONG)
+                assert not real.lease.renew(real.token - 1, LONG)
                 table.alive[name] = model.token
             case ("take", str(name), set(wanted), bool(successor), bool(old)):
                 real, model = pairs[name][-1 if old else 0]
-                assert real.take(wanted, successor=successor) == model.take(wanted, successor=successor)
+                assert real.take_free(wanted, successor=successor) == model.take_free(wanted, successor=successor)
+            case ("take over", str(name), str(thing), int(behind), bool(old)):
+                real, model = pairs[name][-1 if old else 0]
+                token = max(0, table.owned(thing).token - behind)
+                assert real.take_over(thing, token) == model.take_over(thing, token)
             case ("give up", str(name), set(given_up), bool(old)):
                 real, model = pairs[name][-1 if old else 0]
                 real.give_up(given_up)
@@ -81,17 +87,18 @@ def test_it_does_what_a_table_in_memory_does(
         real, model = pairs["one"][0]
         assert real.name == model.name
         seen, expected = real.look(), model.look()
-        assert (seen.members, seen.owners) == (expected.members, expected.owners)
+        assert seen == expected
 
 
 def test_of_many_that_take_at_once_one_has_each(database: sa.Engine, postgres: str) -> None:
     with pytest.raises(UnavailableError, match="not set up the tables"):
-        EngineMembership(engine=database, engine_name="early").look()
+        Member(engine=database, group=ENGINES, node="early").look()
     migrate(postgres)
     members = [member(database, str(number)) for number in range(8)]
     wanted = [f"job{n}" for n in range(10)]
     with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda one: one.take(wanted, successor=False), members))
+        won = list(pool.map(lambda one: one.take_free(wanted, successor=False), members))
     assert sorted(job for taken in won for job in taken) == wanted
     assert {token for taken in won for token in taken.values()} == {1}
-    assert members[0].look().owners == {job: one.name for one, taken in zip(members, won, strict=True) for job in taken}
+    owners = {job: owned.member for job, owned in members[0].look().owned.items()}
+    assert owners == {job: one.name for one, taken in zip(members, won, strict=True) for job in taken}

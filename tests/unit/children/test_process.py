@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from caraway.stack import process
-from caraway.stack.part import Launch
+from caraway.children import process
+from caraway.children.part import Launch
 from tests.other_users import python_for_all
-from tests.unit.stack.waiting import eventually
+from tests.unit.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +72,8 @@ def test_a_process_ends_with_a_killed_parent(tmp_path: Path) -> None:
     program = f"""
 import signal, time
 from pathlib import Path
-from caraway.stack import process
-from caraway.stack.part import Launch
+from caraway.children import process
+from caraway.children.part import Launch
 launch = Launch(command=("sleep", "600"), folder=Path("/"))
 child = process.start(launch, Path({str(tmp_path / "log")!r}), signal.SIGKILL)
 while Path(f"/proc/{{child.pid}}/comm").read_text() != "sleep\\n":

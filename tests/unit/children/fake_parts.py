@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from caraway.stack.part import Launch, PartState, PartStatus
-from caraway.stack.runner import Runner
+from typing_extensions import override
+
+from caraway.children.part import Launch, Part, PartState, PartStatus
+from caraway.children.runner import Runner
 
 # Writes a file when it is ready, and ends on request.
 FAITHFUL = """
@@ -29,7 +31,7 @@ DYING = "import sys; print('no luck today', flush=True); sys.exit(3)"
 
 
 @dataclass(kw_only=True)
-class FakePart:
+class FakePart(Part):
     """A part whose process runs a few lines of Python."""
 
     folder: Path
@@ -48,15 +50,18 @@ class FakePart:
     def ready_file(self) -> Path:
         return self.folder / f"{self.name}.ready"
 
+    @override
     def prepare(self) -> None:
         self.prepared += 1
         self.ready_file.unlink(missing_ok=True)
         self.on_prepare()
 
+    @override
     def launch(self) -> Launch:
         command = (sys.executable, "-I", "-S", "-c", self.program, str(self.ready_file))
         return Launch(command=command, folder=self.folder)
 
+    @override
     def check(self, pid: int) -> str | None:
         assert pid
         if not self.ready_file.exists() or not self.ready_file.read_text():
@@ -70,6 +75,11 @@ class Watched:
 
     runner: Runner
     history: list[PartStatus]
+
+    @property
+    def log(self) -> Path:
+        assert self.runner.log is not None
+        return self.runner.log
 
     def states(self) -> list[PartState]:
         return [status.state for status in self.history]

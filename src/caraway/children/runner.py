@@ -2,15 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
+from caraway.children.logs import quote, rotate
+from caraway.children.part import Part, PartState, PartStatus
+from caraway.children.process import created_at, kill_group, start, stop
 from caraway.errors import CarawayError
-from caraway.stack.logs import quote, rotate
-from caraway.stack.part import Part, PartState, PartStatus
-from caraway.stack.process import created_at, kill_group, start, stop
 
 # The pauses between two health checks while a part starts, and afterwards.
 STARTING_SECONDS = 0.1
@@ -38,25 +38,32 @@ class Runner:
     def __init__(
         self,
         part: Part,
-        log: Path,
+        log: Path | None,
         *,
         may_start: Callable[[], bool],
         on_change: Callable[[PartStatus], None],
+        pauses_s: Sequence[float] | None = None,
     ) -> None:
         """Prepare the supervision of a part.
 
         Args:
             part: The part to run.
-            log: The file to which its output is appended.
+            log: The file to which its output is appended; None: its output is this process's.
             may_start: Returns whether the parts that it comes after are ready.
             on_change: Called from the part's thread with each new status.
+            pauses_s: The pauses before the next start, by the number of deaths in a row; the last one repeats for ever.
         """
         self.part = part
         self.log = log
         self.status = PartStatus(name=part.name, state=PartState.WAITING, port=part.port)
         self.has_been_ready = False
         self._may_start = may_start
+        self.first_exit: int | None = None
+        """The exit code of the first process that ended without being stopped."""
+        self.ended_well = True
+        """False if the process that was stopped had to be killed, or ended with an error."""
         self._on_change = on_change
+        self._pauses_s = pauses_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"caraway-{part.name}", daemon=True)
 
@@ -93,7 +100,7 @@ class Runner:
         """Start the part and watch it to its end; return why it ended, or None if it was stopped."""
         self._change(state=PartState.PREPARING, message="")
         try:
-            rotate(self.log)
+            self._rotate()
             self.part.prepare()
             process = start(self.part.launch(), self.log, self.part.stop_signal)
         except Exception as error:  # noqa: BLE001 (whatever it is: supervision goes on)
@@ -105,7 +112,9 @@ class Runner:
             reason = f"it can't be watched: {_text(error)}"
         if reason is None:
             self._change(state=PartState.STOPPING, message="")
-            stop(process, self.part.stop_signal, self.part.stop_seconds)
+            in_time = stop(process, self.part.stop_signal, self.part.stop_seconds)
+            # A process that was just started may not handle the signal yet, and then dies by it.
+            self.ended_well = in_time and process.returncode in {0, -self.part.stop_signal}
         else:
             kill_group(process)
         return reason
@@ -117,9 +126,12 @@ class Runner:
         while not self._stopping.is_set():
             try:
                 # Waiting for the process notices its death at once, even between two health checks.
-                return f"it ended with {_describe(process.wait(STARTING_SECONDS))}"
+                code = process.wait(STARTING_SECONDS)
             except TimeoutExpired:
                 pass
+            else:
+                self.first_exit = code if self.first_exit is None else self.first_exit
+                return f"it ended with {_describe(code)}"
             if time.monotonic() < next_check:
                 continue
             reason = self.part.check(process.pid)
@@ -131,7 +143,7 @@ class Runner:
                     self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
                     # This follows the report of the change: parts that wait for this one start only afterwards.
                     self.has_been_ready = True
-                rotate(self.log)
+                self._rotate()
             elif not ready:
                 if time.monotonic() > deadline:
                     stop(process, self.part.stop_signal, self.part.stop_seconds)
@@ -144,12 +156,13 @@ class Runner:
 
     def _pause(self, deaths: int, reason: str) -> bool:
         """Wait before the next start; return whether the part was stopped meanwhile."""
-        wait = BACKOFF_SECONDS[min(deaths, len(BACKOFF_SECONDS)) - 1]
+        pauses = self._pauses_s or BACKOFF_SECONDS
+        wait = pauses[min(deaths, len(pauses)) - 1]
         state, message = PartState.RESTARTING, reason
         if deaths >= REPEATED_DEATHS:
             state = PartState.FAILED
             message = f"it died {deaths} times in a row, lastly because {reason}; next attempt in {wait:.0f} s"
-            message = f"{message}\n{quote(self.log)}"
+            message = f"{message}\n{quote(self.log)}" if self.log is not None else message
         self._change(
             state=state,
             message=message,
@@ -159,6 +172,10 @@ class Runner:
             restarts=self.status.restarts + 1,
         )
         return self._stopping.wait(wait)
+
+    def _rotate(self) -> None:
+        if self.log is not None:
+            rotate(self.log)
 
     def _change(self, **changes: object) -> None:
         self.status = replace(self.status, **changes)  # type: ignore[arg-type] # keywords of PartStatus

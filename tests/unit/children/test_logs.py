@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from caraway.stack.logs import last_lines, quote, rotate
+from caraway.children.logs import last_lines, quote, rotate
 
 
 def test_a_log_is_moved_away_once_it_is_too_long(tmp_path: Path) -> None:

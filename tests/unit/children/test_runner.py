@@ -6,11 +6,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from caraway.stack import runner as runner_module
+from caraway.children import runner as runner_module
+from caraway.children.part import PartState
 from caraway.stack.errors import PartFailedError
-from caraway.stack.part import PartState
-from tests.unit.stack.fake_parts import DYING, PARENT, STUBBORN, FakePart, RunPart
-from tests.unit.stack.waiting import eventually
+from tests.unit.children.fake_parts import DYING, PARENT, STUBBORN, FakePart, RunPart
+from tests.unit.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_a_part_becomes_ready_and_ends_when_asked(tmp_path: Path, run_part: RunP
         PartState.STOPPING,
         PartState.STOPPED,
     ]
-    assert watched.runner.log.read_text() == "working\n"
+    assert watched.log.read_text() == "working\n"
 
 
 def test_a_killed_part_comes_back(tmp_path: Path, run_part: RunPart) -> None:
@@ -57,7 +57,7 @@ def test_a_killed_part_comes_back(tmp_path: Path, run_part: RunPart) -> None:
 def test_what_a_killed_part_left_behind_is_killed_too(tmp_path: Path, run_part: RunPart) -> None:
     watched = run_part(FakePart(folder=tmp_path, program=PARENT))
     eventually(lambda: watched.runner.has_been_ready)
-    child = psutil.Process(int(watched.runner.log.read_text().split()[0]))
+    child = psutil.Process(int(watched.log.read_text().split()[0]))
     assert watched.runner.status.pid is not None
     os.kill(watched.runner.status.pid, signal.SIGKILL)
     eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
@@ -74,7 +74,7 @@ def test_repeated_deaths_are_reported_with_the_log(
     assert "died 4 times in a row" in message
     assert "exit code 3" in message
     assert "no luck today" in message
-    assert str(watched.runner.log) in message
+    assert str(watched.log) in message
     began = time.monotonic()
     watched.stop()
     assert time.monotonic() - began < 30, "a long wait before the next start must not delay the end"

@@ -1,0 +1,59 @@
+"""The assignment of things to members of a group: pure functions of the state that all members read.
+
+All members compute the same assignment from the same state. When they disagree for a moment, the rows of the owners
+decide (`caraway.cluster.members`).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from hashlib import blake2b
+
+
+def balanced(things: Collection[str], members: Collection[str], owners: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the member for each thing: their numbers differ by one at most, and as few things as possible move.
+
+    A thing stays with its owner up to that member's number; if the things don't divide evenly, the members that own
+    most get one more. Engines divide jobs so, which are few, and costly to move.
+
+    Args:
+        things: All things.
+        members: The members that are alive.
+        owners: The current owner of each thing that has one; it may be dead.
+    """
+    if not members:
+        return {}
+    had = Counter(owners[thing] for thing in things if owners.get(thing) in members)
+    least, more = divmod(len(things), len(members))
+    ranked = sorted(members, key=lambda member: (-had[member], member))
+    left = {member: least + (rank < more) for rank, member in enumerate(ranked)}
+    found: dict[str, str] = {}
+    for thing in sorted(things):
+        owner = owners.get(thing)
+        if owner is not None and left.get(owner, 0) > 0:
+            found[thing] = owner
+            left[owner] -= 1
+    free = (member for member in ranked for _ in range(left[member]))
+    return found | dict(zip((thing for thing in sorted(things) if thing not in found), free, strict=True))
+
+
+def rendezvous(shards: int, nodes: Collection[str]) -> Mapping[int, str]:
+    """Return the node for each shard by rendezvous hashing; none gets more than its equal part, rounded up.
+
+    Pairs of a shard and a node are taken by decreasing hash. So a node that comes or goes moves few shards beyond its
+    own, and a node that comes back gets the shards whose files it still has. Servers divide the index so.
+    """
+    if not nodes:
+        return {}
+    most = -(-shards // len(nodes))
+    pairs = sorted(((_hash(shard, node), shard, node) for shard in range(shards) for node in nodes), reverse=True)
+    owners: dict[int, str] = {}
+    taken = dict.fromkeys(nodes, 0)
+    for _, shard, node in pairs:
+        if shard not in owners and taken[node] < most:
+            owners[shard] = node
+            taken[node] += 1
+    return owners
+
+
+def _hash(shard: int, node: str) -> bytes:
+    return blake2b(f"{shard} {node}".encode(), digest_size=8).digest()

@@ -1,0 +1,29 @@
+"""Files and folders that only their owner may read."""
+
+import os
+import secrets
+from pathlib import Path
+
+_FOLDER, _FILE = 0o700, 0o600
+
+
+def opener(path: str, flags: int) -> int:
+    """Open a file for `open(..., opener=opener)`, so that a new one is private from its first byte on."""
+    return os.open(path, flags, _FILE)
+
+
+def make_folder(path: Path) -> None:
+    """Create a private folder, if it doesn't exist. An existing folder keeps its rights: it may be anybody's."""
+    path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
+
+
+def kept_password(file: Path, random_bytes: int) -> str:
+    """Return the password in a file, which is created if it doesn't exist."""
+    if not file.is_file():
+        make_folder(file.parent)
+        # The password is written under another name first, so that the file, once it exists, holds a whole password.
+        unfinished = file.with_name(f"{file.name}.unfinished")
+        with open(unfinished, "w", encoding="utf-8", opener=opener) as written:
+            written.write(secrets.token_hex(random_bytes))
+        unfinished.replace(file)
+    return file.read_text(encoding="utf-8")
