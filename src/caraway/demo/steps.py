@@ -1,6 +1,5 @@
 """The steps of the demo; each prints on the console what it does."""
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,8 +65,7 @@ def replay_and_watch(demo: Demo) -> None:
     out.print(f"Features of that day's last flight were served {seconds:.1f} s later; now the rest.")
     total = _total(late)
     watcher = Watcher(demo.flights, demo.url, schedule)
-    thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
-    thread.start()
+    watcher.start()
     try:
         with shown(total, watcher) as display:
 
@@ -78,7 +76,6 @@ def replay_and_watch(demo: Demo) -> None:
             seconds = replay(demo.flights, demo.url, late, speed=demo.speed, told=told)
     finally:
         watcher.stop()
-        thread.join()
     out.print(f"Another {total:,} events were durable after {seconds:.1f} s: {total / seconds:,.0f} events/s.")
     if watcher.latencies:
         out.print(f"Queries meanwhile, all features of {CANDIDATES} flights: {quantiles(watcher.latencies)}.")

@@ -1,6 +1,5 @@
 """The features of the newest flight while events flow, as a user's program would read them."""
 
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from caraway.client import Client
 from caraway.demo.agreement import values
 from caraway.demo.example import Flights
 from caraway.errors import RemoteError, UnavailableError
+from caraway.recurring import Recurring
 
 PAUSE_SECONDS = 0.5
 POLL_SECONDS = 0.05
@@ -58,27 +58,22 @@ class Watcher:
         self._flights = flights
         self._schedule = schedule
         self._client = Client(url)
-        self._stopped = threading.Event()
+        self._recurring = Recurring("watcher", self._watch, PAUSE_SECONDS, finish=self._client.close)
         self._seen = 0
 
-    def run(self) -> None:
-        """Watch until `stop`; if the server is unreachable, try again."""
-        while not self._stopped.wait(PAUSE_SECONDS):
-            reached = self.reached
-            if reached is None:
-                continue
-            try:
-                sighting = self._look(reached)
-            except (UnavailableError, RemoteError):
-                # A part of the stack is coming back; if it doesn't, the replay reports it.
-                continue
-            if sighting is not None:
-                self.last = sighting
-        self._client.close()
+    def start(self) -> None:
+        """Start to watch, in a thread."""
+        self._recurring.start()
 
     def stop(self) -> None:
-        """Make `run` end."""
-        self._stopped.set()
+        """Stop watching, and wait for a query that is under way."""
+        self._recurring.stop(None)
+
+    def _watch(self) -> None:
+        # If a part of the stack is coming back, the next query finds it; if it doesn't, the replay reports it.
+        with suppress(UnavailableError, RemoteError):
+            if self.reached is not None:
+                self.last = self._look(self.reached) or self.last
 
     def _look(self, reached: pd.Timestamp) -> Sighting | None:
         """Query some flights after the last one seen, and return the newest that is served; jobs may lag."""

@@ -24,7 +24,7 @@ from caraway.recurring import Recurring
 from caraway.secrets.keyring import Keyring
 from caraway.sharding.divided import DividedIndex
 from caraway.sharding.keys import is_divided
-from caraway.sharding.shard import StoredShard
+from caraway.sharding.shard import Shard
 from caraway.sharding.shard_clients import ShardClients
 from caraway.sharding.shard_owner import ShardOwner
 from caraway.sharding.shard_server import ShardServer
@@ -75,7 +75,7 @@ class ServerShards:
         # Calls prove the oldest key, because servers that haven't been given the newest key yet know it too.
         self._clients = ShardClients(lambda: passes[-1])
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
-        self._open: Callable[[int], StoredShard] = lambda number: StoredShard(
+        self._open: Callable[[int], Shard] = lambda number: Shard(
             number,
             shards,
             _folder(settings.data_dir, number, shards),
@@ -122,7 +122,7 @@ class ServerShards:
 
     def problem(self) -> str | None:
         """Return the reason why a part of the index can't be read; None if no such part is known here."""
-        for number, shard in sorted(self._stored().items()):
+        for number, shard in sorted(self._shard_owner.open_shards().items()):
             if (reason := shard.worker.problem()) is not None:
                 return f"shard {number}: {reason}"
         division = self._shard_owner.division
@@ -146,12 +146,12 @@ class ServerShards:
 
     def positions(self) -> list[IndexStatus]:
         """Return how far each index is: the divided ones in this server's shards, and the whole ones."""
-        shards = [status for shard in self._stored().values() for status in shard.worker.positions()]
+        shards = [status for shard in self._shard_owner.open_shards().values() for status in shard.worker.positions()]
         return [*merged(shards), *self._whole.positions()]
 
     def status(self) -> dict[str, object]:
         """Return the state of this server's shards, and the owners of all shards, as plain values."""
-        stored, division = self._stored(), self._shard_owner.division
+        stored, division = self._shard_owner.open_shards(), self._shard_owner.division
         return {
             "alive": all(shard.worker.is_alive() for shard in stored.values()),
             "bytes_on_disk": sum(shard.store.size_bytes() for shard in stored.values()),
@@ -166,11 +166,13 @@ class ServerShards:
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
         """Remove superseded versions from the shards of this server; see `IndexWorker.expire`."""
-        return sum(shard.worker.expire(asset, horizon_us, stopping) for shard in self._stored().values())
+        return sum(
+            shard.worker.expire(asset, horizon_us, stopping) for shard in self._shard_owner.open_shards().values()
+        )
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erased keys of each index: those of which entries may be left here, or all others."""
-        workers = [shard.worker for shard in self._stored().values()]
+        workers = [shard.worker for shard in self._shard_owner.open_shards().values()]
         whole, left = self._whole.erasures(pending=pending), _united(workers, pending=True)
         if pending:
             return [*whole, *((plan, list(erasures)) for plan, erasures in left.values())]
@@ -185,7 +187,7 @@ class ServerShards:
         if not is_divided(plan):
             return self._whole.remove_erased(plan, stopping)
         # All shards are tried, so that one that is behind doesn't keep the entries of the others.
-        removed = [shard.worker.remove_erased(plan, stopping) for shard in self._stored().values()]
+        removed = [shard.worker.remove_erased(plan, stopping) for shard in self._shard_owner.open_shards().values()]
         return all(removed)
 
     def forget(self, assets: set[bytes]) -> None:
@@ -196,15 +198,12 @@ class ServerShards:
         """
         gone = assets - {plan.asset for plan in self._plans}
         found = set()
-        for shard in self._stored().values():
+        for shard in self._shard_owner.open_shards().values():
             for asset in shard.store.assets() & gone:
                 shard.store.drop(asset)
                 found.add(asset.hex())
         if found:
             self._member.forget_progress(found)
-
-    def _stored(self) -> dict[int, StoredShard]:
-        return {n: shard for n, shard in self._shard_owner.open_shards().items() if isinstance(shard, StoredShard)}
 
     def _reconcile(self) -> None:
         self._shard_owner.reconcile()

@@ -4,7 +4,6 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from caraway.cluster.shards import ShardProgress
 from caraway.erasure.keys import ErasedKeys
@@ -24,53 +23,7 @@ MIN_CACHE_BYTES = 8 << 20
 STOP_S = 3.0
 
 
-class Shard(Protocol):
-    """The operations of a shard that a server has or is about to have (`StoredShard`)."""
-
-    def follow(self, plans: Sequence[IndexPlan]) -> None:
-        """Index these from now on, and no others."""
-        ...
-
-    def reconcile(self) -> None:
-        """Update the progress of the indexes."""
-        ...
-
-    def is_caught_up(self) -> bool:
-        """Return whether each index has reached, since this shard was opened, the end that its topic had then."""
-        ...
-
-    def ends(self) -> Ends:
-        """Return the current ends of the topics."""
-        ...
-
-    def has_reached(self, ends: Ends) -> bool:
-        """Return whether the indexes have reached these ends."""
-        ...
-
-    def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
-        """Read rows; see `IndexReader.read`."""
-        ...
-
-    def is_filled(self, asset: bytes) -> bool:
-        """Return whether an index has reached the end that its topic had when the shard was opened."""
-        ...
-
-    def max_event_time(self, asset: bytes) -> int | None:
-        """Return the greatest event time of an index in this shard."""
-        ...
-
-    def progress(self) -> Mapping[str, ShardProgress]:
-        """Return the progress of each index, by asset as text."""
-        ...
-
-    def close(self, *, forget: bool) -> None:
-        """Close the database; with `forget` its files are removed."""
-        ...
-
-
-class StoredShard:
+class Shard:
     """A shard in a folder of its own, which is restored from a snapshot if the folder doesn't exist."""
 
     def __init__(

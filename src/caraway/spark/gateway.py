@@ -64,6 +64,8 @@ _DEAF_TO_CTRL_C = (
 def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
     """Start the JVM of a driver, and connect to it. It exits when its standard input is closed, or this process ends.
 
+    The JVM isn't a part that `caraway.children` keeps running, since its driver can't go on with another one.
+
     Args:
         conf: All of Spark's settings.
         folder: The folder in which the JVM writes a temporary file with its port and password.

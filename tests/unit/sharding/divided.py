@@ -26,6 +26,7 @@ from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.sharding.divided import DividedIndex
 from caraway.sharding.messages import Answer, Ask, Found, decode_answers, decode_asks, encode
+from caraway.sharding.shard import Shard
 from caraway.sharding.shard_owner import ShardOwner
 from caraway.sharding.topics import Ends
 from caraway.topics.partitioning import partition_of
@@ -163,7 +164,7 @@ class WorldMember(ShardMember):
         return MemoryMember(engine=self.engine, group=self.group, node=self.node, token=self.token, table=table)
 
 
-class TestShard:
+class TestShard(Shard):
     """A shard that follows its topic only when a test says so."""
 
     __test__ = False
@@ -193,18 +194,23 @@ class TestShard:
     def offsets(self, asset: bytes) -> dict[int, int]:
         return dict.fromkeys(self.partitions, 0) | self.store.offsets(asset)
 
+    @override
     def follow(self, plans: Sequence[IndexPlan]) -> None:
         self.plans = {plan.asset: plan for plan in plans}
 
+    @override
     def reconcile(self) -> None:
         pass
 
+    @override
     def is_caught_up(self) -> bool:
         return self.has_reached(self.due)
 
+    @override
     def ends(self) -> Ends:
         return {"topic": {partition: len(self.world.topic[partition]) for partition in self.partitions}}
 
+    @override
     def has_reached(self, ends: Ends) -> bool:
         return all(
             self.offsets(plan.asset)[partition] >= end
@@ -212,17 +218,21 @@ class TestShard:
             for partition, end in ends[plan.topic].items()
         )
 
+    @override
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
         return self.reader.read(plan, keys, at_us, columns)
 
+    @override
     def is_filled(self, asset: bytes) -> bool:
         return asset in self.plans and self.has_reached(self.due)
 
+    @override
     def max_event_time(self, asset: bytes) -> int | None:
         return stored_max_event_time(self.store, asset)
 
+    @override
     def progress(self) -> Mapping[str, ShardProgress]:
         return {
             plan.asset.hex(): ShardProgress(
@@ -231,6 +241,7 @@ class TestShard:
             for plan in self.plans.values()
         }
 
+    @override
     def close(self, *, forget: bool) -> None:
         self.store.close()
         if forget:

@@ -49,7 +49,11 @@ class UnconfinedError(UnavailableError):
 
 
 class _Server:
-    """A fork server, for one module, of this process and of all processes that are forked from it."""
+    """A fork server, for one module, of this process and of all processes that are forked from it.
+
+    It isn't kept running by a `caraway.children.runner.Runner`: it has no rights, no log and no environment, forks of
+    this process share it, and it is started again only when a process is wanted from it.
+    """
 
     def __init__(self, module: str) -> None:
         self._module = module
