@@ -27,22 +27,7 @@ from caraway.dtypes.types import (
     base_type,
     strip_optional,
 )
-from caraway.expr.nodes import (
-    Binary,
-    BinaryOp,
-    FillNull,
-    IsNull,
-    Literal,
-    Node,
-    NumberCall,
-    NumberFunction,
-    Ref,
-    StringCall,
-    StringFunction,
-    Unary,
-    UnaryOp,
-    When,
-)
+from caraway.expr import nodes as n
 from caraway.expr.references import walk
 
 INT64_END = 2**63
@@ -54,11 +39,11 @@ PLAIN = (IntType, FloatType, BoolType, StringType)
 _NUMBERS = (INT, FLOAT)
 # In `TracedColumn` the name `str` is a property.
 _TEXT = str
-_ORDERS = (BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE)
+_ORDERS = (n.BinaryOp.LT, n.BinaryOp.LE, n.BinaryOp.GT, n.BinaryOp.GE)
 _NULL, _FALSE, _TRUE = (
-    Literal(value=None, dtype=None),
-    Literal(value=False, dtype=BOOL),
-    Literal(value=True, dtype=BOOL),
+    n.Literal(value=None, dtype=None),
+    n.Literal(value=False, dtype=BOOL),
+    n.Literal(value=True, dtype=BOOL),
 )
 
 
@@ -114,7 +99,7 @@ def is_constant(value: object) -> bool:
     return type(value) in CONSTANTS
 
 
-def declared_node(recorded: "TracedColumn", dtype: DataType) -> Node | None:
+def declared_node(recorded: "TracedColumn", dtype: DataType) -> n.Node | None:
     """Return the expression of a column of type `dtype`, None if the recorded one is of another type or too large."""
     declared = strip_optional(dtype)
     if declared not in {recorded.kind, *((FLOAT,) if recorded.kind == INT else ())}:
@@ -124,10 +109,10 @@ def declared_node(recorded: "TracedColumn", dtype: DataType) -> Node | None:
     if recorded.kind != FLOAT:
         return recorded.node
     # pandas has no NaN in a column that a function returns: they are read as nulls.
-    return When(branches=((is_nan(recorded.node), _NULL),), otherwise=recorded.node)
+    return n.When(branches=((is_nan(recorded.node), _NULL),), otherwise=recorded.node)
 
 
-def is_large(node: Node) -> bool:
+def is_large(node: n.Node) -> bool:
     """Return whether an expression is too large; a column that is used twice counts twice."""
     return next(islice(walk(node), MAX_NODES, None), None) is not None
 
@@ -157,7 +142,7 @@ class TracedColumn(Silent):
     __slots__ = ("kind", "label", "node")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, recording: Recording, node: Node, kind: DataType, label: object = None) -> None:
+    def __init__(self, recording: Recording, node: n.Node, kind: DataType, label: object = None) -> None:
         super().__init__(recording)
         self.node = node
         self.kind = kind
@@ -168,7 +153,7 @@ class TracedColumn(Silent):
         """Return the stand-in for an existing column; gives up on types that aren't plain."""
         if not isinstance(base_type(dtype), PLAIN):
             recording.give_up()
-        return cls(recording, Ref(name=name), base_type(dtype), name)
+        return cls(recording, n.Ref(name=name), base_type(dtype), name)
 
     def __getattr__(self, name: str) -> NoReturn:
         self._give_up()
@@ -176,10 +161,10 @@ class TracedColumn(Silent):
     def __getitem__(self, key: object) -> NoReturn:
         self._give_up()
 
-    def _made(self, node: Node, kind: DataType) -> "TracedColumn":
+    def _made(self, node: n.Node, kind: DataType) -> "TracedColumn":
         return TracedColumn(self._recording, node, kind, self.label)
 
-    def _made_with(self, other: "TracedColumn", node: Node, kind: DataType) -> "TracedColumn":
+    def _made_with(self, other: "TracedColumn", node: n.Node, kind: DataType) -> "TracedColumn":
         # The name is the one that pandas gives the result of two series.
         return TracedColumn(self._recording, node, kind, self.label if self.label == other.label else None)
 
@@ -190,106 +175,106 @@ class TracedColumn(Silent):
         kind = CONSTANTS.get(type(value))
         if kind is None or not is_storable(value):
             self._give_up()
-        return self._made(Literal(value=value, dtype=kind), kind)
+        return self._made(n.Literal(value=value, dtype=kind), kind)
 
-    def _arithmetic(self, op: BinaryOp, left: "TracedColumn", right: "TracedColumn") -> "TracedColumn":
+    def _arithmetic(self, op: n.BinaryOp, left: "TracedColumn", right: "TracedColumn") -> "TracedColumn":
         if left.kind not in _NUMBERS or right.kind not in _NUMBERS:
             self._give_up()
-        floating = op is BinaryOp.DIV or FLOAT in {left.kind, right.kind}
-        made = Binary(op=op, left=left.node, right=right.node)
+        floating = op is n.BinaryOp.DIV or FLOAT in {left.kind, right.kind}
+        made = n.Binary(op=op, left=left.node, right=right.node)
         return left._made_with(right, made, FLOAT if floating else INT)  # noqa: SLF001 (of one kind)
 
     def __add__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.ADD, self, self._operand(other))
+        return self._arithmetic(n.BinaryOp.ADD, self, self._operand(other))
 
     def __radd__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.ADD, self._operand(other), self)
+        return self._arithmetic(n.BinaryOp.ADD, self._operand(other), self)
 
     def __sub__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.SUB, self, self._operand(other))
+        return self._arithmetic(n.BinaryOp.SUB, self, self._operand(other))
 
     def __rsub__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.SUB, self._operand(other), self)
+        return self._arithmetic(n.BinaryOp.SUB, self._operand(other), self)
 
     def __mul__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.MUL, self, self._operand(other))
+        return self._arithmetic(n.BinaryOp.MUL, self, self._operand(other))
 
     def __rmul__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.MUL, self._operand(other), self)
+        return self._arithmetic(n.BinaryOp.MUL, self._operand(other), self)
 
     def __truediv__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.DIV, self, self._operand(other))
+        return self._arithmetic(n.BinaryOp.DIV, self, self._operand(other))
 
     def __rtruediv__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(BinaryOp.DIV, self._operand(other), self)
+        return self._arithmetic(n.BinaryOp.DIV, self._operand(other), self)
 
     def __neg__(self) -> "TracedColumn":
         if self.kind not in _NUMBERS:
             self._give_up()
-        return self._made(Unary(op=UnaryOp.NEGATE, operand=self.node), self.kind)
+        return self._made(n.Unary(op=n.UnaryOp.NEGATE, operand=self.node), self.kind)
 
-    def _compared(self, op: BinaryOp, value: object) -> "TracedColumn":
+    def _compared(self, op: n.BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
         numbers = self.kind in _NUMBERS and other.kind in _NUMBERS
         if not numbers and (self.kind != other.kind or (op in _ORDERS and self.kind == BOOL)):
             self._give_up()
-        compared: Node = Binary(op=op, left=self.node, right=other.node)
-        floats = [side.node for side in (self, other) if side.kind == FLOAT and not isinstance(side.node, Literal)]
+        compared: n.Node = n.Binary(op=op, left=self.node, right=other.node)
+        floats = [side.node for side in (self, other) if side.kind == FLOAT and not isinstance(side.node, n.Literal)]
         if floats:
             # In pandas NaN is less than, greater than and equal to nothing; in an expression it is above all numbers.
-            null = _any([IsNull(operand=side.node) for side in (self, other)])
+            null = _any([n.IsNull(operand=side.node) for side in (self, other)])
             unordered = _any([is_nan(node) for node in floats])
-            differs = _TRUE if op is BinaryOp.NE else _FALSE
-            compared = When(branches=((null, _NULL), (unordered, differs)), otherwise=compared)
+            differs = _TRUE if op is n.BinaryOp.NE else _FALSE
+            compared = n.When(branches=((null, _NULL), (unordered, differs)), otherwise=compared)
         return self._made_with(other, compared, BOOL)
 
     def __eq__(self, other: object) -> "TracedColumn":  # type: ignore[override]
-        return self._compared(BinaryOp.EQ, other)
+        return self._compared(n.BinaryOp.EQ, other)
 
     def __ne__(self, other: object) -> "TracedColumn":  # type: ignore[override]
-        return self._compared(BinaryOp.NE, other)
+        return self._compared(n.BinaryOp.NE, other)
 
     def __lt__(self, other: object) -> "TracedColumn":
-        return self._compared(BinaryOp.LT, other)
+        return self._compared(n.BinaryOp.LT, other)
 
     def __le__(self, other: object) -> "TracedColumn":
-        return self._compared(BinaryOp.LE, other)
+        return self._compared(n.BinaryOp.LE, other)
 
     def __gt__(self, other: object) -> "TracedColumn":
-        return self._compared(BinaryOp.GT, other)
+        return self._compared(n.BinaryOp.GT, other)
 
     def __ge__(self, other: object) -> "TracedColumn":
-        return self._compared(BinaryOp.GE, other)
+        return self._compared(n.BinaryOp.GE, other)
 
-    def _logical(self, op: BinaryOp, value: object) -> "TracedColumn":
+    def _logical(self, op: n.BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
         if self.kind != BOOL or other.kind != BOOL:
             self._give_up()
-        return self._made_with(other, Binary(op=op, left=self.node, right=other.node), BOOL)
+        return self._made_with(other, n.Binary(op=op, left=self.node, right=other.node), BOOL)
 
     # The value is the same with the sides in the other order.
     def __and__(self, other: object) -> "TracedColumn":
-        return self._logical(BinaryOp.AND, other)
+        return self._logical(n.BinaryOp.AND, other)
 
     __rand__ = __and__
 
     def __or__(self, other: object) -> "TracedColumn":
-        return self._logical(BinaryOp.OR, other)
+        return self._logical(n.BinaryOp.OR, other)
 
     __ror__ = __or__
 
     def __invert__(self) -> "TracedColumn":
         if self.kind != BOOL:
             self._give_up()
-        return self._made(Unary(op=UnaryOp.NOT, operand=self.node), BOOL)
+        return self._made(n.Unary(op=n.UnaryOp.NOT, operand=self.node), BOOL)
 
     def isnull(self) -> "TracedColumn":
         """Return the column of `Series.isnull`."""
-        return self._made(IsNull(operand=self.node), BOOL)
+        return self._made(n.IsNull(operand=self.node), BOOL)
 
     def notnull(self) -> "TracedColumn":
         """Return the column of `Series.notnull`."""
-        return self._made(Unary(op=UnaryOp.NOT, operand=IsNull(operand=self.node)), BOOL)
+        return self._made(n.Unary(op=n.UnaryOp.NOT, operand=n.IsNull(operand=self.node)), BOOL)
 
     isna = isnull
     notna = notnull
@@ -297,10 +282,10 @@ class TracedColumn(Silent):
     def fillna(self, value: object) -> "TracedColumn":
         """Return the column of `Series.fillna` for a constant of the column's type."""
         fill = self._operand(value)
-        if not isinstance(fill.node, Literal) or (fill.kind != self.kind and (self.kind, fill.kind) != (FLOAT, INT)):
+        if not isinstance(fill.node, n.Literal) or (fill.kind != self.kind and (self.kind, fill.kind) != (FLOAT, INT)):
             self._give_up()
-        constant = Literal(value=float(value), dtype=FLOAT) if self.kind == FLOAT else fill.node  # type: ignore[arg-type]
-        return self._made(FillNull(operand=self.node, fill=constant), self.kind)
+        constant = n.Literal(value=float(value), dtype=FLOAT) if self.kind == FLOAT else fill.node  # type: ignore[arg-type]
+        return self._made(n.FillNull(operand=self.node, fill=constant), self.kind)
 
     def rename(self, index: object) -> "TracedColumn":
         """Return the column under another name, which must be a text."""
@@ -329,36 +314,36 @@ class Text:
 
     def lower(self) -> TracedColumn:
         """Return the column of `Series.str.lower`."""
-        return self._called(StringFunction.LOWER, STRING)
+        return self._called(n.StringFunction.LOWER, STRING)
 
     def upper(self) -> TracedColumn:
         """Return the column of `Series.str.upper`."""
-        return self._called(StringFunction.UPPER, STRING)
+        return self._called(n.StringFunction.UPPER, STRING)
 
     def len(self) -> TracedColumn:
         """Return the column of `Series.str.len`."""
-        return self._called(StringFunction.LEN, INT)
+        return self._called(n.StringFunction.LEN, INT)
 
     def contains(self, pat: object, *, regex: object = True) -> TracedColumn:
         """Return the column of `Series.str.contains` for a literal text; pandas's default is a pattern."""
         if regex is not False:
             self._column._give_up()  # noqa: SLF001 (of one kind)
-        return self._called(StringFunction.CONTAINS, BOOL, pat)
+        return self._called(n.StringFunction.CONTAINS, BOOL, pat)
 
     def startswith(self, pat: object) -> TracedColumn:
         """Return the column of `Series.str.startswith` for a constant."""
-        return self._called(StringFunction.STARTSWITH, BOOL, pat)
+        return self._called(n.StringFunction.STARTSWITH, BOOL, pat)
 
     def endswith(self, pat: object) -> TracedColumn:
         """Return the column of `Series.str.endswith` for a constant."""
-        return self._called(StringFunction.ENDSWITH, BOOL, pat)
+        return self._called(n.StringFunction.ENDSWITH, BOOL, pat)
 
-    def _called(self, function: StringFunction, kind: DataType, *args: object) -> TracedColumn:
+    def _called(self, function: n.StringFunction, kind: DataType, *args: object) -> TracedColumn:
         if any(type(arg) is not str for arg in args):
             self._column._give_up()  # noqa: SLF001 (of one kind)
-        constants = tuple(Literal(value=arg, dtype=STRING) for arg in args)
+        constants = tuple(n.Literal(value=arg, dtype=STRING) for arg in args)
         return self._column._made(  # noqa: SLF001 (of one kind)
-            StringCall(function=function, operand=self._column.node, args=constants), kind
+            n.StringCall(function=function, operand=self._column.node, args=constants), kind
         )
 
 
@@ -373,13 +358,13 @@ def is_storable(value: Any) -> bool:
             return not math.isnan(value)
 
 
-def is_nan(node: Node) -> Node:
+def is_nan(node: n.Node) -> n.Node:
     """Return the expression that is true where `node` is no number."""
-    return NumberCall(function=NumberFunction.IS_NAN, operand=node)
+    return n.NumberCall(function=n.NumberFunction.IS_NAN, operand=node)
 
 
-def _any(nodes: list[Node]) -> Node:
+def _any(nodes: list[n.Node]) -> n.Node:
     first, *others = nodes
     for other in others:
-        first = Binary(op=BinaryOp.OR, left=first, right=other)
+        first = n.Binary(op=n.BinaryOp.OR, left=first, right=other)
     return first
