@@ -1,8 +1,10 @@
 """The base of all external systems: a name, settings, and a reference to a registered system."""
 
-from typing import ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
-from caraway.connectors.settings import Settings
+from caraway.connectors.settings import Settings, stored
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import RegisteredSystem, SystemKind
@@ -17,11 +19,24 @@ class DataSource(Settings):
     kind: ClassVar[SystemKind]
     #: The method that is missing if the system itself is given to `@source` or `@sink`.
     required_fields: ClassVar[str]
+
+    def identifier(self) -> str:
+        """Return the system's name for people."""
+        return f"[{self.kind}: {self.name}]"
+
+
+class ExternalSource(DataSource):
+    """A system outside of Caraway, which can be registered on the server."""
+
+    #: The class of the system's spec, whose fields are the settings.
+    spec_class: ClassVar[type[Any]]
+    #: The settings whose fields in the spec have other names, by those.
+    renamed: ClassVar[Mapping[str, str]] = {}
     # True if the object is a reference to a system that was registered on the server.
     _registered = False
 
     @classmethod
-    def _reference(cls, name: str) -> Self:
+    def get(cls, name: str) -> Self:
         """Return a reference, by name, to a system that was registered on the server."""
         if not isinstance(name, str) or not name:  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionError(f"{cls.__name__}.get: the name is a str that isn't empty, not {name!r}")
@@ -30,12 +45,15 @@ class DataSource(Settings):
         made._registered = True  # noqa: SLF001 (its own class)
         return made
 
-    def _registered_system(self) -> RegisteredSystem | None:
-        return RegisteredSystem(kind=self.kind, name=self.name) if self._registered else None
+    def stored_system(self) -> Any:
+        """Return the system as a value."""
+        if self._registered:
+            return RegisteredSystem(kind=self.kind, name=self.name)
+        settings = {field.name: self.renamed.get(field.name, field.name) for field in fields(self.spec_class)}
+        return self.spec_class(**{name: self._stored(setting) for name, setting in settings.items()})
 
-    def identifier(self) -> str:
-        """Return the system's name for people."""
-        return f"[{self.kind}: {self.name}]"
+    def _stored(self, setting: str) -> Any:
+        return stored(getattr(self, setting))
 
 
 def named(where: str, what: str, value: object) -> str:

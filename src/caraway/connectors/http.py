@@ -1,10 +1,10 @@
 """HTTP: a server that takes the changes of a dataset by POST."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from caraway.connectors.data_connector import DataConnector
-from caraway.connectors.data_source import DataSource, named
+from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.settings import Secretish, is_text_dict, stored
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import HTTPConnector as HTTPSpec
@@ -30,7 +30,7 @@ class Certificate:
         return "Certificate(...)"
 
 
-class HTTP(DataSource):
+class HTTP(ExternalSource):
     """A server; `healthz` is the path of its health check."""
 
     host: Secretish
@@ -38,12 +38,11 @@ class HTTP(DataSource):
     ca_cert: Certificate
 
     kind: ClassVar = SystemKind.HTTP
+    spec_class: ClassVar = HTTPSystem
     required_fields: ClassVar = 'its endpoint: use .path("...")'
 
-    @staticmethod
-    def get(name: str) -> "HTTP":
-        """Return a reference to a server that was registered."""
-        return HTTP._reference(name)
+    def _stored(self, setting: str) -> Any:
+        return stored(self.ca_cert.cert) if setting == "ca_cert" else super()._stored(setting)
 
     def path(
         self, endpoint: str, limit: int | None = None, headers: Mapping[str, str] | None = None
@@ -80,10 +79,7 @@ class HTTPConnector(DataConnector):
 
     def spec(self) -> HTTPSpec:
         """Return the endpoint as a value."""
-        http = self.data_source
-        system = http._registered_system() or HTTPSystem(  # noqa: SLF001 (a part of it)
-            name=http.name, host=stored(http.host), healthz=http.healthz, ca_cert=stored(http.ca_cert.cert)
-        )
+        system = self.data_source.stored_system()
         return HTTPSpec(
             system=system, endpoint=self.endpoint, limit=self.limit, headers=tuple(sorted(self.headers.items()))
         )

@@ -3,9 +3,9 @@
 from typing import ClassVar
 
 from caraway.connectors.data_connector import DataConnector
-from caraway.connectors.data_source import DataSource, named
+from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.registries import Avro, Protobuf
-from caraway.connectors.settings import Secretish, one_of, stored_if_given
+from caraway.connectors.settings import Secretish, one_of
 from caraway.errors import CommitError
 from caraway.graph.connectors import KafkaConnector as KafkaSpec
 from caraway.graph.connectors import KafkaSystem, SystemKind
@@ -14,7 +14,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 
 
-class Kafka(DataSource):
+class Kafka(ExternalSource):
     """Brokers. `sasl_mechanism` is required with every protocol, and means nothing for PLAINTEXT."""
 
     bootstrap_servers: str
@@ -24,16 +24,13 @@ class Kafka(DataSource):
     sasl_plain_password: Secretish | None = None
 
     kind: ClassVar = SystemKind.KAFKA
+    spec_class: ClassVar = KafkaSystem
+    renamed: ClassVar = {"username": "sasl_plain_username", "password": "sasl_plain_password"}
     required_fields: ClassVar = 'its topic: use .topic("...")'
 
     def _check(self) -> None:
         one_of(f"Kafka {self.name}: security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
         one_of(f"Kafka {self.name}: sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
-
-    @staticmethod
-    def get(name: str) -> "Kafka":
-        """Return a reference to brokers that were registered on the server."""
-        return Kafka._reference(name)
 
     def topic(self, topic: str, format: "str | Avro | Protobuf | None" = "json") -> "KafkaConnector":
         """Return the topic of this name; its records are in "json", `Avro(...)` or `Protobuf(...)`.
@@ -70,15 +67,7 @@ class KafkaConnector(DataConnector):
         Raises:
             CommitError: The format is unknown.
         """
-        kafka = self.data_source
-        system = kafka._registered_system() or KafkaSystem(  # noqa: SLF001 (a part of it)
-            name=kafka.name,
-            bootstrap_servers=kafka.bootstrap_servers,
-            security_protocol=kafka.security_protocol,
-            sasl_mechanism=kafka.sasl_mechanism,
-            username=stored_if_given(kafka.sasl_plain_username),
-            password=stored_if_given(kafka.sasl_plain_password),
-        )
+        system = self.data_source.stored_system()
         match self.format:
             case Avro() | Protobuf():
                 return KafkaSpec(system=system, topic=self.topic, format=self.format.spec())

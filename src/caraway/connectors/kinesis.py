@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 from typing import ClassVar
 
 from caraway.connectors.data_connector import DataConnector
-from caraway.connectors.data_source import DataSource, named
+from caraway.connectors.data_source import ExternalSource, named
 from caraway.dtypes.instants import instant_us
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import KinesisConnector as KinesisSpec
@@ -41,18 +41,14 @@ class at_timestamp:  # noqa: N801 (the API's name)
         return f"at_timestamp({self.timestamp.isoformat()})"
 
 
-class Kinesis(DataSource):
+class Kinesis(ExternalSource):
     """Kinesis, opened by a role."""
 
     role_arn: str
 
     kind: ClassVar = SystemKind.KINESIS
+    spec_class: ClassVar = KinesisSystem
     required_fields: ClassVar = 'its stream: use .stream("arn:...", init_position="latest", format="json")'
-
-    @staticmethod
-    def get(name: str) -> "Kinesis":
-        """Return a reference to a Kinesis that was registered on the server."""
-        return Kinesis._reference(name)
 
     def stream(
         self,
@@ -100,10 +96,7 @@ class KinesisConnector(DataConnector):
 
     def spec(self) -> KinesisSpec:
         """Return the stream as a value."""
-        kinesis = self.data_source
-        system = kinesis._registered_system() or KinesisSystem(  # noqa: SLF001 (a part of it)
-            name=kinesis.name, role_arn=kinesis.role_arn
-        )
+        system = self.data_source.stored_system()
         position = self.init_position
         start = StreamStart(position) if isinstance(position, str) else instant_us(position())
         return KinesisSpec(system=system, stream_arn=self.stream_arn, start=start, format=self.format)

@@ -3,27 +3,22 @@
 from typing import ClassVar
 
 from caraway.connectors.data_connector import DataConnector
-from caraway.connectors.data_source import DataSource, named
-from caraway.connectors.tables import stored_key
+from caraway.connectors.data_source import ExternalSource, named
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import PubSubConnector as PubSubSpec
 from caraway.graph.connectors import PubSubSystem, SystemKind
 from caraway.integrations.aws import Secret
 
 
-class PubSub(DataSource):
+class PubSub(ExternalSource):
     """A project; `service_account_key` is the JSON credential, read, or a secret."""
 
     project_id: str
     service_account_key: dict[str, str] | Secret
 
     kind: ClassVar = SystemKind.PUBSUB
+    spec_class: ClassVar = PubSubSystem
     required_fields: ClassVar = 'its topic: use .topic("...", format="json")'
-
-    @staticmethod
-    def get(name: str) -> "PubSub":
-        """Return a reference to a project that was registered on the server."""
-        return PubSub._reference(name)
 
     def topic(self, topic_id: str, format: str) -> "PubSubConnector":
         """Return the topic of this name; the format is "json".
@@ -53,8 +48,5 @@ class PubSubConnector(DataConnector):
 
     def spec(self) -> PubSubSpec:
         """Return the topic as a value."""
-        pubsub = self.data_source
-        system = pubsub._registered_system() or PubSubSystem(  # noqa: SLF001 (a part of it)
-            name=pubsub.name, project_id=pubsub.project_id, service_account_key=stored_key(pubsub.service_account_key)
-        )
+        system = self.data_source.stored_system()
         return PubSubSpec(system=system, topic=self.topic_id, format=self.format)

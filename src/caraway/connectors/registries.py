@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from caraway.connectors.settings import Secretish, Settings, stored_if_given
+from caraway.connectors.settings import Secretish, Settings, stored
 from caraway.errors import CommitError, DefinitionError
 from caraway.graph.connectors import RegistryFormat, SchemaRegistry
 
@@ -43,9 +43,9 @@ class _InRegistry(Settings):
             format=self._format,
             registry=self.registry,
             url=self.url,
-            username=stored_if_given(self.username),
-            password=stored_if_given(self.password),
-            token=stored_if_given(self.token),
+            username=stored(self.username),
+            password=stored(self.password),
+            token=stored(self.token),
         )
 
 

@@ -4,9 +4,9 @@ import warnings
 from typing import ClassVar
 
 from caraway.connectors.data_connector import DataConnector
-from caraway.connectors.data_source import DataSource, duration_us, named
+from caraway.connectors.data_source import ExternalSource, duration_us, named
 from caraway.connectors.s3_paths import parse_path
-from caraway.connectors.settings import Secretish, Settings, stored_if_given
+from caraway.connectors.settings import Secretish, Settings
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import CSVFormat, S3System, SystemKind
 from caraway.graph.connectors import S3Connector as S3Spec
@@ -25,7 +25,7 @@ class CSV(Settings):
             raise DefinitionError(f"CSV: the delimiter is one character, not {self.delimiter!r}")
 
 
-class S3(DataSource):
+class S3(ExternalSource):
     """S3; opened by a key with its secret, by a role, or as the worker that reads."""
 
     aws_access_key_id: Secretish | None = None
@@ -33,12 +33,9 @@ class S3(DataSource):
     role_arn: str | None = None
 
     kind: ClassVar = SystemKind.S3
+    spec_class: ClassVar = S3System
+    renamed: ClassVar = {"access_key_id": "aws_access_key_id", "secret_access_key": "aws_secret_access_key"}
     required_fields: ClassVar = 'its bucket: use .bucket("...", prefix="...")'
-
-    @staticmethod
-    def get(name: str) -> "S3":
-        """Return a reference to an S3 that was registered on the server."""
-        return S3._reference(name)
 
     def bucket(
         self,
@@ -102,13 +99,7 @@ class S3Connector(DataConnector):
 
     def spec(self) -> S3Spec:
         """Return the objects as a value."""
-        s3 = self.data_source
-        system = s3._registered_system() or S3System(  # noqa: SLF001 (a part of it)
-            name=s3.name,
-            access_key_id=stored_if_given(s3.aws_access_key_id),
-            secret_access_key=stored_if_given(s3.aws_secret_access_key),
-            role_arn=s3.role_arn,
-        )
+        system = self.data_source.stored_system()
         return S3Spec(
             system=system,
             bucket=self.bucket_name,

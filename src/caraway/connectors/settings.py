@@ -1,11 +1,11 @@
 """Settings of connectors: keyword-only, checked when they are given."""
 
+import json
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from caraway.errors import DefinitionError
-from caraway.graph.connectors import Secretish as StoredSecretish
 from caraway.graph.connectors import SecretRef
 from caraway.integrations.aws import Secret
 
@@ -104,13 +104,12 @@ def is_text_dict(value: object) -> bool:
     )
 
 
-def stored(value: Secretish) -> StoredSecretish:
-    """Return a text or secret as a spec holds it."""
-    if isinstance(value, Secret):
-        return SecretRef(arn=value.arn, role_arn=value.role_arn, path=tuple(value.path or ()))
-    return value
-
-
-def stored_if_given(value: Secretish | None) -> StoredSecretish | None:
-    """Return a text or secret as a spec holds it, None if there is none."""
-    return None if value is None else stored(value)
+def stored(value: Any) -> Any:
+    """Return a setting as a spec holds it: a secret as a reference, the key of a service account as JSON text."""
+    match value:
+        case Secret():
+            return SecretRef(arn=value.arn, role_arn=value.role_arn, path=tuple(value.path or ()))
+        case Mapping():
+            return json.dumps(dict(value), sort_keys=True)
+        case _:
+            return value
