@@ -71,14 +71,11 @@ class Runner:
         """Start the supervision; returns at once."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ask the part to end; returns at once."""
+    def stop(self, timeout_s: float | None) -> None:
+        """Ask the part to end, and wait at most `timeout_s` (None: as long as it takes) until it has."""
         self._stopping.set()
-
-    def join(self) -> None:
-        """Wait until the part has ended."""
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._may_start():

@@ -75,7 +75,7 @@ def replay_and_watch(demo: Demo) -> None:
 
             seconds = replay(demo.flights, demo.url, late, speed=demo.speed, told=told)
     finally:
-        watcher.stop()
+        watcher.stop(None)
     out.print(f"Another {total:,} events were durable after {seconds:.1f} s: {total / seconds:,.0f} events/s.")
     if watcher.latencies:
         out.print(f"Queries meanwhile, all features of {CANDIDATES} flights: {quantiles(watcher.latencies)}.")

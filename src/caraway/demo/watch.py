@@ -41,7 +41,7 @@ class Sighting:
         return f"{self.due:%d %b %H:%M} {f['Flight.flight_id']}: {', '.join(parts)}   [{1000 * self.seconds:.1f} ms]"
 
 
-class Watcher:
+class Watcher(Recurring):
     """Queries the newest flight again and again until it is stopped.
 
     Attributes:
@@ -52,22 +52,15 @@ class Watcher:
 
     def __init__(self, flights: Flights, url: str, schedule: pd.DataFrame) -> None:
         """Watch the flights of `schedule`, which is in order of time."""
+        client = Client(url)
+        super().__init__("watcher", self._watch, PAUSE_SECONDS, finish=client.close)
         self.reached: pd.Timestamp | None = None
         self.last: Sighting | None = None
         self.latencies: list[float] = []
         self._flights = flights
         self._schedule = schedule
-        self._client = Client(url)
-        self._recurring = Recurring("watcher", self._watch, PAUSE_SECONDS, finish=self._client.close)
+        self._client = client
         self._seen = 0
-
-    def start(self) -> None:
-        """Start to watch, in a thread."""
-        self._recurring.start()
-
-    def stop(self) -> None:
-        """Stop watching, and wait for a query that is under way."""
-        self._recurring.stop(None)
 
     def _watch(self) -> None:
         # If a part of the stack is coming back, the next query finds it; if it doesn't, the replay reports it.

@@ -13,7 +13,7 @@ from caraway.cluster.members import Member
 from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
 from caraway.engine.fencing import LASTING, Fence, checkpoint_for, current_checkpoint, remove_gone
-from caraway.engine.heartbeat import Heartbeat
+from caraway.engine.heartbeat import BEAT_SECONDS, Heartbeat
 from caraway.engine.job_ownership import JobOwnership, Work
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
@@ -100,12 +100,12 @@ class Engine:
             if not died and not self._fenced.is_set():
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
                 self._link.report(jobs.reconcile([]), Work())
-            observer.close()
+            observer.stop(0)
             # Calls that still wait for the JVM fail at once when it is closed.
             driver.close()
             executor.shutdown(wait=False, cancel_futures=True)
-        self._link.close(LAST_REPORTS_SECONDS)
-        self._heartbeat.close()
+        self._link.stop(LAST_REPORTS_SECONDS)
+        self._heartbeat.stop(2 * BEAT_SECONDS)
         if self._fence is not None:
             self._fence.close(release=not self._fenced.is_set())
         if self._fenced.is_set():

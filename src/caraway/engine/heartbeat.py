@@ -15,31 +15,26 @@ BEAT_SECONDS = 1.0
 HUNG_SECONDS = 30.0
 
 
-class Heartbeat:
+class Heartbeat(Recurring):
     """Writes the heartbeat file from a thread, as long as `alive` is called often enough."""
 
     def __init__(self, path: Path) -> None:
-        """Write to `path`; `start` creates its folder."""
+        """Write to `path`, whose folder is created.
+
+        When it is stopped, the file stays, and readers see by its age that the engine has ended.
+        """
+        super().__init__("heartbeat", self._beat, BEAT_SECONDS, at_once=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._lock = threading.Lock()
         self._ready = False
         self._jobs: Mapping[str, JobStatus] = {}
         self._alive_at = time.monotonic()
-        self._recurring = Recurring("heartbeat", self._beat, BEAT_SECONDS, at_once=True)
-
-    def start(self) -> None:
-        """Start to write the file."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._recurring.start()
 
     def alive(self, *, ready: bool, jobs: Mapping[str, JobStatus]) -> None:
         """Note that the loop has made a round, and the state of the jobs."""
         with self._lock:
             self._ready, self._jobs, self._alive_at = ready, jobs, time.monotonic()
-
-    def close(self) -> None:
-        """Stop writing; the file stays, and readers see by its age that the engine has ended."""
-        self._recurring.stop(2 * BEAT_SECONDS)
 
     def _beat(self) -> None:
         with self._lock:

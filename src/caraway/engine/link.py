@@ -19,15 +19,16 @@ POLL_SECONDS = 0.25
 SWEEP_SECONDS = 60.0
 
 
-class RegistryLink:
+class RegistryLink(Recurring):
     """Polls the registry in a thread of its own and passes reports to it.
 
     Only changes are reported, and only the newest report on each job: after an outage the registry needs the present
-    state alone.
+    state alone. When it is stopped, it passes on the last reports and releases the jobs.
     """
 
     def __init__(self, registry: JobRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         """Use `registry`, which no other thread may use; `clock` returns a time in seconds."""
+        super().__init__("registry", self._exchange, POLL_SECONDS, finish=self._end)
         self._registry = registry
         self._lock = threading.Lock()
         self._desired: Sequence[JobPlan] | None = None
@@ -38,11 +39,6 @@ class RegistryLink:
         self._work = Work()
         self._reported: dict[str, JobStatus] = {}
         self._unreported: dict[str, JobStatus] = {}
-        self._recurring = Recurring("registry", self._exchange, POLL_SECONDS, finish=self._finish)
-
-    def start(self) -> None:
-        """Start the polling thread."""
-        self._recurring.start()
 
     def begin(self, sweep: Callable[[Collection[str]], Collection[str]], ownership: JobOwnership | None) -> None:
         """Begin to share the jobs with other engines, if there is an `ownership`, and to remove leftovers.
@@ -71,11 +67,7 @@ class RegistryLink:
             self._unreported.update(changed)
             self._work = work
 
-    def close(self, timeout_seconds: float) -> None:
-        """Pass on the last reports, if the registry accepts them within the time."""
-        self._recurring.stop(timeout_seconds)
-
-    def _finish(self) -> None:
+    def _end(self) -> None:
         try:
             self._exchange()
         finally:
@@ -96,7 +88,7 @@ class RegistryLink:
                 self._report(job_id, status)
             else:
                 self._forget(job_id)
-        if ownership is not None and not self._recurring.stopping.is_set():
+        if ownership is not None and not self.stopping.is_set():
             # Reports go first: once a job is released, only its next owner may report on it.
             ownership.exchange([job.job_id for job in desired], work)
         self._clear(work)

@@ -14,7 +14,7 @@ LOOK_SECONDS = 5.0
 REMEMBERED_LOOKS = 720
 
 
-class Observer:
+class Observer(Recurring):
     """Knows the ends of the topics of all jobs, and the rows that queries have read since their last checkpoint."""
 
     def __init__(
@@ -24,6 +24,7 @@ class Observer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the ends of topics by `ends_of`, and the rows that queries have read, by run id, by `live_rows`."""
+        super().__init__("observer", self.look, LOOK_SECONDS)
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._clock = clock
@@ -32,15 +33,6 @@ class Observer:
         self._tide = Tide(REMEMBERED_LOOKS)
         self._read: Mapping[str, RealTimeRows] = {}
         self._read_before: Mapping[str, RealTimeRows] = {}
-        self._recurring = Recurring("observer", self.look, LOOK_SECONDS)
-
-    def start(self) -> None:
-        """Start the observing thread."""
-        self._recurring.start()
-
-    def close(self) -> None:
-        """Stop the observing thread; a look that is under way may go on."""
-        self._recurring.stop(0)
 
     def watch(self, topics: Iterable[str]) -> None:
         """Observe these topics, too."""

@@ -46,7 +46,7 @@ def erasure_by(key: ErasedKey) -> Erasure:
     return Erasure(key.columns, key.key_id, key.digest)
 
 
-class Eraser:
+class Eraser(Recurring):
     """Reads which keys are to be erased, and erases them, in a thread."""
 
     def __init__(
@@ -71,6 +71,7 @@ class Eraser:
             member: The name of this server, under which its progress is written down.
             needed: Returns the topics that exist.
         """
+        super().__init__("eraser", self._erase, INTERVAL_S, at_once=True)
         self._log = log
         self._erased = erased
         self._index = index
@@ -85,15 +86,6 @@ class Eraser:
         # Erasures that are done here but not written to Postgres yet, by place.
         self._unwritten: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
-        self._recurring = Recurring("eraser", self._erase, INTERVAL_S, at_once=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._recurring.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Stop after the current step."""
-        self._recurring.stop(timeout_s)
 
     def ask(self, keys: Sequence[ErasedKey]) -> int:
         """Write down the keys that are to be erased, and hide them; return how many of the keys are new.
@@ -103,7 +95,7 @@ class Eraser:
         """
         new = self._log.add(keys)
         self.refresh()
-        self._recurring.wake()
+        self.wake()
         return new
 
     def refresh(self) -> None:
@@ -164,7 +156,7 @@ class Eraser:
                 self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)
         for plan, left in waiting:
-            if left and self._index.remove_erased(plan, self._recurring.stopping):
+            if left and self._index.remove_erased(plan, self.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.topic, left)
         # A later sweep finds rows that were written before other servers knew of the erasure, and those that a crash
@@ -172,7 +164,7 @@ class Eraser:
         number = self._number
         if number > self._searched:
             undone = [n for n in self._log.undone(PLACE) if n <= number]
-            if not undone or self._rows.sweep(self._objects, self._recurring.stopping):
+            if not undone or self._rows.sweep(self._objects, self.stopping):
                 self._unwritten.setdefault(PLACE, set()).update(undone)
                 self._searched = number
         for place, numbers in self._unwritten.items():

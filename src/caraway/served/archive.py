@@ -137,8 +137,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Archive:
-    """Writes the rows of the topic into files, in a thread."""
+class Archive(Recurring):
+    """Writes the rows of the topic, which must exist, into files; when it is stopped, those that were read."""
 
     def __init__(
         self,
@@ -161,6 +161,8 @@ class Archive:
             clock: Returns the time in seconds, by which ages are measured.
             hides: Returns whether a row is of an erased key, and left out.
         """
+        # Rows that were read and not written when it failed are read again at the next attempt.
+        super().__init__("archive", self._follow, RETRY_S, at_once=True)
         self._hides = hides
         self._bootstrap_servers = bootstrap_servers
         self._config = {
@@ -174,16 +176,6 @@ class Archive:
         self._clock = clock
         self._gathered: dict[int, Gathered] = {}
         self._topic_id = ""
-        # Rows that were read and not written when it failed are read again at the next attempt.
-        self._recurring = Recurring("archive", self._follow, RETRY_S, at_once=True)
-
-    def start(self) -> None:
-        """Start, unless that was done; the topic must exist."""
-        self._recurring.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Write the rows that were read, and end; wait at most `timeout_s` for that."""
-        self._recurring.stop(timeout_s)
 
     def _follow(self) -> None:
         """Read and write until something fails or the archive is stopped."""
@@ -192,7 +184,7 @@ class Archive:
             self._topic_id = self._find_topic()
             with closing(Consumer(self._config, logger=kafka_logger())) as consumer:
                 consumer.subscribe([SERVED], on_assign=self._begin, on_revoke=self._give_up, on_lost=self._give_up)
-                while not self._recurring.stopping.is_set():
+                while not self.stopping.is_set():
                     for message in consumer.consume(BATCH, POLL_S):
                         if message.error() is None:
                             self._take(message.value() or b"", message.partition() or 0, message.offset() or 0)

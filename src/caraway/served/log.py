@@ -68,11 +68,13 @@ class Served:
     served_us: int
 
 
-class ServedLog:
-    """Keeps the rows of answered queries."""
+class ServedLog(Recurring):
+    """Keeps the rows of answered queries. It sends what waits when it is stopped; the caller closes the writer then."""
 
     def __init__(self, writer: RecordWriter, *, chance: Callable[[], float] | None = None) -> None:
         """Send through `writer`, on which no other caller should wait; `chance` draws numbers from 0 to 1."""
+        # The thread sleeps until the first query that waits wakes it.
+        super().__init__("served-features", self._send_gathered, threading.TIMEOUT_MAX, finish=self._send)
         self._writer = writer
         self._chance = chance or random.SystemRandom().random
         self._lock = threading.Lock()
@@ -80,16 +82,6 @@ class ServedLog:
         self._rows_waiting = 0
         self._bytes_waiting = 0
         self._complained_at = float("-inf")
-        # The thread sleeps until the first query that waits wakes it.
-        self._recurring = Recurring("served-features", self._send_gathered, threading.TIMEOUT_MAX, finish=self._send)
-
-    def start(self) -> None:
-        """Start sending."""
-        self._recurring.start()
-
-    def close(self) -> None:
-        """Hand the waiting records to the writer, and end. The caller closes the writer."""
-        self._recurring.stop(CLOSE_S)
 
     def keep(self, plan: CompiledPlan, batch: Batch, origin: Origin) -> None:
         """Keep a query that was answered; this returns at once."""
@@ -104,10 +96,10 @@ class ServedLog:
         if full:
             self._lose(origin.workflow, batch.rows, f"{MAX_ROWS_WAITING:,} rows wait already")
         elif first:
-            self._recurring.wake()
+            self.wake()
 
     def _send_gathered(self) -> None:
-        self._recurring.stopping.wait(GATHER_S)
+        self.stopping.wait(GATHER_S)
         self._send()
 
     def _send(self) -> None:

@@ -44,7 +44,7 @@ def histories(commits: Mapping[str, Planned]) -> dict[bytes, int]:
     return {asset: history for asset, history in kept.items() if history is not None}
 
 
-class Expiry:
+class Expiry(Recurring):
     """Sweeps all indexes every hour."""
 
     def __init__(
@@ -56,25 +56,17 @@ class Expiry:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Remove through `sweeper` the versions that no served commit keeps."""
+        super().__init__("expiry", self.sweep, interval_s)
         self._sweeper = sweeper
         self._commits = commits
         self._clock = clock
-        self._recurring = Recurring("expiry", self.sweep, interval_s)
-
-    def start(self) -> None:
-        """Start; the first sweep comes after an interval."""
-        self._recurring.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Stop after the current slice."""
-        self._recurring.stop(timeout_s)
 
     def sweep(self) -> int:
         """Sweep once; return how many versions were removed."""
         removed = 0
         for asset, history_us in histories(self._commits()).items():
             try:
-                removed += self._sweeper.expire(asset, int(self._clock() * 1e6) - history_us, self._recurring.stopping)
+                removed += self._sweeper.expire(asset, int(self._clock() * 1e6) - history_us, self.stopping)
             except UnavailableError as error:
                 LOG.warning("an index can't be swept", asset=asset.hex(), reason=str(error))
         if removed:

@@ -23,7 +23,7 @@ from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SealedSecretStore, SecretStore
 from caraway.served.archive import Archive
-from caraway.served.log import ServedLog
+from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
 from caraway.server.expiry import Expiry
@@ -220,7 +220,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
             partial(writer.close, STOP_S),
-            served.close,
+            partial(served.stop, CLOSE_S),
             partial(served_writer.close, BACKGROUND_STOP_S),
             functions.stop,
             index.stop,

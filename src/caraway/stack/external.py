@@ -10,7 +10,7 @@ from caraway.recurring import Recurring
 WATCH_SECONDS, AWAY_SECONDS = 5.0, 1.0
 
 
-class ExternalService:
+class ExternalService(Recurring):
     """Checks a service from a thread of its own.
 
     Attributes:
@@ -25,23 +25,11 @@ class ExternalService:
         *,
         on_change: Callable[[PartStatus], None],
     ) -> None:
+        super().__init__(f"caraway-{name}", self._look, self._pause_s, at_once=True)
         self.status = PartStatus(name=name, state=PartState.STARTING, external=True)
         self.has_been_ready = False
         self._check = check
         self._on_change = on_change
-        self._recurring = Recurring(f"caraway-{name}", self._look, self._pause_s, at_once=True)
-
-    def start(self) -> None:
-        """Start the watch; returns at once."""
-        self._recurring.start()
-
-    def stop(self) -> None:
-        """End the watch; returns at once."""
-        self._recurring.stop(0)
-
-    def join(self) -> None:
-        """Wait until the watch has ended."""
-        self._recurring.stop(None)
 
     def _look(self) -> None:
         reason = self._check()

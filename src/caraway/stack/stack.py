@@ -303,9 +303,9 @@ class Stack:
         for names in STOP_ORDER:
             ending = [runner for name, runner in self._runners.items() if name in names]
             for runner in ending:
-                runner.stop()
+                runner.stop(0)
             for runner in ending:
-                runner.join()
+                runner.stop(None)
         with self._lock:
             self._record = replace(self._record, state=state, message=message, pid=None, process_created_at=None)
             self._publish("Stopped")

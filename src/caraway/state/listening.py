@@ -19,7 +19,7 @@ LOOK_S = 0.5
 RETRY_S = 1.0
 
 
-class Listener:
+class Listener(Recurring):
     """Calls a function when branches, secrets, erased keys, tokens or roles have changed, in a thread."""
 
     def __init__(self, engine: sa.Engine, on_change: Callable[[], None]) -> None:
@@ -28,17 +28,9 @@ class Listener:
         `on_change` is also called whenever listening begins, since changes before that cause no notification. It must
         return at once.
         """
+        super().__init__("postgres-listener", self._listen, RETRY_S, at_once=True)
         self._engine = engine
         self._on_change = on_change
-        self._recurring = Recurring("postgres-listener", self._listen, RETRY_S, at_once=True)
-
-    def start(self) -> None:
-        """Start the listening thread."""
-        self._recurring.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """Stop the listening thread."""
-        self._recurring.stop(timeout_s)
 
     def _listen(self) -> None:
         """Listen until the connection is lost or the thread is to stop."""
@@ -46,7 +38,7 @@ class Listener:
             with closing(self._connect()) as connection:
                 connection.execute(f"LISTEN {CHANNEL}")
                 self._on_change()
-                while not self._recurring.stopping.is_set():
+                while not self.stopping.is_set():
                     for _ in connection.notifies(timeout=LOOK_S):
                         self._on_change()
         except (psycopg.Error, sa.exc.DBAPIError) as error:

@@ -85,8 +85,7 @@ class Watched:
         return [status.state for status in self.history]
 
     def stop(self) -> None:
-        self.runner.stop()
-        self.runner.join()
+        self.runner.stop(None)
 
 
 RunPart = Callable[[FakePart], Watched]

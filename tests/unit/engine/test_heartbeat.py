@@ -33,6 +33,6 @@ def test_it_is_written_from_the_start(tmp_path: Path) -> None:
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     written = json.loads(path.read_text())
-    beat.close()
+    assert beat.stop(10)
     assert written["ready"] is False
     assert abs(written["heartbeat_at_us"] / 1e6 - time.time()) < 10

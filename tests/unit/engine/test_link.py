@@ -68,7 +68,7 @@ def test_nothing_is_wanted_before_the_registry_has_answered() -> None:
     registry.away = False
     rounds(registry, 2)
     heard.append(link.desired[1])
-    link.close(5)
+    link.stop(5)
     assert heard == [None, None, ()]
 
 
@@ -86,7 +86,7 @@ def test_after_an_outage_the_newest_state_is_reported_and_only_once() -> None:
     link.report(status(State.RUNNING), Work())
     rounds(registry, 2)
     link.report(status(State.STOPPED), Work())
-    link.close(5)
+    link.stop(5)
     assert registry.told == [("a", "running"), ("a", "stopped")]
 
 
@@ -103,5 +103,5 @@ def test_what_is_gone_is_cleared_away_unless_it_is_under_way() -> None:
     link.begin(clear, None)
     link.start()
     rounds(registry, 3)
-    link.close(5)
+    link.stop(5)
     assert cleared == [{"a"}]

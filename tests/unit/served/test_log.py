@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 
 from caraway.errors import UnavailableError
 from caraway.query import Batch, CompiledPlan
-from caraway.served.log import MAX_RECORD_BYTES, SERVED, Origin, Served, ServedLog, records
+from caraway.served.log import CLOSE_S, MAX_RECORD_BYTES, SERVED, Origin, Served, ServedLog, records
 from caraway.topics import TopicItem
 from tests.effort import examples
 from tests.unit.query.garden import DictReader, engine
@@ -78,7 +78,7 @@ def test_a_record_holds_inputs_and_outputs_as_they_were_answered(writer: Held) -
     assert counted("one", "kept") == 0
     future.set_result(None)
     assert (counted("one", "kept"), counted("one", "lost")) == (2, 0)
-    log.close()
+    log.stop(CLOSE_S)
 
 
 def test_what_kafka_does_not_take_is_counted_as_lost(writer: Held) -> None:
@@ -88,7 +88,7 @@ def test_what_kafka_does_not_take_is_counted_as_lost(writer: Held) -> None:
     _, future = writer.wait()
     future.set_exception(UnavailableError("away"))
     assert (counted("two", "kept"), counted("two", "lost")) == (0, 3)
-    log.close()
+    log.stop(CLOSE_S)
 
 
 def test_what_waits_is_bounded(writer: Held, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_what_waits_is_bounded(writer: Held, monkeypatch: pytest.MonkeyPatch) ->
     writer.wait()
     # The rows of the first two wait, or their bytes are on the way: either way there is no room for so many more.
     log.keep(PLAN, computed(40), origin("four"))
-    log.close()
+    log.stop(CLOSE_S)
     assert sum(len(items) for items, _ in writer.sent) == 2
     assert counted("four", "lost") == 40
 
@@ -112,7 +112,7 @@ def test_closing_sends_what_waits(writer: Held) -> None:
     for _ in range(3):
         log.keep(PLAN, computed(1), origin("five"))
     log.start()
-    log.close()
+    log.stop(CLOSE_S)
     assert sum(len(items) for items, _ in writer.sent) == 3
 
 
@@ -122,7 +122,7 @@ def test_a_share_of_the_rows_is_kept_whatever_their_requests(writer: Held) -> No
         log.keep(PLAN, computed(size), origin("six", 0.25))
     log.keep(PLAN, computed(100), origin("six", 0.0))
     log.start()
-    log.close()
+    log.stop(CLOSE_S)
     kept = [orjson.loads(value) for items, _ in writer.sent for _, value, _ in items]
     assert 400 < sum(len(record["rows"]) for record in kept) < 600
     for record in kept:
@@ -151,4 +151,4 @@ def test_values_that_json_does_not_have_are_kept_as_text(writer: Held) -> None:
     log.start()
     (record,), _ = writer.wait()
     assert record["inputs"]["Unknown.thing"] == ["b'x'"]
-    log.close()
+    log.stop(CLOSE_S)

@@ -286,8 +286,7 @@ def test_an_external_service_is_watched(monkeypatch: pytest.MonkeyPatch) -> None
     for answer, reached in steps:
         eventually(reached)
         answers["now"] = answer
-    service.stop()
-    service.join()
+    assert service.stop(None)
     assert [status.message for status in history] == ["connection refused", "", "gone"]
     assert all(status.external and status.pid is None for status in history)
 

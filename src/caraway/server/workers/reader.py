@@ -24,7 +24,7 @@ from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SealedSecretStore, SecretStore
-from caraway.served.log import ServedLog
+from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.figures import write_figures
 from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
@@ -155,7 +155,7 @@ class ReaderParts:
         for watch in self._watches:
             watch.stop(STOP_S)
         self.gate.stop()
-        self.served.close()
+        self.served.stop(CLOSE_S)
         self._writer.close(STOP_S)
         self._functions.stop()
         self._engine.dispose()

@@ -55,9 +55,9 @@ def keep(worker: Worker) -> Runner:
 def end(runners: list[Runner]) -> bool:
     """Stop workers, and kill those that don't end in time; return whether all ended well."""
     for runner in runners:
-        runner.stop()
+        runner.stop(0)
     for runner in runners:
-        runner.join()
+        runner.stop(None)
     return all(runner.ended_well for runner in runners)
 
 
