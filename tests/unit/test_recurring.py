@@ -135,3 +135,61 @@ def test_what_takes_long_can_see_that_it_is_to_end() -> None:
 
 def test_one_that_never_began_has_ended() -> None:
     assert Recurring("thing", lambda: None, 1.0).stop(TIMEOUT_S)
+
+
+def test_an_error_that_comes_again_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    errors = iter([ValueError("?"), ValueError("?"), KeyError("?"), None, None])
+
+    def act() -> None:
+        error = next(errors)
+        if error is not None:
+            raise error
+
+    with caplog.at_level(logging.INFO), by_turns(act, 1.0) as turns:
+        for _ in range(5):
+            turns.go_on()
+    assert [record.getMessage() for record in caplog.records] == [
+        "thing failed, and is tried again",
+        "thing failed, and is tried again",
+        "thing works again",
+    ]
+
+
+def test_pauses_after_errors_grow_up_to_the_longest() -> None:
+    failing = [True]
+
+    def act() -> None:
+        if failing[0]:
+            raise UnavailableError("away")
+
+    turns = Turns()
+    recurring = Recurring("thing", act, 60.0, retry_s=(0.5, 3.0), at_once=True, wait=turns.wait)
+    recurring.start()
+    turns.until_it_pauses()
+    for _ in range(4):
+        turns.go_on()
+    assert recurring.failure == "away"
+    failing[0] = False
+    turns.go_on()
+    assert recurring.failure == ""
+    assert turns.pauses == [0.5, 1.0, 2.0, 3.0, 3.0, 60.0]
+    recurring.stop(0)
+    turns.end()
+    assert recurring.stop(TIMEOUT_S)
+
+
+def test_the_thread_finishes_once_it_is_stopped() -> None:
+    done: list[str] = []
+    recurring = Recurring("thing", lambda: done.append("act"), NEVER_S, finish=lambda: done.append("finish"))
+    recurring.start()
+    # A second start does nothing.
+    recurring.start()
+    assert recurring.stop(None)
+    assert done == ["finish"]
+
+
+def test_an_action_can_end_its_repetition() -> None:
+    recurring = Recurring("thing", lambda: recurring.stop(0), 0.0, at_once=True)
+    recurring.start()
+    recurring._thread.join(TIMEOUT_S)
+    assert not recurring._thread.is_alive()
