@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import UnavailableError
-from caraway.state.database import retry_outages
+from caraway.state.database import in_transaction
 from caraway.state.tables import leases
 
 T = TypeVar("T")
@@ -152,12 +152,7 @@ def attempt(engine: sa.Engine, operation: Callable[[sa.Connection], T], *, what:
     Raises:
         UnavailableError: Postgres doesn't answer, or has no tables yet.
     """
-
-    def run() -> T:
-        with engine.begin() as connection:
-            return operation(connection)
-
     try:
-        return retry_outages(run, what=what, timeout_seconds=TIMEOUT_SECONDS)
+        return in_transaction(engine, operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
     except sa.exc.ProgrammingError as error:
         raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error

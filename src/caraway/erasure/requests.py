@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.privacy_tables import erasure_places, erasures
 
 # Any number that no other lock uses. Under this lock erasures get their numbers in the order in which they commit, so a
@@ -99,26 +99,21 @@ class ErasureLog:
             self._write(lambda connection: connection.execute(statement, rows).rowcount, "note what is erased")
 
     def _write(self, write: Any, what: str) -> int:
-        def run() -> int:
-            with self._engine.begin() as connection:
-                number: int = write(connection)
-                return number
-
-        return retry_outages(run, what=what, timeout_seconds=self._timeout_seconds)
+        number: int = in_transaction(self._engine, write, what=what, timeout_seconds=self._timeout_seconds)
+        return number
 
     def _read(self, query: sa.Select[Any], *, places: bool = False) -> list[ErasureRecord]:
-        def run() -> list[ErasureRecord]:
-            with self._engine.connect() as connection:
-                rows = connection.execute(query).mappings().all()
-                done: dict[int, list[tuple[str, datetime]]] = {}
-                if places:
-                    wanted = erasure_places.c.erasure_id.in_([row["id"] for row in rows])
-                    found = sa.select(erasure_places).where(wanted).order_by(erasure_places.c.done_at)
-                    for row in connection.execute(found).mappings():
-                        done.setdefault(row["erasure_id"], []).append((row["place"], row["done_at"]))
+        def read(connection: sa.Connection) -> list[ErasureRecord]:
+            rows = connection.execute(query).mappings().all()
+            done: dict[int, list[tuple[str, datetime]]] = {}
+            if places:
+                wanted = erasure_places.c.erasure_id.in_([row["id"] for row in rows])
+                found = sa.select(erasure_places).where(wanted).order_by(erasure_places.c.done_at)
+                for row in connection.execute(found).mappings():
+                    done.setdefault(row["erasure_id"], []).append((row["place"], row["done_at"]))
             return [_record(row, tuple(done.get(row["id"], ()))) for row in rows]
 
-        return retry_outages(run, what="read what is erased", timeout_seconds=self._timeout_seconds)
+        return in_transaction(self._engine, read, what="read what is erased", timeout_seconds=self._timeout_seconds)
 
 
 _FIELDS = ("request", "branch", "dataset", "topic", "key_id", "digest", "account", "token_id")

@@ -18,7 +18,7 @@ from caraway.recurring import Recurring
 from caraway.secrets.keyring import Keyring, add_key, open_keyring
 from caraway.secrets.port import SecretPort, open_port
 from caraway.secrets.rules import NAME, checked_name, checked_value
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.privacy_tables import secrets
 
 # The engine sees a changed secret after this time; while Postgres is unreachable it uses the secrets read last.
@@ -144,11 +144,7 @@ class SealedSecretStore:
         return self._do(write, "seal the secrets anew")
 
     def _do(self, work: Callable[[sa.Connection], T], what: str) -> T:
-        def run() -> T:
-            with self._engine.begin() as connection:
-                return work(connection)
-
-        return retry_outages(run, what=what, timeout_seconds=self._timeout_seconds)
+        return in_transaction(self._engine, work, what=what, timeout_seconds=self._timeout_seconds)
 
 
 class SecretStore:

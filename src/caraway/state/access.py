@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.state.access_tables import access_changes, account_roles, accounts, roles, tokens
 from caraway.state.audit import Act, write_act
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction, retry_outages
 from caraway.state.permissions import Caller, Grant, Mode
 
 # Programs that search code for secrets find a token by this prefix.
@@ -241,15 +241,14 @@ class Access:
     def _change(self, action: str, detail: str, write: Callable[[sa.Connection], None]) -> None:
         act = Act(account=self._by, token_id="", action=action, branch="", detail=detail)
 
-        def change() -> None:
-            with self._engine.begin() as connection:
-                # The lock on this row is held until the transaction ends: changes are serialized, so a number names one
-                # state.
-                connection.execute(sa.update(access_changes).values(number=access_changes.c.number + 1))
-                write(connection)
-                write_act(connection, act, DONE)
+        def change(connection: sa.Connection) -> None:
+            # The lock on this row is held until the transaction ends: changes are serialized, so a number names one
+            # state.
+            connection.execute(sa.update(access_changes).values(number=access_changes.c.number + 1))
+            write(connection)
+            write_act(connection, act, DONE)
 
-        retry_outages(change, what=action, timeout_seconds=self._timeout_seconds)
+        in_transaction(self._engine, change, what=action, timeout_seconds=self._timeout_seconds)
 
     def _read(self, read: Callable[[sa.Connection], T]) -> T:
         def once() -> T:

@@ -1,14 +1,17 @@
 """The audit log: which account changed what, and which requests were refused."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 import sqlalchemy as sa
 
 from caraway.errors import UnavailableError
 from caraway.state.access_tables import audit
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction
+
+T = TypeVar("T")
 
 # The outcome of an act that hasn't ended; it stays if the server dies in the middle.
 BEGUN = "begun"
@@ -62,13 +65,8 @@ class AuditLog:
         Raises:
             UnavailableError: Postgres doesn't answer; the caller must not do the act then.
         """
-
-        def write() -> int:
-            with self._engine.begin() as connection:
-                return write_act(connection, act, BEGUN)
-
         try:
-            return retry_outages(write, what="write the audit log", timeout_seconds=self._timeout_seconds)
+            return self._write(lambda connection: write_act(connection, act, BEGUN), self._timeout_seconds)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError("could not write the audit log: the tables are being set up") from error
 
@@ -79,32 +77,28 @@ class AuditLog:
             UnavailableError: Postgres doesn't answer; the act stays written down as begun.
         """
         statement = sa.update(audit).where(audit.c.id == number).values(outcome=outcome)
-
-        def write() -> None:
-            with self._engine.begin() as connection:
-                connection.execute(statement)
-
-        retry_outages(write, what="write the audit log", timeout_seconds=END_TIMEOUT_SECONDS)
+        self._write(lambda connection: connection.execute(statement), END_TIMEOUT_SECONDS)
 
     def refusals(self, counts: Mapping[tuple[Act, str], int]) -> None:
         """Write down refused acts with their outcomes, and how often each occurred since the last call."""
 
-        def write() -> None:
-            with self._engine.begin() as connection:
-                for (act, outcome), times in counts.items():
-                    write_act(connection, act, outcome, times)
+        def write(connection: sa.Connection) -> None:
+            for (act, outcome), times in counts.items():
+                write_act(connection, act, outcome, times)
 
-        retry_outages(write, what="write the audit log", timeout_seconds=self._timeout_seconds)
+        self._write(write, self._timeout_seconds)
 
     def newest(self, limit: int) -> Sequence[AuditRecord]:
         """Return the newest acts, newest first."""
+        query = sa.select(audit).order_by(audit.c.id.desc()).limit(limit)
 
-        def read() -> Sequence[AuditRecord]:
-            with self._engine.connect() as connection:
-                rows = connection.execute(sa.select(audit).order_by(audit.c.id.desc()).limit(limit)).mappings().all()
-            return [_record(row) for row in rows]
+        def read(connection: sa.Connection) -> Sequence[AuditRecord]:
+            return [_record(row) for row in connection.execute(query).mappings()]
 
-        return retry_outages(read, what="read the audit log", timeout_seconds=self._timeout_seconds)
+        return in_transaction(self._engine, read, what="read the audit log", timeout_seconds=self._timeout_seconds)
+
+    def _write(self, write: Callable[[sa.Connection], T], timeout_seconds: float) -> T:
+        return in_transaction(self._engine, write, what="write the audit log", timeout_seconds=timeout_seconds)
 
 
 def _record(row: sa.RowMapping) -> AuditRecord:

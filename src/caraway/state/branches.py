@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.state.asset_store import Moment, balance, copy_references, lock_asset_store
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.model import MAIN, Role
 from caraway.state.tables import asset_references, branches
 
@@ -37,7 +37,7 @@ class Branches:
             ConflictError: There is one of this name.
             UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
         """
-        self._retry_outages(lambda: self._create(name), what=f"make branch {name}")
+        self._do(lambda connection: self._create(connection, name), f"make branch {name}")
 
     def clone(self, name: str, source: str) -> None:
         """Create a branch with the head and the served commit of another branch, and with all of its data.
@@ -47,7 +47,7 @@ class Branches:
             UnknownEntityError: There is no branch `source`.
             UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
         """
-        self._retry_outages(lambda: self._clone(name, source), what=f"clone branch {source}")
+        self._do(lambda connection: self._clone(connection, name, source), f"clone branch {source}")
 
     def delete(self, name: str) -> None:
         """Delete a branch. Its commits are kept; assets that no other branch needs are destroyed after a while.
@@ -59,39 +59,36 @@ class Branches:
         """
         if name == MAIN:
             raise InvalidInputError(f"branch {MAIN!r} can't be deleted; commit what it shall hold instead")
-        self._retry_outages(lambda: self._delete(name), what=f"delete branch {name}")
+        self._do(lambda connection: self._delete(connection, name), f"delete branch {name}")
 
-    def _retry_outages(self, operation: Callable[[], None], *, what: str) -> None:
-        retry_outages(operation, what=what, timeout_seconds=self._timeout_seconds)
+    def _do(self, work: Callable[[sa.Connection], None], what: str) -> None:
+        in_transaction(self._engine, work, what=what, timeout_seconds=self._timeout_seconds)
 
-    def _create(self, name: str) -> None:
-        with self._engine.begin() as connection:
-            lock_asset_store(connection)
-            _require_new(connection, name)
-            connection.execute(sa.insert(branches).values(name=name, created_at=self._clock()))
+    def _create(self, connection: sa.Connection, name: str) -> None:
+        lock_asset_store(connection)
+        _require_new(connection, name)
+        connection.execute(sa.insert(branches).values(name=name, created_at=self._clock()))
 
-    def _clone(self, name: str, source: str) -> None:
-        with self._engine.begin() as connection:
-            lock_asset_store(connection)
-            _require_new(connection, name)
-            row = connection.execute(
-                sa.select(branches.c.head, branches.c.serving).where(branches.c.name == source)
-            ).first()
-            if row is None:
-                raise UnknownEntityError(f"there is no branch {source!r} to clone")
-            connection.execute(
-                sa.insert(branches).values(name=name, head=row.head, serving=row.serving, created_at=self._clock())
-            )
-            for role in Role:
-                copy_references(connection, (source, role), (name, role))
+    def _clone(self, connection: sa.Connection, name: str, source: str) -> None:
+        lock_asset_store(connection)
+        _require_new(connection, name)
+        row = connection.execute(
+            sa.select(branches.c.head, branches.c.serving).where(branches.c.name == source)
+        ).first()
+        if row is None:
+            raise UnknownEntityError(f"there is no branch {source!r} to clone")
+        connection.execute(
+            sa.insert(branches).values(name=name, head=row.head, serving=row.serving, created_at=self._clock())
+        )
+        for role in Role:
+            copy_references(connection, (source, role), (name, role))
 
-    def _delete(self, name: str) -> None:
-        with self._engine.begin() as connection:
-            lock_asset_store(connection)
-            connection.execute(sa.delete(asset_references).where(asset_references.c.branch == name))
-            if connection.execute(sa.delete(branches).where(branches.c.name == name)).rowcount == 0:
-                raise UnknownEntityError(f"there is no branch {name!r}")
-            balance(connection, Moment(self._clock(), self._keep))
+    def _delete(self, connection: sa.Connection, name: str) -> None:
+        lock_asset_store(connection)
+        connection.execute(sa.delete(asset_references).where(asset_references.c.branch == name))
+        if connection.execute(sa.delete(branches).where(branches.c.name == name)).rowcount == 0:
+            raise UnknownEntityError(f"there is no branch {name!r}")
+        balance(connection, Moment(self._clock(), self._keep))
 
 
 def _require_new(connection: sa.Connection, name: str) -> None:

@@ -46,6 +46,16 @@ def is_outage(error: BaseException) -> bool:
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY
 
 
+def in_transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, what: str, timeout_seconds: float) -> T:
+    """Run `work` in a transaction, again and again while Postgres is unreachable; see `retry_outages`."""
+
+    def run() -> T:
+        with engine.begin() as connection:
+            return work(connection)
+
+    return retry_outages(run, what=what, timeout_seconds=timeout_seconds)
+
+
 def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: float) -> T:
     """Run an idempotent operation again and again while Postgres is unreachable.
 

@@ -15,7 +15,7 @@ from caraway.state.allocation import Action, AssetState
 from caraway.state.asset_store import Moment, balance, lock_asset_store, serve, set_state
 from caraway.state.blueprints import AssetKind
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction, retry_outages
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
@@ -101,11 +101,10 @@ class Ledger:
         """Return the names of assets that are gone; leftovers of them may be removed at any time, and repeatedly."""
         query = sa.select(assets.c.id).where(assets.c.kind == kind, assets.c.state == AssetState.GONE)
 
-        def read() -> frozenset[str]:
-            with self._engine.connect() as connection:
-                return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
+        def read(connection: sa.Connection) -> frozenset[str]:
+            return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
 
-        return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
+        return in_transaction(self._engine, read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def _expects(self, within: timedelta) -> bool:
         due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)

@@ -9,7 +9,7 @@ from caraway.errors import UnknownEntityError
 from caraway.state.allocation import ENDING, Asset
 from caraway.state.asset_store import read_asset_store
 from caraway.state.blueprints import FIRST_GENERATION
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.model import (
     MAIN,
     BranchHeads,
@@ -125,12 +125,8 @@ class StateReader:
 
     def assets(self) -> tuple[Asset, ...]:
         """Return all assets ever created, by id."""
-
-        def read() -> tuple[Asset, ...]:
-            with self._engine.connect() as connection:
-                return read_asset_store(connection)
-
-        return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
+        what = "read the assets"
+        return in_transaction(self._engine, read_asset_store, what=what, timeout_seconds=self._timeout_seconds)
 
     def references(self) -> Mapping[str, frozenset[str]]:
         """Return, for each asset that is needed, the branches that refer to it."""
@@ -169,11 +165,10 @@ class StateReader:
         return tuple(_job_record(row) for row in self._rows(query, what="read the jobs"))
 
     def _rows(self, query: sa.Select[*tuple[Any, ...]], *, what: str) -> list[Mapping[str, Any]]:
-        def read() -> list[Mapping[str, Any]]:
-            with self._engine.connect() as connection:
-                return [dict(row) for row in connection.execute(query).mappings()]
+        def read(connection: sa.Connection) -> list[Mapping[str, Any]]:
+            return [dict(row) for row in connection.execute(query).mappings()]
 
-        return retry_outages(read, what=what, timeout_seconds=self._timeout_seconds)
+        return in_transaction(self._engine, read, what=what, timeout_seconds=self._timeout_seconds)
 
 
 def _commit_record(row: Mapping[str, Any]) -> CommitRecord:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.tables import metadata
 
 NOW = sa.func.clock_timestamp()
@@ -56,51 +56,50 @@ class Replays:
             ConflictError: Another attempt began less than a minute ago and hasn't ended.
         """
 
-        def run() -> ReplayClaim:
+        def run(connection: sa.Connection) -> ReplayClaim:
             table = dead_letter_replays
-            with self._engine.begin() as connection:
-                first = insert(table).values(letter=dead_letter, account=account).on_conflict_do_nothing()
-                # `rowcount` is no help: it is -1 here with and without an existing row.
-                if connection.execute(first.returning(table.c.letter)).one_or_none() is not None:
-                    return ReplayClaim(elapsed=None, done_at=None)
-                known = connection.execute(
-                    sa.select(
-                        table.c.done_at,
-                        (NOW - table.c.begun_at).label("elapsed"),
-                        (NOW - table.c.tried_at).label("tried"),
+            first = insert(table).values(letter=dead_letter, account=account).on_conflict_do_nothing()
+            # `rowcount` is no help: it is -1 here with and without an existing row.
+            if connection.execute(first.returning(table.c.letter)).one_or_none() is not None:
+                return ReplayClaim(elapsed=None, done_at=None)
+            known = connection.execute(
+                sa.select(
+                    table.c.done_at,
+                    (NOW - table.c.begun_at).label("elapsed"),
+                    (NOW - table.c.tried_at).label("tried"),
+                )
+                .where(table.c.letter == dead_letter)
+                .with_for_update()
+            ).one()
+            if known.done_at is None:
+                if known.tried < ATTEMPT:
+                    raise ConflictError(
+                        f"dead letter {dead_letter} is being sent again since {known.tried.total_seconds():.0f} s; "
+                        f"ask again {ATTEMPT.total_seconds():.0f} s after that"
                     )
-                    .where(table.c.letter == dead_letter)
-                    .with_for_update()
-                ).one()
-                if known.done_at is None:
-                    if known.tried < ATTEMPT:
-                        raise ConflictError(
-                            f"dead letter {dead_letter} is being sent again since {known.tried.total_seconds():.0f} s; "
-                            f"ask again {ATTEMPT.total_seconds():.0f} s after that"
-                        )
-                    connection.execute(sa.update(table).where(table.c.letter == dead_letter).values(tried_at=NOW))
-                return ReplayClaim(elapsed=known.elapsed, done_at=known.done_at)
+                connection.execute(sa.update(table).where(table.c.letter == dead_letter).values(tried_at=NOW))
+            return ReplayClaim(elapsed=known.elapsed, done_at=known.done_at)
 
-        return retry_outages(run, what="note that a dead letter is sent again", timeout_seconds=self._timeout_seconds)
+        what = "note that a dead letter is sent again"
+        return in_transaction(self._engine, run, what=what, timeout_seconds=self._timeout_seconds)
 
     def done(self, dead_letter: str) -> None:
         """Note that the row of a dead letter is durable."""
         table = dead_letter_replays
 
-        def run() -> None:
-            with self._engine.begin() as connection:
-                connection.execute(sa.update(table).where(table.c.letter == dead_letter).values(done_at=NOW))
-
-        retry_outages(run, what="note that a dead letter was sent again", timeout_seconds=self._timeout_seconds)
+        done = sa.update(table).where(table.c.letter == dead_letter).values(done_at=NOW)
+        what = "note that a dead letter was sent again"
+        in_transaction(self._engine, lambda it: it.execute(done), what=what, timeout_seconds=self._timeout_seconds)
 
     def of(self, dead_letters: Collection[str]) -> Mapping[str, datetime]:
         """Return the time at which the row of each of the dead letters became durable, if it was sent again."""
         table = dead_letter_replays
 
-        def run() -> Mapping[str, datetime]:
-            with self._engine.connect() as connection:
-                query = sa.select(table.c.letter, table.c.done_at)
-                rows = connection.execute(query.where(table.c.letter.in_(dead_letters), table.c.done_at.is_not(None)))
-                return {row.letter: row.done_at for row in rows}
+        query = sa.select(table.c.letter, table.c.done_at)
+        query = query.where(table.c.letter.in_(dead_letters), table.c.done_at.is_not(None))
 
-        return retry_outages(run, what="read which dead letters were sent again", timeout_seconds=self._timeout_seconds)
+        def read(connection: sa.Connection) -> Mapping[str, datetime]:
+            return {row.letter: row.done_at for row in connection.execute(query)}
+
+        what = "read which dead letters were sent again"
+        return in_transaction(self._engine, read, what=what, timeout_seconds=self._timeout_seconds)

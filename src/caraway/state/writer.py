@@ -20,7 +20,7 @@ from caraway.state.asset_store import (
 )
 from caraway.state.blueprints import apply_generations, blueprints
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import TIMEOUT_SECONDS, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, in_transaction, retry_outages
 from caraway.state.model import JobState, NewCommit, Role
 from caraway.state.tables import branches, commits, jobs
 
@@ -74,11 +74,8 @@ class StateWriter:
             )
         )
 
-        def write() -> None:
-            with self._engine.begin() as connection:
-                connection.execute(statement)
-
-        retry_outages(write, what=f"report on job {job_id}", timeout_seconds=self._timeout_seconds)
+        what = f"report on job {job_id}"
+        in_transaction(self._engine, lambda it: it.execute(statement), what=what, timeout_seconds=self._timeout_seconds)
 
     def _publish(self, commit: NewCommit) -> None:
         at = Moment(self._clock(), self._keep)
