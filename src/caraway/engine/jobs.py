@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Protocol
 
-from caraway.engine.ports import Query, Runtime
+from caraway.engine.phases import Phase
 from caraway.plan.model import JobPlan
 
 log = logging.getLogger(__name__)
@@ -16,6 +17,42 @@ FIRST_BACKOFF_SECONDS = 1.0
 LAST_BACKOFF_SECONDS = 30.0
 # A job that has run for so long has recovered; its next failure counts as the first.
 RECOVERED_SECONDS = 120.0
+
+
+# A query and the runtime that starts it are protocols, so that the rules of jobs can be tested without Spark.
+class Query(Protocol):
+    """A job that was started."""
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the job in which this query runs."""
+
+    def failure(self) -> str | None:
+        """Return the reason why the query failed; None while it runs, or if it ended because all its work was done."""
+
+    def is_over(self) -> bool:
+        """Return whether the phase is over, so that the job must be started again in the next one."""
+
+    def progress(self) -> Mapping[str, object]:
+        """Return the figures known of its progress."""
+
+    def stop(self) -> None:
+        """Stop the query; rows since its last checkpoint are processed again at the next start."""
+
+
+class Runtime(Protocol):
+    """Starts jobs."""
+
+    def start(self, plan: JobPlan, was: Phase | None = None) -> Query:
+        """Start a job from its checkpoint; may take seconds.
+
+        Args:
+            plan: The job.
+            was: The phase that is over, if the job changes its phase.
+
+        Raises:
+            Exception: The job couldn't be started, for any reason; trying again may help.
+        """
 
 
 class State(StrEnum):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 import structlog
@@ -19,7 +19,7 @@ import structlog
 from caraway.query import Batch, CompiledPlan
 from caraway.recurring import Recurring
 from caraway.served import metrics
-from caraway.topics import TopicItem
+from caraway.topics import TopicItem, TopicWriter
 
 LOG = structlog.get_logger(__name__)
 
@@ -38,14 +38,6 @@ MAX_RECORD_BYTES = 900_000
 CLOSE_S = 1.0
 # Interval between two log lines about an outage.
 COMPLAIN_S = 30.0
-
-
-class RecordWriter(Protocol):
-    """The writer of records (`caraway.topics.TopicWriter`)."""
-
-    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
-        """Send `items`; the future is done when they are durable."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +63,7 @@ class Served:
 class ServedLog(Recurring):
     """Keeps the rows of answered queries. It sends what waits when it is stopped; the caller closes the writer then."""
 
-    def __init__(self, writer: RecordWriter, *, chance: Callable[[], float] | None = None) -> None:
+    def __init__(self, writer: TopicWriter, *, chance: Callable[[], float] | None = None) -> None:
         """Send through `writer`, on which no other caller should wait; `chance` draws numbers from 0 to 1."""
         # The thread sleeps until the first query that waits wakes it.
         super().__init__("served-features", self._send_gathered, threading.TIMEOUT_MAX, finish=self._send)

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
+from typing_extensions import override
 
 from caraway.errors import UnavailableError
 from caraway.query import Batch, CompiledPlan
 from caraway.served.log import CLOSE_S, MAX_RECORD_BYTES, SERVED, Origin, Served, ServedLog, records
-from caraway.topics import TopicItem
+from caraway.topics import TopicItem, TopicWriter
 from tests.effort import examples
 from tests.unit.query.garden import DictReader, engine
 
@@ -30,13 +31,14 @@ def origin(workflow: str = "w", rate: float = 1.0) -> Origin:
     return Origin(branch="main", commit="c1", workflow=workflow, rate=rate)
 
 
-class Held:
+class Held(TopicWriter):
     """A writer that holds records until the test sets their outcome."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[TopicItem], Future[None]]] = []
         self.called = threading.Semaphore(0)
 
+    @override
     def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
         assert topic == SERVED
         future: Future[None] = Future()
