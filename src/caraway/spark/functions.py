@@ -1,6 +1,6 @@
 """Steps by users' Python functions: only in micro-batch mode, through Arrow.
 
-`caraway.functions.pipelines.workers` calls the functions. Only the row's columns travel to the worker, and only the
+`caraway.functions.pipelines.children` calls the functions. Only the row's columns travel to the worker, and only the
 result comes back; meta columns stay in the JVM.
 """
 
@@ -17,8 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from caraway.dtypes.types import BOOL, DataType, is_optional
 from caraway.functions.pipelines.calls import UserCall, UserStep
-from caraway.functions.pipelines.children import limits_of
-from caraway.functions.pipelines.workers import run_apart
+from caraway.functions.pipelines.children import limits_of, run_apart
 from caraway.graph.operators import AssignFunction, FilterFunction, Input, Transform
 from caraway.plan.model import JobPlan
 from caraway.secrets.port import secret_address

@@ -13,7 +13,7 @@ from caraway.dtypes.types import INT
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.functions import redaction
 from caraway.functions.capture.shipping import python_function
-from caraway.functions.pipelines import workers
+from caraway.functions.pipelines import children
 from caraway.functions.pipelines.calls import UserCall
 from caraway.functions.pipelines.children import Limits
 from caraway.functions.redaction import redacted, remembered
@@ -102,10 +102,10 @@ def test_a_function_in_its_own_process_has_secrets_and_its_letter_has_none(port:
     columns = [pa.array([4, 5], pa.int64()), pa.array([0, 0], pa.int64())]
     wanted = pa.array([True, True])
     limits = Limits(seconds=60.0, memory_mb=64)
-    found = workers.run_apart(call.packed(), type_, wanted, columns, limits, address=port.address).to_pylist()
+    found = children.run_apart(call.packed(), type_, wanted, columns, limits, address=port.address).to_pylist()
     assert [row["made"] for row in found] == [4 + len(VALUE), None]
     assert "raised ValueError: can't sign with ***" in found[1]["message"]
     assert VALUE not in str(found)
     assert VALUE.encode() not in call.packed()
-    without = workers.run_apart(call.packed(), type_, wanted, columns, limits).to_pylist()
+    without = children.run_apart(call.packed(), type_, wanted, columns, limits).to_pylist()
     assert "secrets are known inside pipelines and extractors only" in without[0]["message"]

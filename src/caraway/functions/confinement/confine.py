@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+
 from caraway.functions.confinement import landlock, places, seccomp, system
-from caraway.functions.confinement.memory import limit_memory
 from caraway.functions.confinement.policy import Confinement, Report
 
 # The largest file that a function may write, in its scratch folder or as its output, so that endless writing stops.
@@ -34,7 +35,7 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     # This file object replaces that of the fork server, whose state the fork has copied.
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
     if memory_mb is not None:
-        limit_memory(memory_mb)
+        _limit_memory(memory_mb)
     if policy.mode == "off":
         _end_with(parent)
         return Report(missing=("functions.isolation is off: functions have all rights of the platform",))
@@ -155,3 +156,21 @@ def _end_with(parent: int) -> None:
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+
+
+def _limit_memory(memory_mb: int) -> None:
+    """Limit the data memory of this process to what it holds now, plus an amount; reserved addresses don't count.
+
+    Args:
+        memory_mb: The amount that it may take in addition, in MiB. Only Linux has such a limit; elsewhere nothing is
+            limited.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return
+    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
+    pa.set_memory_pool(pa.system_memory_pool())
+    lines = status.read_text(encoding="ascii").splitlines()
+    held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+    limit = held_kb * 1024 + (memory_mb << 20)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -7,9 +7,10 @@ in time, it ends the child, halves the batch and sends the halves to a new child
 The child may only compute (`caraway.functions.confinement`), and nothing that it sends is unpickled.
 """
 
+import atexit
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -22,7 +23,7 @@ from caraway.errors import CarawayError, UnavailableError
 from caraway.functions.confinement.policy import Confinement
 from caraway.functions.confinement.process import ConfinedProcess
 from caraway.functions.confinement.values import unpacked
-from caraway.functions.pipelines.calls import CallBatch
+from caraway.functions.pipelines.calls import CallBatch, struct_array, unpacked_call
 from caraway.secrets.port import SecretAddress, provider_of
 
 Answer = TypeVar("Answer")
@@ -222,3 +223,61 @@ class Halving(Generic[Answer]):
             raise UselessError(
                 f"{error}; that happened {self._ends} times in one batch, which took {self._spent:.0f} s"
             ) from error
+
+
+def run_apart(
+    packed: bytes,
+    type_: pa.StructType,
+    called: pa.Array,
+    columns: Sequence[pa.Array],
+    limits: Limits,
+    *,
+    address: SecretAddress | None = None,
+) -> pa.StructArray:
+    """Run `calls.run` in a process of its own, and survive whatever the function does to that process.
+
+    The function gets the secrets of `address` through this process.
+
+    Raises:
+        RuntimeError: The function can't be run at all, or hangs or exits for too many rows.
+    """
+    child = _child(limits)
+    batch = CallBatch(packed, type_, called, tuple(columns), has_secrets=address is not None)
+
+    def fallback(reason: str) -> pa.StructArray:
+        return struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
+
+    halving = Halving(
+        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds, address),
+        fresh=lambda: child.fresh,
+        fallback=fallback,
+        limits=limits,
+    )
+    try:
+        parts = halving.answers(0, len(called))
+    except UselessError as error:
+        raise RuntimeError(f"{_title(packed)} {error}") from error
+    whole = pa.concat_arrays(parts)
+    assert isinstance(whole, pa.StructArray)  # noqa: S101 (that is what its parts are)
+    return whole
+
+
+def _title(packed: bytes) -> str:
+    return unpacked_call(packed).title
+
+
+_children: dict[Limits, FunctionChild] = {}
+
+
+def _child(limits: Limits) -> FunctionChild:
+    """Return the child process of this worker; one is enough, because a worker runs one task at a time."""
+    if limits not in _children:
+        _end_children()
+        _children[limits] = FunctionChild(limits.memory_mb, limits.confinement)
+    return _children[limits]
+
+
+@atexit.register
+def _end_children() -> None:
+    while _children:
+        _children.popitem()[1].end()

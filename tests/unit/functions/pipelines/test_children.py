@@ -18,7 +18,7 @@ from caraway.dtypes.types import INT
 from caraway.errors import InvalidInputError
 from caraway.functions.capture.shipping import python_function
 from caraway.functions.confinement.policy import Confinement
-from caraway.functions.pipelines import calls, workers
+from caraway.functions.pipelines import calls, children
 from caraway.functions.pipelines.calls import CallBatch, ExhaustedError, UserCall
 from caraway.functions.pipelines.children import TARGET, EndedError, FunctionChild, Halving, Limits, UselessError
 from caraway.graph.operators import AssignFunction, Input
@@ -183,7 +183,7 @@ def _of_numbers(
     type_ = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
     columns = [pa.array(numbers, pa.int64()), pa.array([0] * len(numbers), pa.int64())]
     wanted = pa.array([True] * len(numbers))
-    found: list[dict[str, object]] = workers.run_apart(call.packed(), type_, wanted, columns, limits).to_pylist()
+    found: list[dict[str, object]] = children.run_apart(call.packed(), type_, wanted, columns, limits).to_pylist()
     return found
 
 
