@@ -4,7 +4,7 @@ from caraway.cli.database import DatabaseOption, opened, operator
 from caraway.cli.output import DataOption, err, plain_errors
 from caraway.config import load_settings
 from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SealedSecretStore, SecretStore
+from caraway.secrets.store import SecretStore
 from caraway.state import Act, AuditLog
 
 
@@ -16,7 +16,7 @@ def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:
     with plain_errors(), opened(database, data) as engine:
         audit = AuditLog(engine)
         number = audit.begin(Act(account=operator(), token_id="", action="rotate_secrets", branch=""))
-        store = SecretStore(SealedSecretStore(engine), open_keyring(load_settings(data).key_file))
+        store = SecretStore(engine, open_keyring(load_settings(data).key_file))
         count = store.rotate()
         audit.end(number, "done")
         err.print(f"encrypted {count} secrets with a new key", markup=False)

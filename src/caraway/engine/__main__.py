@@ -11,7 +11,7 @@ from caraway.config import ConfigurationError, load_settings
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.errors import CarawayError
 from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SealedSecretStore, SecretStore, hand_out
+from caraway.secrets.store import SecretStore, hand_out
 from caraway.state import JobRegistry, connect
 
 
@@ -33,7 +33,7 @@ def main() -> int:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
         database = connect(settings.postgres.url)
         member = Member(engine=database, group=ENGINES, node=f"{socket.gethostname()}:{settings.data_dir}")
-        store = SecretStore(SealedSecretStore(database), open_keyring(settings.key_file))
+        store = SecretStore(database, open_keyring(settings.key_file))
         hand_out(store, local=settings.spark.master.startswith("local"), host=socket.gethostname())
         engine = Engine(settings, JobRegistry(database), member)
         stop_on_signals(engine)

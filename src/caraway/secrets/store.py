@@ -41,134 +41,41 @@ class SealedSecret:
         return f"SealedSecret({self.name})"
 
 
-class SealedSecretStore:
-    """Writes and reads sealed secrets. Thread safe; every operation may be repeated."""
-
-    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
-        self._engine = engine
-        self._timeout_seconds = timeout_seconds
-
-    def all(self) -> Mapping[str, SealedSecret]:
-        """Return all secrets by name.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
-
-        def read(connection: sa.Connection) -> Mapping[str, SealedSecret]:
-            wanted = sa.select(*(secrets.c[name] for name in SealedSecret.__slots__)).order_by(secrets.c.name)
-            return {row["name"]: SealedSecret(**row) for row in connection.execute(wanted).mappings()}
-
-        return self._do(read, "read the secrets")
-
-    def state(self) -> tuple[int, datetime | None]:
-        """Return the number of secrets and their newest time of change, by which pollers notice any change.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
-
-        def read(connection: sa.Connection) -> tuple[int, datetime | None]:
-            row = connection.execute(sa.select(sa.func.count(), sa.func.max(secrets.c.updated_at))).one()
-            return row[0], row[1]
-
-        return self._do(read, "read the secrets")
-
-    def add(self, name: str, key_id: str, sealed: bytes, by: str) -> None:
-        """Store a new secret.
-
-        Raises:
-            ConflictError: A secret of this name exists.
-            UnavailableError: Postgres doesn't answer.
-        """
-        values = {"name": name, "key_id": key_id, "sealed": sealed, "updated_by": by}
-        statement = insert(secrets).values(values).on_conflict_do_nothing()
-        mine = sa.select(secrets.c.sealed).where(secrets.c.name == name)
-
-        def write(connection: sa.Connection) -> bool:
-            connection.execute(statement)
-            # An attempt may have succeeded unnoticed. Sealing never yields the same bytes twice, so equal bytes are
-            # ours.
-            return bool(connection.execute(mine).scalar_one() == sealed)
-
-        if not self._do(write, "keep a secret"):
-            raise ConflictError(f"there is a secret {name!r} already; update it, or choose another name")
-
-    def update(self, name: str, key_id: str, sealed: bytes, by: str) -> None:
-        """Store a new value of a secret, which need not exist.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
-        changed = {"key_id": key_id, "sealed": sealed, "updated_by": by}
-        statement = (
-            insert(secrets)
-            .values(name=name, **changed)
-            .on_conflict_do_update(
-                index_elements=[secrets.c.name], set_={**changed, "updated_at": sa.func.clock_timestamp()}
-            )
-        )
-        self._do(lambda connection: connection.execute(statement), "keep a secret")
-
-    def delete(self, name: str) -> None:
-        """Delete a secret.
-
-        Raises:
-            UnknownEntityError: There is none of this name.
-            UnavailableError: Postgres doesn't answer.
-        """
-        statement = sa.delete(secrets).where(secrets.c.name == name)
-        if not self._do(lambda connection: connection.execute(statement).rowcount, "forget a secret"):
-            raise UnknownEntityError(f"there is no secret {name!r}")
-
-    def reseal(self, opened: Callable[[SealedSecret], tuple[str, bytes]], key_id: str) -> int:
-        """Seal all secrets anew that are sealed with another key than `key_id`, all or none; return how many.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer, or a secret can't be opened.
-        """
-
-        def write(connection: sa.Connection) -> int:
-            wanted = sa.select(*(secrets.c[name] for name in SealedSecret.__slots__))
-            rows = connection.execute(wanted.where(secrets.c.key_id != key_id).with_for_update()).mappings().all()
-            for row in rows:
-                new_id, sealed = opened(SealedSecret(**row))
-                connection.execute(
-                    sa.update(secrets)
-                    .where(secrets.c.name == row["name"])
-                    .values(key_id=new_id, sealed=sealed, updated_at=sa.func.clock_timestamp())
-                )
-            return len(rows)
-
-        return self._do(write, "seal the secrets anew")
-
-    def _do(self, work: Callable[[sa.Connection], T], what: str) -> T:
-        return in_transaction(self._engine, work, what=what, timeout_seconds=self._timeout_seconds)
+_COLUMNS = tuple(secrets.c[name] for name in SealedSecret.__slots__)
 
 
 class SecretStore:
-    """All secrets, sealed and in memory, so that no query waits for Postgres. Thread safe."""
+    """All secrets, sealed and in memory, so that no query waits for Postgres. Thread safe.
 
-    def __init__(self, store: SealedSecretStore, keyring: Keyring) -> None:
-        """Read from `store`, and open with `keyring`; `refresh` reads for the first time."""
-        self._store = store
+    Every operation may be repeated, and raises UnavailableError if Postgres doesn't answer.
+    """
+
+    def __init__(self, engine: sa.Engine, keyring: Keyring, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Read through `engine` (`database.connect`), and open with `keyring`; `refresh` reads for the first time.
+
+        Outages up to `timeout_seconds` are retried.
+        """
+        self._engine = engine
         self._keyring = keyring
+        self._timeout_seconds = timeout_seconds
+        # The number of secrets and their newest time of change, by which a change of any of them is noticed.
         self._state: tuple[int, datetime | None] | None = None
         self._known: Mapping[str, SealedSecret] | None = None
         self._refreshing = threading.Lock()
 
     def refresh(self) -> None:
-        """Read the secrets again if they have changed.
+        """Read the secrets again if they have changed; if Postgres doesn't answer, those read last go on being used."""
+        wanted = sa.select(*_COLUMNS).order_by(secrets.c.name)
 
-        Raises:
-            UnavailableError: Postgres doesn't answer; the secrets read last go on being used.
-        """
+        def read(connection: sa.Connection) -> None:
+            number, newest = connection.execute(sa.select(sa.func.count(), sa.func.max(secrets.c.updated_at))).one()
+            if (number, newest) != self._state:
+                found = connection.execute(wanted).mappings()
+                self._known = {row["name"]: SealedSecret(**row) for row in found}
+                self._state = number, newest
+
         with self._refreshing:
-            state = self._store.state()
-            if state != self._state:
-                self._known = self._store.all()
-                self._state = state
+            self._do(read, "read the secrets")
 
     def get(self, name: str) -> str:
         """Return the value of a secret.
@@ -196,9 +103,19 @@ class SecretStore:
         Raises:
             InvalidInputError: The name or the value isn't possible.
             ConflictError: A secret of this name exists.
-            UnavailableError: Postgres doesn't answer.
         """
-        self._store.add(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
+        values = self._values(name, value, by)
+        statement = insert(secrets).values(values).on_conflict_do_nothing()
+        mine = sa.select(secrets.c.sealed).where(secrets.c.name == name)
+
+        def write(connection: sa.Connection) -> bool:
+            connection.execute(statement)
+            # An attempt may have succeeded unnoticed. Sealing never yields the same bytes twice, so equal bytes are
+            # ours.
+            return bool(connection.execute(mine).scalar_one() == values["sealed"])
+
+        if not self._do(write, "keep a secret"):
+            raise ConflictError(f"there is a secret {name!r} already; update it, or choose another name")
         self.refresh()
 
     def update(self, name: str, value: str, by: str) -> None:
@@ -206,48 +123,69 @@ class SecretStore:
 
         Raises:
             InvalidInputError: The name or the value isn't possible.
-            UnavailableError: Postgres doesn't answer.
         """
-        self._store.update(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
+        values = self._values(name, value, by)
+        statement = (
+            insert(secrets)
+            .values(values)
+            .on_conflict_do_update(
+                index_elements=[secrets.c.name], set_={**values, "updated_at": sa.func.clock_timestamp()}
+            )
+        )
+        self._do(lambda connection: connection.execute(statement), "keep a secret")
         self.refresh()
 
     def delete(self, name: str) -> None:
         """Delete a secret.
 
         Raises:
-            UnknownEntityError: There is none of this name.
-            UnavailableError: Postgres doesn't answer.
+            UnknownEntityError: There is no secret of this name.
         """
-        if not NAME.fullmatch(name):
-            # Postgres refuses some texts as names, such as those with a NUL character.
+        statement = sa.delete(secrets).where(secrets.c.name == name)
+        # Postgres refuses some texts as names, such as those with a NUL character.
+        if not NAME.fullmatch(name) or not self._do(
+            lambda connection: connection.execute(statement).rowcount, "forget a secret"
+        ):
             raise UnknownEntityError(f"there is no secret {name[:200]!r}")
-        self._store.delete(name)
         self.refresh()
 
     def rotate(self) -> int:
-        """Create a new key, and seal all secrets anew with it; return how many.
+        """Create a new key, and seal all secrets anew with it, all or none; return how many.
 
-        The old key stays in the file, because the hashes of erased keys were made with it.
+        The old key stays in the file, because the hashes of erased keys were made with it. If Postgres doesn't answer,
+        the new key exists all the same, and the next attempt may use it.
 
         Raises:
-            UnavailableError: Postgres doesn't answer; the new key exists, and the next attempt may use it.
+            UnavailableError: Postgres doesn't answer, or a secret can't be opened.
         """
-        self._keyring = add_key(self._keyring)
-        keyring = self._keyring
+        keyring = self._keyring = add_key(self._keyring)
 
-        def resealed(secret: SealedSecret) -> tuple[str, bytes]:
-            return keyring.seal(secret.name, keyring.open(secret.name, secret.key_id, secret.sealed))
+        def write(connection: sa.Connection) -> int:
+            wanted = sa.select(*_COLUMNS).where(secrets.c.key_id != keyring.current.id).with_for_update()
+            rows = connection.execute(wanted).mappings().all()
+            for row in rows:
+                name = row["name"]
+                new_id, sealed = keyring.seal(name, keyring.open(name, row["key_id"], row["sealed"]))
+                connection.execute(
+                    sa.update(secrets)
+                    .where(secrets.c.name == name)
+                    .values(key_id=new_id, sealed=sealed, updated_at=sa.func.clock_timestamp())
+                )
+            return len(rows)
 
-        return self._store.reseal(resealed, keyring.current.id)
+        return self._do(write, "seal the secrets anew")
 
     def names(self) -> Mapping[str, SealedSecret]:
-        """Return all secrets by name, sealed.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return all secrets by name, sealed."""
         self.refresh()
         return self._known or {}
+
+    def _values(self, name: str, value: str, by: str) -> dict[str, object]:
+        key_id, sealed = self._keyring.seal(checked_name(name), checked_value(value))
+        return {"name": name, "key_id": key_id, "sealed": sealed, "updated_by": by}
+
+    def _do(self, work: Callable[[sa.Connection], T], what: str) -> T:
+        return in_transaction(self._engine, work, what=what, timeout_seconds=self._timeout_seconds)
 
 
 def hand_out(store: SecretStore, *, local: bool, host: str) -> SecretPort:

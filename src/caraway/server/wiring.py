@@ -21,7 +21,7 @@ from caraway.graph.wire import decode_graph
 from caraway.objects import ObjectFolder
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
-from caraway.secrets.store import SealedSecretStore, SecretStore
+from caraway.secrets.store import SecretStore
 from caraway.served.archive import Archive
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
@@ -129,7 +129,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         member=member,
         shared=shared is not None,
     )
-    state, secrets = StateReader(engine), SecretStore(SealedSecretStore(engine), keyring)
+    state, secrets = StateReader(engine), SecretStore(engine, keyring)
     plans = Plans(state)
     functions = function_pool(settings, secrets, server.extractor_processes)
     writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)

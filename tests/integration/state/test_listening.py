@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +12,8 @@ from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
-from caraway.secrets.store import SealedSecretStore
+from caraway.secrets.keyring import open_keyring
+from caraway.secrets.store import SecretStore
 from caraway.state import Access, ActionOutcome, Branches, Ledger, Mode, NewCommit, StateWriter, connect, migrate
 from caraway.state.listening import Listener
 from caraway.state.permissions import Grant
@@ -75,7 +77,7 @@ def commit(writer: StateWriter, number: int, parent: str | None, graph: Graph) -
     )
 
 
-def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear) -> None:
+def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear, tmp_path: Path) -> None:
     branches, writer, ledger = Branches(engine), StateWriter(engine), Ledger(engine, keep=timedelta(0))
     first, second = Graph(datasets=(clicks(), spend())), Graph(datasets=(clicks(), spend(version=2, above=5.0)))
     assert ear.hears_of(lambda: branches.create("one"))
@@ -86,9 +88,9 @@ def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear) -> 
     while claim := ledger.claim():
         assert ledger.close(claim, ActionOutcome.DONE)
     assert ear.hears_of(lambda: ledger.promote())
-    store = SealedSecretStore(engine)
-    assert ear.hears_of(lambda: store.add("name", "key", b"sealed", "me"))
-    assert ear.hears_of(lambda: store.update("name", "key", b"other", "me"))
+    store = SecretStore(engine, open_keyring(tmp_path / "keys"))
+    assert ear.hears_of(lambda: store.add("name", "value", "me"))
+    assert ear.hears_of(lambda: store.update("name", "other", "me"))
     assert ear.hears_of(lambda: store.delete("name"))
     key = ErasedKey(
         request="r",

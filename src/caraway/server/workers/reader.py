@@ -23,7 +23,7 @@ from caraway.index.storage.shared_counters import SharedCounters
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
 from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SealedSecretStore, SecretStore
+from caraway.secrets.store import SecretStore
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.figures import write_figures
@@ -114,7 +114,7 @@ class ReaderParts:
         follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._engine = connect(url)
-        self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
+        self._secrets = SecretStore(self._engine, open_keyring(settings.key_file))
         # All readers together have as many extractor processes as a single-process server, rounded up.
         self._functions = function_pool(settings, self._secrets, -(-shared.extractor_processes // shared.workers))
         self._writer = TopicWriter(servers)
