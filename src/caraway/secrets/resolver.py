@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
 
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.graph.connectors import Secretish, SecretRef
@@ -22,22 +21,9 @@ KEPT_S = 30.0
 # Bound on the bytes of a secret's file. A larger file is surely no secret, and is refused.
 MAX_FILE_BYTES = 1 << 20
 
-
-class Lookup(Protocol):
-    """Looks up the secrets of one scheme. May block."""
-
-    def __call__(self, reference: str, role_arn: str | None) -> str:
-        """Return the text of a secret.
-
-        Args:
-            reference: The whole reference, its scheme included.
-            role_arn: A role to assume, for schemes that have roles.
-
-        Raises:
-            UnknownEntityError: There is no such secret.
-            UnavailableError: The store of the secret doesn't answer.
-        """
-        ...
+# Returns the secret of a reference, its scheme included, by a role to assume, for schemes that have roles. It may
+# block, and raises UnknownEntityError if there is no such secret, and UnavailableError if its store doesn't answer.
+Lookup = Callable[[str, str | None], str]
 
 
 def of_environment(reference: str, role_arn: str | None) -> str:
