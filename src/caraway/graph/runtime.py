@@ -2,6 +2,8 @@
 
 A definition that a pickled function refers to is pickled as a handle with its name and shape. The process that runs the
 function (a query server, the in-process engine) sets the provider that answers lookups.
+
+The pickles of stored definitions name this module, so it must keep its name.
 """
 
 from collections.abc import Callable, Sequence
