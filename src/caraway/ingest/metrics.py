@@ -2,16 +2,34 @@
 
 from prometheus_client import Counter
 
+from caraway.ingest.targets import Target
+
 SOURCE_ROWS = Counter(
     "caraway_source_dataset_counter",
     "Rows that came in: msgs_processed (accepted) and schema_error (refused).",
     ["source_name", "dataset_name", "format", "metric"],
 )
+FILTERED_ROWS = Counter(
+    "caraway_source_filtered_rows",
+    "Rows that where, since, until or sample left out.",
+    ["source_name", "dataset_name"],
+)
+SOURCE_BYTES = Counter(
+    "caraway_source_bytes", "Bytes that were read from a source.", ["source_name", "dataset_name", "format"]
+)
 
 
-def count(source: str, dataset: str, *, accepted: int, refused: int) -> None:
-    """Count the rows of a request."""
+def count(target: Target, *, accepted: int, refused: int, filtered: int = 0) -> None:
+    """Count the rows of a payload."""
+    source, dataset, encoding = target.system, target.dataset, target.format
     if accepted:
-        SOURCE_ROWS.labels(source, dataset, "json", "msgs_processed").inc(accepted)
+        SOURCE_ROWS.labels(source, dataset, encoding, "msgs_processed").inc(accepted)
     if refused:
-        SOURCE_ROWS.labels(source, dataset, "json", "schema_error").inc(refused)
+        SOURCE_ROWS.labels(source, dataset, encoding, "schema_error").inc(refused)
+    if filtered:
+        FILTERED_ROWS.labels(source, dataset).inc(filtered)
+
+
+def count_bytes(target: Target, size: int) -> None:
+    """Count what was read of a source."""
+    SOURCE_BYTES.labels(target.system, target.dataset, target.format).inc(size)

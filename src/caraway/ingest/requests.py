@@ -7,14 +7,12 @@ restart it reads from the topics which rows of a request have been written alrea
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
-
-from caraway.errors import ConflictError, InvalidInputError, UnavailableError
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.errors import ConflictError, InvalidInputError
+from caraway.ingest.marks import Marks, Written, read_marks, starts_since
 
 HEADER = "caraway-request"
 MAX_KEY_LENGTH = 200
@@ -23,11 +21,6 @@ MAX_ANSWERS = 10_000
 # How much earlier than the stated time of the first attempt the topics are read: a client's clock may run at the wrong
 # rate, and a request waits in queues before the server reads its clock.
 SLACK_MS = 10_000
-READ_TIMEOUT_S = 30.0
-READ_BATCH = 5_000
-
-# The rows that have been written: (dataset, row number).
-Written = frozenset[tuple[str, int]]
 
 T = TypeVar("T")
 
@@ -55,9 +48,9 @@ class RequestKey:
             )
         return cls(key, None if elapsed is None else int(elapsed), digest)
 
-    def header(self, dataset: str, row: int) -> dict[str, bytes]:
-        """Return the header of the record that a row becomes."""
-        return {HEADER: f"{row}:{dataset}:{self.key}".encode()}
+    def marks(self, written: Written) -> Marks:
+        """Return the marks of the request's records."""
+        return Marks(header=HEADER, key=self.key, written=written)
 
 
 class Answers(Generic[T]):
@@ -103,53 +96,4 @@ def read_back(bootstrap_servers: str, topics: Collection[str], request: RequestK
     if request.elapsed_ms is None:
         return frozenset()
     since_ms = max(0, int(time.time() * 1000) - request.elapsed_ms - SLACK_MS)
-    consumer = Consumer(
-        client_config(bootstrap_servers) | {"group.id": "caraway-read-back", "enable.auto.commit": False},
-        logger=kafka_logger(),
-    )
-    try:
-        return frozenset(_rows(_messages(consumer, topics, since_ms), request.key))
-    except KafkaException as error:
-        raise UnavailableError(f"Kafka didn't tell which rows of this request are there already: {error}") from error
-    finally:
-        consumer.close()
-
-
-def _messages(consumer: Consumer, topics: Collection[str], since_ms: int) -> Iterable[Message]:
-    """Yield the records that were written to `topics` from an instant until now."""
-    deadline = time.monotonic() + READ_TIMEOUT_S
-    wanted = []
-    for topic in topics:
-        partitions = consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].partitions
-        wanted += [TopicPartition(topic, partition, since_ms) for partition in partitions]
-    ends: dict[tuple[str, int], int] = {}
-    starts = []
-    for start in consumer.offsets_for_times(wanted, timeout=READ_TIMEOUT_S):
-        _, end = consumer.get_watermark_offsets(TopicPartition(start.topic, start.partition), timeout=READ_TIMEOUT_S)
-        # A negative offset means that nothing was written since the instant.
-        if 0 <= start.offset < end:
-            ends[start.topic, start.partition] = end
-            starts.append(start)
-    consumer.assign(starts)
-    while ends:
-        if time.monotonic() > deadline:
-            raise UnavailableError(
-                "Kafka took too long to tell which rows of this request are there already; try again"
-            )
-        for message in consumer.consume(READ_BATCH, timeout=0.2):
-            if message.error() is not None:
-                raise KafkaException(message.error())
-            position = (str(message.topic()), int(message.partition() or 0))
-            if int(message.offset() or 0) + 1 >= ends.get(position, 0):
-                ends.pop(position, None)
-            yield message
-
-
-def _rows(messages: Iterable[Message], key: str) -> Iterable[tuple[str, int]]:
-    for message in messages:
-        headers: Iterable[tuple[str, bytes | None]] = message.headers() or ()  # type: ignore[assignment]
-        for name, value in headers:
-            if name == HEADER and value is not None:
-                row, dataset, of = value.decode().split(":", 2)
-                if of == key:
-                    yield dataset, int(row)
+    return read_marks(bootstrap_servers, starts_since(topics, since_ms), header=HEADER, key=request.key)

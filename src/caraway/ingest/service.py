@@ -2,36 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import orjson
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, shortened
 from caraway.ingest import metrics
-from caraway.ingest.endpoints import Encoded, Endpoint, RowError, Target
-from caraway.ingest.requests import Answers, RequestKey, Written, read_back
+from caraway.ingest.delivery import SLICE, Deliverer, Writer
+from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.marks import Written
+from caraway.ingest.requests import Answers, RequestKey, read_back
 from caraway.ingest.table import Table, table
-from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, TopicItem
+from caraway.ingest.targets import RowError, Target
+from caraway.topics import DEAD_LETTERS
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20
 # Writes that one request may have in progress: 20,000 rows for one dataset. Beyond that the request waits for them, so
 # that a request whose rows are all refused doesn't fill the writer's queue with dead letters.
 MAX_PENDING = 100
-# Rows that are cast and encoded at a time: they take some 2 ms, after which the event loop can serve other requests.
-SLICE = 200
-
-
-class Writer(Protocol):
-    """The writer of records (`caraway.topics.TopicWriter`)."""
-
-    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
-        """Send `items`; the future is done when they are durable."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,33 +105,23 @@ class IngestService:
         if request is not None and request.elapsed_ms is not None:
             topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
             written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
-        intake = _Intake(self._writer, endpoint, rows, request, written, erased=self._erased)
-        return await intake.run(in_thread=is_large or len(rows) > SLICE)
+        marks = None if request is None else request.marks(written)
+        deliverer = Deliverer(endpoint.targets, rows, origin=endpoint.origin, erased=self._erased, marks=marks)
+        intake = _Intake(self._writer, endpoint, rows, deliverer)
+        return await intake.run(in_thread=is_large or len(rows) > SLICE or not endpoint.is_quick)
 
 
 class _Intake:
     """The processing of one request."""
 
-    def __init__(
-        self,
-        writer: Writer,
-        endpoint: Endpoint,
-        rows: Table,
-        request: RequestKey | None,
-        written: Written,
-        *,
-        erased: ErasedKeys,
-    ) -> None:
+    def __init__(self, writer: Writer, endpoint: Endpoint, rows: Table, deliverer: Deliverer) -> None:
         self._writer = writer
-        self._erased = erased
-        hides = [(target, erased.hides(target.topic, target.keys)) for target in endpoint.targets]
-        self._hides = {target.topic: (target, of) for target, of in hides if of is not None}
         self._endpoint = endpoint
         self._rows = rows
-        self._request = request
-        self._written = written
+        self._deliverer = deliverer
         self._pending: list[Future[None]] = []
         self._errors: list[RowError] = []
+        self._filtered = Counter[str]()
         self._refused: dict[str, set[int]] = {target.dataset: set() for target in endpoint.targets}
 
     async def run(self, *, in_thread: bool) -> IngestReport:
@@ -173,68 +153,24 @@ class _Intake:
             self._slice(target, start, stop)
 
     def _slice(self, target: Target, start: int, stop: int) -> None:
-        now_us = time.time_ns() // 1000
-        encoded = target.encode(self._rows, start, stop, now_us)
-        if target.topic in self._hides:
-            _, hides = self._hides[target.topic]
-            # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
-            shown = [record for record in encoded.records if record[1] is None or not hides(record[1])]
-            encoded = Encoded(shown, encoded.errors)
-        self._send(target.topic, self._items(target, encoded))
-        if encoded.errors:
+        delivery = self._deliverer.deliver(target, start, stop, time.time_ns() // 1000)
+        self._filtered[target.dataset] += delivery.filtered
+        for topic, items in delivery.items.items():
+            if items:
+                self._pending.append(self._writer.write(topic, items))
+        if delivery.errors:
             # Errors are in order of rows within a list, and slices are too, so no later slice has an error among the
             # first ones.
-            self._errors = sorted([*self._errors, *encoded.errors[:MAX_LISTED_ERRORS]], key=lambda error: error.row)
+            self._errors = sorted([*self._errors, *delivery.errors[:MAX_LISTED_ERRORS]], key=lambda error: error.row)
             del self._errors[MAX_LISTED_ERRORS:]
-            self._refused[target.dataset].update(error.row for error in encoded.errors)
-            self._send(DEAD_LETTERS, self._dead_letters(target, encoded.errors, now_us))
-
-    def _send(self, topic: str, items: list[TopicItem]) -> None:
-        if items:
-            self._pending.append(self._writer.write(topic, items))
-
-    def _items(self, target: Target, encoded: Encoded) -> list[TopicItem]:
-        request, dataset = self._request, target.dataset
-        if request is None:
-            return [(key, value, None) for _, key, value in encoded.records]
-        return [
-            (key, value, request.header(dataset, row))
-            for row, key, value in encoded.records
-            if (dataset, row) not in self._written
-        ]
-
-    def _dead_letters(self, target: Target, errors: Sequence[RowError], now_us: int) -> list[TopicItem]:
-        by_row: dict[int, list[RowError]] = {}
-        for error in errors:
-            by_row.setdefault(error.row, []).append(error)
-        items: list[TopicItem] = []
-        for row, reasons in by_row.items():
-            if (target.dataset, row) in self._written:
-                continue
-            if self._is_erased(self._rows.row(row)):
-                continue
-            letter: dict[str, Any] = {
-                "dataset": target.dataset,
-                "webhook": self._endpoint.webhook,
-                "endpoint": self._endpoint.name,
-                "reason": [{"field": reason.field, "message": reason.message} for reason in reasons],
-                "row": _payload(self._rows.row(row)),
-                "time": now_us,
-            }
-            header = None if self._request is None else self._request.header(target.dataset, row)
-            items.append((None, orjson.dumps(letter), header))
-        return items
-
-    def _is_erased(self, row: object) -> bool:
-        """Return whether a row that was refused belongs to an erased key of any dataset."""
-        targets = [target for target, _ in self._hides.values()]
-        return any(self._erased.hides_values(target.topic, target.keys_of(row)) for target in targets)
+            self._refused[target.dataset].update(error.row for error in delivery.errors)
 
     def _report(self, total: int) -> IngestReport:
         refused = set().union(*self._refused.values())
         taken = {dataset: total - len(rows) for dataset, rows in self._refused.items()}
-        for dataset, count in taken.items():
-            metrics.count(self._endpoint.webhook, dataset, accepted=count, refused=total - count)
+        for target in self._endpoint.targets:
+            count, filtered = taken[target.dataset], self._filtered[target.dataset]
+            metrics.count(target, accepted=count - filtered, refused=total - count, filtered=filtered)
         unknown = self._endpoint.unknown_fields(self._rows)
         warnings: tuple[str, ...] = ()
         if unknown:
@@ -249,9 +185,3 @@ class _Intake:
             warnings=warnings,
             taken=taken,
         )
-
-
-def _payload(row: object) -> object:
-    """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
-    text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
-    return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")

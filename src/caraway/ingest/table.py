@@ -1,7 +1,7 @@
 """The `data` of a log request in any of its three forms: rows, columns, or either of them as JSON text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from caraway.errors import InvalidInputError, TooLargeError, shortened
@@ -16,10 +16,10 @@ SHOWN_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """A list of objects; `strays` are the numbers of elements that aren't objects."""
+    """A list of objects; `faults` has the reasons why other elements, by number, are no rows."""
 
     data: Sequence[object]
-    strays: frozenset[int]
+    faults: Mapping[int, str]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -47,7 +47,7 @@ class ColumnTable:
 
     columns: Mapping[str, list[object]]
     rows: int
-    strays: frozenset[int] = frozenset()
+    faults: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.rows
@@ -85,8 +85,8 @@ def table(data: object) -> Table:
     if isinstance(data, list):
         _check_rows(len(data))
         plain = set(map(type, data)) <= {dict}
-        strays = frozenset() if plain else frozenset(n for n, row in enumerate(data) if not isinstance(row, dict))
-        return RowTable(data, strays)
+        rows = () if plain else enumerate(data)
+        return RowTable(data, {n: expects_object(row) for n, row in rows if not isinstance(row, dict)})
     if isinstance(data, dict):
         return _columns(data)
     raise InvalidInputError(
@@ -115,6 +115,11 @@ def _check_rows(rows: int) -> None:
         raise TooLargeError(
             f"a request may have {MAX_ROWS:,} rows, this one has {rows:,}; send them in several requests"
         )
+
+
+def expects_object(row: object) -> str:
+    """Return the message about an element that is no object."""
+    return f"is {json_type(row)}, an object is expected"
 
 
 def json_type(value: object) -> str:

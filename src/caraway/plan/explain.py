@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from caraway.displays import Table, html
 from caraway.dtypes.durations import print_duration
 from caraway.graph.aggregates import AggregateSpec
+from caraway.graph.connectors import WebhookConnector, identifier
 from caraway.graph.operators import Input, Join, Operator, Select, Union
 from caraway.graph.trees import parents
 from caraway.graph.windows import print_window
@@ -221,8 +222,13 @@ def _read(operator: Operator) -> Iterator[tuple[str, tuple[str, ...] | None]]:
 
 def _topic(topic: TopicPlan, plan: GraphPlan, partitions: int) -> TopicExplained:
     keys = tuple(column.name for column in topic.schema.keys)
-    into = [ingest.connector for ingest in plan.ingests if ingest.topic.name == topic.name]
-    endpoints = [f"webhook {connector.name}/{connector.endpoint}" for connector in into]
+    into = [ingest.source.connector for ingest in plan.ingests if ingest.topic.name == topic.name]
+    sources = [
+        f"webhook {connector.name}/{connector.endpoint}"
+        if isinstance(connector, WebhookConnector)
+        else f"source {identifier(connector)}"
+        for connector in into
+    ]
     written = [f"job {job.job_id}" for job in plan.jobs if job.output.name == topic.name]
     read = [f"job {job.job_id}" for job in plan.jobs if topic.name in {given.name for given in job.inputs}]
     indexes = [f"index of {index.dataset}" for index in plan.indexes if index.topic == topic.name]
@@ -233,7 +239,7 @@ def _topic(topic: TopicPlan, plan: GraphPlan, partitions: int) -> TopicExplained
         keys=keys,
         columns=tuple(column.name for column in topic.schema.columns if column.name not in keys),
         partitions=partitions,
-        writers=(*endpoints, *written),
+        writers=(*sources, *written),
         readers=(*read, *indexes),
     )
 

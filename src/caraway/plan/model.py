@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from caraway.dtypes.types import DataType
 from caraway.graph.aggregates import AggregateSpec
-from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Operator
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
 
@@ -129,10 +129,10 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """Rows of a webhook endpoint go to `topic`."""
+    """Rows of a source of a dataset go to `topic`."""
 
-    connector: WebhookConnector
     source: SourceSpec
+    dataset: DatasetSpec
     topic: TopicPlan
     fields: tuple[Column, ...]
 

@@ -14,12 +14,19 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
-from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
+from caraway.graph.connectors import (
+    KafkaConnector,
+    KafkaSystem,
+    RegisteredSystem,
+    WebhookConnector,
+    identifier,
+    system_kind,
+)
 from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint
 from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.source_checks import check_systems, supported_cdc
-from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
+from caraway.graph.sources import SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
@@ -121,23 +128,20 @@ def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
             f'{where}: {system_kind(connector)} can\'t be read with cdc="{source.cdc}"; possible: '
             f"{', '.join(sorted(possible))}"
         )
-    if not isinstance(connector, WebhookConnector):
-        if isinstance(connector.system, RegisteredSystem):
+    match connector:
+        case WebhookConnector() | KafkaConnector(system=KafkaSystem(), format="json"):
+            pass
+        case KafkaConnector(system=KafkaSystem()):
+            raise CommitError(f'{where}: the server reads Kafka in the format json only so far; use format="json"')
+        case _ if isinstance(connector.system, RegisteredSystem):
             raise CommitError(f"{where}: no {system_kind(connector)} is registered under this name on the server")
-        raise CommitError(f"{where}: the server doesn't read {system_kind(connector)} yet; post to a webhook")
-    asked = (
-        ("preproc", source.preproc),
-        ("where", source.where),
-        ("sample", source.sample),
-        ("since", source.since_us),
-        ("until", source.until_us),
-        ("bounded", source.bounded),
-    )
-    if unread := [name for name, value in asked if value not in (None, (), False)]:
-        raise CommitError(f"{where}: the server doesn't run {', '.join(unread)} yet; leave it out")
-    if source.cdc not in (Cdc.APPEND, Cdc.UPSERT):
-        raise CommitError(f'{where}: the server doesn\'t read cdc="{source.cdc}" yet; use "append" or "upsert"')
-    return IngestPlan(connector=connector, source=source, topic=planned.topic, fields=_fields(planned.spec))
+        case _:
+            raise CommitError(
+                f"{where}: the server doesn't read {system_kind(connector)} yet; use Kafka, or post to a webhook"
+            )
+    if source.bounded:
+        raise CommitError(f"{where}: the server doesn't close bounded sources yet; leave bounded and idleness out")
+    return IngestPlan(source=source, dataset=planned.spec, topic=planned.topic, fields=_fields(planned.spec))
 
 
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:

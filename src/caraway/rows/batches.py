@@ -11,6 +11,7 @@ from caraway.dtypes.frames import to_series
 from caraway.dtypes.types import DataType, RegexType, StringType, base_type, is_optional
 from caraway.dtypes.values import is_null
 from caraway.errors import InvalidInputError
+from caraway.rows.calls import HERE, Conversion, without_nan
 from caraway.rows.column_casts import MISSING, ColumnCast
 
 
@@ -51,17 +52,18 @@ class RowBatch:
     """The rows that are still to be converted.
 
     `numbers` are the rows' numbers in the payload; `raw` has their payload, `made` the results of preproc and `typed`
-    the cast columns. `frame` is the payload for users' functions. `is_text` is true if the cells are those of a text
-    file, where an empty cell is null unless it may be a text.
+    the cast columns. `frame` is the payload for users' functions, made from `raw` if it is None. `is_text` is true if
+    the cells are those of a text file, where an empty cell is null unless it may be a text.
     """
 
     numbers: list[int]
     raw: dict[str, list[object]]
-    frame: pd.DataFrame
+    frame: pd.DataFrame | None = None
     made: dict[str, list[object]] = field(default_factory=dict)
     typed: dict[str, Typed] = field(default_factory=dict)
     errors: list[RecordError] = field(default_factory=list)
     is_text: bool = False
+    how: Conversion = HERE
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -93,7 +95,8 @@ class RowBatch:
         if len(positions) == len(self):
             return
         self.numbers = [self.numbers[p] for p in positions]
-        self.frame = self.frame.iloc[list(positions)].reset_index(drop=True)
+        if self.frame is not None:
+            self.frame = self.frame.iloc[list(positions)].reset_index(drop=True)
         for columns in (self.raw, self.made):
             for name, values in columns.items():
                 columns[name] = [values[p] for p in positions]
@@ -112,19 +115,23 @@ class RowBatch:
         """Cast a column of the payload, or of preproc's results, to the dataset's field of the same name."""
         if name in self.typed:
             return
-        done = ColumnCast(dtype)(self.made[name] if name in self.made else self.cells(name, dtype))
+        done = ColumnCast(dtype, self.how.manner)(self.made[name] if name in self.made else self.cells(name, dtype))
         self.typed[name] = Typed(dtype, done.values)
         self.refuse(stage, name, done.errors)
 
     def seen_by_functions(self, declared: Mapping[str, Typed]) -> pd.DataFrame:
         """Return the payload, with the results of preproc so far and with `declared` columns, for a user's function."""
-        frame = self.frame.copy(deep=False)
+        frame = self._frame() if self.frame is None else self.frame.copy(deep=False)
         for name, values in self.made.items():
             typed = self.typed.get(name)
             frame[name] = to_series(typed.stored, typed.dtype) if typed else _plain(values)
         for name, typed in declared.items():
             frame[name] = to_series(typed.stored, typed.dtype)
         return frame
+
+    def _frame(self) -> pd.DataFrame:
+        shown = {name: _plain([None if v is MISSING else v for v in values]) for name, values in self.raw.items()}
+        return pd.DataFrame(shown, index=pd.RangeIndex(len(self)))
 
 
 def batch_of_frame(frame: pd.DataFrame) -> RowBatch:
@@ -134,18 +141,11 @@ def batch_of_frame(frame: pd.DataFrame) -> RowBatch:
     return RowBatch(list(range(len(frame))), raw, frame)
 
 
-def without_nan(values: Iterable[object]) -> list[object]:
-    """Return the values with None in place of all that stands for null in pandas."""
-    return [None if is_null(value) else value for value in values]
-
-
 def batch_of_records(records: Sequence[Mapping[str, object]], numbers: Iterable[int] | None = None) -> RowBatch:
     """Build a batch from self-describing records, which may lack members."""
     names: Collection[str] = dict.fromkeys(name for record in records for name in record)
     raw = {name: without_nan(record.get(name, MISSING) for record in records) for name in names}
-    shown = {name: _plain([None if value is MISSING else value for value in values]) for name, values in raw.items()}
-    frame = pd.DataFrame(shown, index=pd.RangeIndex(len(records)))
-    return RowBatch(list(range(len(records)) if numbers is None else numbers), raw, frame)
+    return RowBatch(list(range(len(records)) if numbers is None else numbers), raw)
 
 
 def _plain(values: list[object]) -> "pd.Series[Any]":

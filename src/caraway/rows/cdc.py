@@ -17,6 +17,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.rows.batches import RecordError, Stage, batch_of_records
+from caraway.rows.calls import HERE, Conversion
 from caraway.rows.cdc_types import in_logical_types
 from caraway.rows.records import Row, demanded_columns, map_batch, map_records, spell_error
 
@@ -83,7 +84,10 @@ def typed_changes(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame)
 
 
 def map_envelopes(
-    dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapping[str, object] | None]
+    dataset: DatasetSpec,
+    source: SourceSpec,
+    records: Sequence[Mapping[str, object] | None],
+    how: Conversion = HERE,
 ) -> MappedChanges:
     """Return the changes of a dataset from envelopes; None is a tombstone, which changes nothing."""
     envelopes: list[_Envelope] = []
@@ -96,7 +100,7 @@ def map_envelopes(
             continue
         if envelope is not None:
             envelopes.append(envelope)
-    before, after, failed = _mapped_sides(dataset, source, envelopes)
+    before, after, failed = _mapped_sides(dataset, source, envelopes, how)
     bad = {error.row for error in failed}
     changes: list[CapturedChange] = []
     for envelope in envelopes:
@@ -161,11 +165,11 @@ def _time_us(envelope: Mapping[str, object]) -> int | None:
 
 
 def _mapped_sides(
-    dataset: DatasetSpec, source: SourceSpec, envelopes: Sequence[_Envelope]
+    dataset: DatasetSpec, source: SourceSpec, envelopes: Sequence[_Envelope], how: Conversion
 ) -> tuple[dict[int, Row], dict[int, Row], list[RecordError]]:
     """Return the mapped rows before and after; rows that `where` doesn't admit are in neither."""
     afters = [(e.number, e.after) for e in envelopes if e.after is not None]
-    mapped_after = map_batch(dataset, source, batch_of_records([row for _, row in afters], [n for n, _ in afters]))
+    mapped_after = map_batch(dataset, source, batch_of_records([row for _, row in afters], [n for n, _ in afters]), how)
     demanded = demanded_columns(dataset, source).keys()
     before: dict[int, Row] = {}
     errors = list(mapped_after.errors)
@@ -173,12 +177,13 @@ def _mapped_sides(
         if envelope.before is None:
             continue
         if demanded <= envelope.before.keys():
-            mapped = map_records(dataset, source, [envelope.before])
+            mapped = map_records(dataset, source, [envelope.before], how)
             if not mapped.errors:
                 before.update((envelope.number, row) for _, row in mapped.rows)
                 continue
         # The database sends only the key, or `where` never admitted the row: the key is enough to delete.
-        keys = map_batch(dataset, source, batch_of_records([envelope.before], [envelope.number]), fields=dataset.keys)
+        only = batch_of_records([envelope.before], [envelope.number])
+        keys = map_batch(dataset, source, only, how, fields=dataset.keys)
         before.update(dict(keys.rows))
         # An update whose old key can't be read counts as an update of the row of its new key.
         errors += keys.errors if envelope.op == "d" else ()

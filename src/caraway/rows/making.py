@@ -4,13 +4,10 @@ Entries of preproc run in order. A `Ref` and the columns of a schema are those o
 see the payload overlaid with the results of earlier entries.
 """
 
-import pickle
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from caraway.dtypes.types import (
     BOOL,
@@ -30,7 +27,7 @@ from caraway.expr.nodes import Node
 from caraway.expr.references import columns_of
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
-from caraway.rows.batches import RowBatch, Stage, Typed, member, without_nan
+from caraway.rows.batches import RowBatch, Stage, Typed, member
 from caraway.rows.column_casts import MISSING, ColumnCast
 
 Fields = Mapping[str, DataType]
@@ -132,7 +129,7 @@ def _declared(batch: RowBatch, computed: Computed, stage: Stage, name: str = "")
         if stage is Stage.WHERE and column in batch.made:
             continue
         raw = batch.cells(column, dtype)
-        done = ColumnCast(dtype)(raw)
+        done = ColumnCast(dtype, batch.how.manner)(raw)
         casts[column] = Typed(dtype, done.values)
         for position, message in done.errors.items():
             errors.setdefault(position, f"column {column}: {message}")
@@ -159,38 +156,10 @@ def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: RowBa
 def _called(
     batch: RowBatch, function: PythonFunction, declared: Mapping[str, Typed], stage: Stage, name: str
 ) -> list[object]:
-    """Call a user's function with the whole batch; if it fails, row by row, so that only bad rows are lost."""
-    frame = batch.seen_by_functions(declared)
-    call = loaded(function.pickled)
-    try:
-        return _series(call(frame), len(frame), function)
-    except Exception:  # noqa: BLE001 (a user's function may raise anything)
-        values: list[object] = []
-        errors: dict[int, str] = {}
-        for position in range(len(frame)):
-            try:
-                row = frame.iloc[[position]].reset_index(drop=True)
-                values += _series(call(row), 1, function)
-            except Exception as error:  # noqa: BLE001
-                errors[position] = f"{function.name} raised {type(error).__name__}: {error}"
-        batch.refuse(stage, name, errors)
-        return values
-
-
-def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:
-    if not isinstance(result, pd.Series) or len(result) != rows:
-        size = f" of {len(result)}" if hasattr(result, "__len__") else ""
-        raise InvalidInputError(
-            f"{function.name} returned {type(result).__name__}{size}; a Series with a value for each of the {rows} "
-            "rows is expected"
-        )
-    return without_nan(result.tolist())
-
-
-@lru_cache(maxsize=1024)
-def loaded(pickled: bytes) -> Any:
-    """Return a user's function, unpickled once a process."""
-    return pickle.loads(pickled)  # noqa: S301 (the definitions of those who run this process)
+    """Call a user's function; the rows for which it fails are removed."""
+    values, errors = batch.how.call(function, batch.seen_by_functions(declared))
+    batch.refuse(stage, name, errors)
+    return values
 
 
 def _evaluated(

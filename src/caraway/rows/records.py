@@ -21,6 +21,7 @@ from caraway.graph.connectors import format_name, identifier
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
+from caraway.rows.calls import HERE, Conversion
 from caraway.rows.making import keep_wanted, make_columns
 from caraway.rows.sampling import sampler
 
@@ -63,17 +64,30 @@ def typed_rows(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) ->
     return [row for _, row in mapped.rows]
 
 
-def map_records(dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapping[str, object]]) -> MappedRows:
+def map_records(
+    dataset: DatasetSpec,
+    source: SourceSpec,
+    records: Sequence[Mapping[str, object]],
+    how: Conversion = HERE,
+    *,
+    numbers: Sequence[int] | None = None,
+) -> MappedRows:
     """Return a dataset's rows from self-describing records; an absent optional field is null."""
-    return map_batch(dataset, source, batch_of_records(records))
+    return map_batch(dataset, source, batch_of_records(records, numbers), how)
 
 
 def map_batch(
-    dataset: DatasetSpec, source: SourceSpec, batch: RowBatch, *, fields: Sequence[str] | None = None
+    dataset: DatasetSpec,
+    source: SourceSpec,
+    batch: RowBatch,
+    how: Conversion = HERE,
+    *,
+    fields: Sequence[str] | None = None,
 ) -> MappedRows:
     """Run a batch through preproc, where and cast; with `fields`, only these are made, and where is skipped."""
     now_us = time.time_ns() // 1_000
     types = {f.name: f.dtype for f in dataset.fields}
+    batch.how = how
     batch.is_text = format_name(source.connector) == "csv"
     make_columns(batch, source, types, now_us, only=fields)
     if fields is None:

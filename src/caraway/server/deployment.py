@@ -11,6 +11,7 @@ from caraway.control import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
+from caraway.ingest.sources.sources import Sources
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.log import ServedLog
@@ -47,6 +48,7 @@ class Deployment:
     replays: Replays
     secrets: SecretStore
     served: ServedLog
+    sources: Sources
     state: StateReader
     writer: TopicWriter
     starts: Sequence[Callable[[], object]]

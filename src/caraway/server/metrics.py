@@ -5,7 +5,9 @@ from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
+from caraway.graph.connectors import system_name
 from caraway.index.feeding.worker import IndexStatus
+from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 
@@ -48,10 +50,19 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
     lags = {position.dataset: position.lag for position in positions if position.lag is not None}
     for ingest in plan.ingests:
         if (lag := lags.get(ingest.topic.dataset)) is not None:
-            SOURCES.labels(ingest.connector.name, ingest.topic.dataset, "backlog").set(lag)
+            SOURCES.labels(system_name(ingest.source.connector), ingest.topic.dataset, "backlog").set(lag)
     for job in plan.jobs:
         if (lag := lags.get(job.dataset)) is not None:
             PIPELINES.labels(job.pipeline, job.dataset, "backlog").set(lag)
+
+
+def set_sources(statuses: Iterable[SourceStatus]) -> None:
+    """Set the metrics of the sources that this server reads: records that aren't read yet, and whether it fails."""
+    for status in statuses:
+        if status.owned:
+            SOURCES.labels(status.system, status.dataset, "failing").set(float(bool(status.error)))
+            if status.lag is not None:
+                SOURCES.labels(status.system, status.dataset, "lag_records").set(status.lag)
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:

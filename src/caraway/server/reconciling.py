@@ -1,9 +1,10 @@
-"""The rounds of a server on the ledger: its next actions, the right to emit, and the indexes that are gone."""
+"""The rounds of a server on the ledger: its next actions, the right to emit, and what is gone."""
 
 import time
 from collections.abc import Callable
 
 from caraway.control.reconciler import LedgerReconciler
+from caraway.ingest.sources.positions import SourcePositions
 from caraway.server.server_index import ServerIndex
 from caraway.state import AssetKind, Ledger
 from caraway.state.blueprints import EMITS
@@ -14,7 +15,7 @@ LEDGER_INTERVAL_S = 0.5
 # Interval between two looks at the ledger when nothing is due. Postgres notifies this server of changes, so these looks
 # find only changes whose notification was lost.
 IDLE_INTERVAL_S = 2.0
-# Interval between two searches for indexes that nobody needs any more.
+# Interval between two searches for indexes and sources that nobody needs any more.
 FORGET_INTERVAL_S = 30.0
 # Interval between two renewals of the right to write rows of aggregates; without them another server takes over.
 EMISSION_INTERVAL_S = 2.0
@@ -28,12 +29,14 @@ class Reconciling:
         reconciler: LedgerReconciler,
         ledger: Ledger,
         index: ServerIndex,
+        positions: SourcePositions,
         require_tables: Callable[[], None],
     ) -> None:
         """Prepare; `require_tables` raises UnavailableError as long as Postgres lacks the tables."""
         self._reconciler = reconciler
         self._ledger = ledger
         self._index = index
+        self._positions = positions
         self._require_tables = require_tables
         self._forgot_at = time.monotonic()
         self._emission_renewed_at = float("-inf")
@@ -57,3 +60,4 @@ class Reconciling:
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._index.forget({bytes.fromhex(name.partition(EMITS)[0]) for name in self._ledger.gone(AssetKind.INDEX)})
+            self._positions.forget(self._ledger.gone(AssetKind.INGEST))

@@ -15,6 +15,7 @@ from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
 from caraway.query import Answer, Catalog, CompiledPlan, QueryEngine
 from caraway.query.model import Reader
+from caraway.rows.calls import FunctionCaller, refuse_functions
 from caraway.server.collector import keep_what_is_here
 from caraway.server.watch import Watch
 from caraway.state import MAIN, Needed, Planned
@@ -107,7 +108,8 @@ class ServedGraphs:
         functions: FunctionPool,
         poll_seconds: float,
         *,
-        follow: Callable[[Sequence[IndexPlan]], None] | None = None,
+        follow: Callable[[Needed], None] = lambda _: None,
+        call: FunctionCaller = refuse_functions,
     ) -> None:
         """Prepare; nothing is read before `watch` is started.
 
@@ -116,8 +118,9 @@ class ServedGraphs:
             index: The source of rows.
             functions: The processes for users' functions.
             poll_seconds: The interval of the watch.
-            follow: Has the index follow other plans; called before queries see these plans, so that no query reads an
-                index that isn't being filled.
+            follow: Has index and sources follow other plans; called before queries see these plans, so that no query
+                reads an index that isn't being filled.
+            call: Runs the users' functions of webhooks.
         """
         self.needed: Needed | None = None
         """All assets that the branches need; None before the graph was read."""
@@ -126,6 +129,7 @@ class ServedGraphs:
         self._index = index
         self._functions = functions
         self._follow = follow
+        self._call = call
         self._served: Mapping[str, ServedGraph] = {}
         self._reloading = threading.Lock()
 
@@ -139,8 +143,7 @@ class ServedGraphs:
             needed = self._read()
             if needed is self.needed:
                 return
-            if self._follow is not None:
-                self._follow(needed.indexes)
+            self._follow(needed)
             self._served = self._compiled(needed)
             self.needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
@@ -151,7 +154,7 @@ class ServedGraphs:
 
         The endpoints feed the datasets of all branches, even of a head that isn't served yet.
         """
-        endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
+        endpoints = Endpoints(GraphPlan(ingests=needed.ingests), self._call)
         compiled = {served.version: served for served in self._served.values()}
         found: dict[str, ServedGraph] = {}
         for branch in needed.heads.branches:

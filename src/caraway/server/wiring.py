@@ -16,8 +16,10 @@ from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError
 from caraway.functions.confinement.configured import confinement_of, write_note
 from caraway.functions.extractors.pool import FunctionPool
+from caraway.functions.sources.calls import FunctionCalls
 from caraway.graph.specs import Graph
 from caraway.graph.wire import decode_graph
+from caraway.ingest.sources.sources import Sources
 from caraway.objects import ObjectFolder
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
@@ -158,7 +160,29 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     expiry = Expiry(index.removing, lambda: {} if plans.needed is None else plans.needed.commits)
     definitions = Definitions(url, plans, secrets, eraser)
-    graphs = ServedGraphs(definitions.read, index.rows, functions, server.poll_seconds, follow=index.follow)
+    resolve = resolver(newest_secret, kept_s=0.0).resolve
+    sources = Sources(
+        servers,
+        engine,
+        member=member,
+        erased=erased,
+        resolve=resolve,
+        functions=partial(
+            FunctionCalls,
+            server.extractor_seconds,
+            server.extractor_memory_mb,
+            confinement=confinement_of(settings),
+            secrets=secrets.get,
+        ),
+    )
+
+    def follow(needed: Needed) -> None:
+        index.follow(needed.indexes)
+        sources.set_plans(needed.ingests)
+
+    graphs = ServedGraphs(
+        definitions.read, index.rows, functions, server.poll_seconds, follow=follow, call=sources.call
+    )
     gate = Gate(
         AuditLog(engine),
         Access(engine, by="server") if server.tokens else None,
@@ -169,9 +193,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         servers,
         partitions=settings.kafka.partitions,
         index_lag=index.lag,
-        look_up=resolver(newest_secret, kept_s=0.0).resolve,
+        look_up=resolve,
     )
-    reconciling = Reconciling(control.reconciler, Ledger(engine), index, definitions.require_tables)
+    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
     watches = {
         "postgres": graphs.watch,
         "kafka": Watch("kafka", KafkaCheck(servers, archive.start), KAFKA_INTERVAL_S),
@@ -188,6 +212,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     starts: list[Callable[[], object]] = [
         served.start,
         index.start,
+        sources.start,
         expiry.start,
         *(watch.start for watch in watches.values()),
         eraser.start,
@@ -212,6 +237,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         replays=Replays(engine),
         secrets=secrets,
         served=served,
+        sources=sources,
         state=state,
         writer=writer,
         starts=starts,
@@ -219,6 +245,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(part.stop, 0) for part in background),
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
+            sources.stop,
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),
             partial(served_writer.close, BACKGROUND_STOP_S),

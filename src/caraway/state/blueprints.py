@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from graphlib import TopologicalSorter
 
+from caraway.graph.fingerprints import source_fingerprint
 from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, TopicPlan
 
 FIRST_GENERATION = 1
@@ -81,8 +82,8 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
             emits = "" if piece.emits is None else f"{EMITS}{piece.emits.name}"
             return f"{AssetKind.INDEX}:{piece.asset.hex()}{emits}"
         case IngestPlan():
-            digest = hashlib.sha256(repr(piece.source).encode()).hexdigest()[:12]
-            return f"{AssetKind.INGEST}:{piece.topic.name}.{digest}"
+            # A changed address, credential or pickle is the same source, which goes on where it was.
+            return f"{AssetKind.INGEST}:{piece.topic.name}.{source_fingerprint(piece.source).hex()[:12]}"
 
 
 def id_of(kind: AssetKind, name: str, generation: int) -> str:

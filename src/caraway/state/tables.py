@@ -128,3 +128,13 @@ index_standings = sa.Table(
     sa.Column("level", sa.Boolean, nullable=False),
     sa.Column("frontier_us", sa.BigInteger),
 )
+
+source_positions = sa.Table(
+    "source_positions",
+    metadata,
+    sa.Column("source", sa.Text, primary_key=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("read", JSONB, nullable=False),
+    sa.Column("written", JSONB, nullable=False),
+    sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+)

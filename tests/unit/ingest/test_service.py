@@ -28,8 +28,8 @@ from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
 from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
+from caraway.ingest.delivery import SLICE
 from caraway.ingest.requests import MAX_KEY_LENGTH
-from caraway.ingest.service import SLICE
 from caraway.ingest.table import MAX_ROWS
 from caraway.plan.planner import plan_graph
 from caraway.topics import MAX_PAYLOAD

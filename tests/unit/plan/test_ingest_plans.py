@@ -7,18 +7,23 @@ import pytest
 
 from caraway.dtypes.types import DATETIME, STRING
 from caraway.errors import CommitError
+from caraway.expr.nodes import Ref
 from caraway.graph.connectors import (
     KafkaConnector,
     KafkaSystem,
     PubSubConnector,
     PubSubSystem,
     RegisteredSystem,
+    RegistryFormat,
+    SchemaRegistry,
     SystemKind,
     WebhookConnector,
 )
-from caraway.graph.sources import Cdc, Constant, SampleSpec, SinkSpec, SourceSpec
+from caraway.graph.functions import PythonFunction
+from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.plan.planner import plan_graph
+from caraway.state.blueprints import content_of
 
 WEB = WebhookConnector(name="w", endpoint="e", retention_us=0)
 SOURCE = SourceSpec(connector=WEB, cdc=Cdc.APPEND, disorder_us=0)
@@ -32,22 +37,52 @@ def plan(*sources: SourceSpec) -> Any:
     return plan_graph(Graph(datasets=(clicks,)))
 
 
+TOPIC = KafkaConnector(system=KAFKA, topic="t")
+REGISTRY = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="http://r")
+
+
 def test_an_endpoint_that_is_named_twice_is_read_once() -> None:
     other = replace(SOURCE, connector=replace(WEB, endpoint="other"))
-    assert [i.connector.endpoint for i in plan(SOURCE, other, replace(SOURCE, disorder_us=5)).ingests] == ["e", "other"]
+    read = [i.source.connector.endpoint for i in plan(SOURCE, other, replace(SOURCE, disorder_us=5)).ingests]
+    assert read == ["e", "other"]
+
+
+TAKEN = [
+    replace(SOURCE, cdc=Cdc.DEBEZIUM),
+    replace(SOURCE, preproc=(("user", Constant(value="x", dtype=STRING)),)),
+    replace(SOURCE, where=Computed(by=Ref(name="user"))),
+    replace(SOURCE, sample=SampleSpec(rate=0.5), since_us=1, until_us=2),
+    replace(SOURCE, connector=TOPIC),
+    replace(SOURCE, connector=TOPIC, cdc=Cdc.DEBEZIUM),
+]
+
+
+@pytest.mark.parametrize("source", TAKEN)
+def test_what_the_server_reads(source: SourceSpec) -> None:
+    (ingest,) = plan(source).ingests
+    assert (ingest.source, ingest.topic.dataset, ingest.dataset.name) == (source, "Clicks", "Clicks")
+
+
+def test_a_source_goes_on_under_a_new_address_and_with_a_new_pickle() -> None:
+    function = PythonFunction(name="f", pickled=b"1", source_code="f", includes=())
+    source = replace(SOURCE, connector=TOPIC, where=Computed(by=function))
+    moved = replace(TOPIC, system=replace(KAFKA, bootstrap_servers="other:1", password="changed"))
+    again = replace(source, connector=moved, where=Computed(by=replace(function, pickled=b"2")))
+    other = replace(source, connector=replace(TOPIC, topic="u"))
+    first, second, third = (content_of(plan(given).ingests[0]) for given in (source, again, other))
+    assert first == second
+    assert first != third
 
 
 REFUSED = [
-    (replace(SOURCE, connector=KafkaConnector(system=KAFKA, topic="t")), ["[Kafka: k]", "webhook"]),
+    (replace(SOURCE, connector=replace(TOPIC, format=REGISTRY)), ["[Kafka: k]", "json only"]),
     (
         replace(SOURCE, connector=KafkaConnector(system=RegisteredSystem(kind=SystemKind.KAFKA, name="x"), topic="t")),
         ["[Kafka: x]", "registered"],
     ),
+    (replace(SOURCE, connector=PUBSUB), ["PubSub", "webhook", "Kafka"]),
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),
     (replace(SOURCE, cdc=Cdc.NATIVE), ["Webhook", "native", "append, debezium, upsert"]),
-    (replace(SOURCE, cdc=Cdc.DEBEZIUM), ["debezium", "yet"]),
-    (replace(SOURCE, preproc=(("user", Constant(value="x", dtype=STRING)),)), ["preproc"]),
-    (replace(SOURCE, sample=SampleSpec(rate=0.5), since_us=1, until_us=2), ["sample, since, until"]),
     (replace(SOURCE, bounded=True, idleness_us=1), ["bounded"]),
 ]
 

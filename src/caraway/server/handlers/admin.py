@@ -39,7 +39,7 @@ class Admin:
         return json_response({"status": "ok"})
 
     async def status(self, request: Request) -> HttpResponse:
-        """Return the version, the commit, topics, the index and jobs."""
+        """Return the version, the commit, topics, the index, the sources that this server may read, and jobs."""
         deployment = self._deployment
         served = deployment.graphs.require_served_graph()
         jobs = await asyncio.to_thread(deployment.state.jobs)
@@ -55,6 +55,16 @@ class Admin:
                     {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in served.plan.topics
                 ],
                 "index": index,
+                "sources": [
+                    {
+                        "source": status.source,
+                        "dataset": status.dataset,
+                        "owned": status.owned,
+                        "lag": status.lag,
+                        "error": status.error,
+                    }
+                    for status in deployment.sources.statuses()
+                ],
                 "jobs": [
                     {
                         "id": job.job_id,
@@ -83,4 +93,5 @@ class Admin:
             with suppress(UnavailableError):
                 metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
             metrics.set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
+            metrics.set_sources(deployment.sources.statuses())
         return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

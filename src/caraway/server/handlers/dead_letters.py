@@ -13,8 +13,9 @@ from msgspec import Meta, Struct
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.specs import Graph
 from caraway.ingest import IngestService, RequestKey
-from caraway.ingest.endpoints import Endpoint, Target
+from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.table import table
+from caraway.ingest.targets import Target
 from caraway.plan.model import TopicPlan
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import AccessLimits, require
@@ -171,7 +172,7 @@ class DeadLetterRoutes:
     def _is_of(self, dead_letter: Letter, served: ServedGraph) -> bool:
         """Return whether a dead letter belongs to the served graph, and isn't of an erased key."""
         row = dead_letter.body.get("row")
-        if "webhook" in dead_letter.body:
+        if _is_of_source(dead_letter):
             endpoint = _endpoint(dead_letter, served)
             if endpoint is None:
                 return False
@@ -195,13 +196,29 @@ class DeadLetterRoutes:
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:
     """Return the endpoint that refused the row, feeding only the dataset that refused; None if the branch has none."""
     topics = {topic.name for topic in served.plan.topics}
+    body = dead_letter.body
     try:
-        endpoint = served.endpoints.find(str(dead_letter.body.get("webhook")), str(dead_letter.body.get("endpoint")))
+        endpoints = (
+            served.endpoints.of_source(str(body["source"]))
+            if "source" in body
+            else [served.endpoints.find(str(body.get("webhook")), str(body.get("endpoint")))]
+        )
     except UnknownEntityError:
         return None
-    targets = (t for t in endpoint.targets if t.dataset == dead_letter.body["dataset"] and t.topic in topics)
-    target = next(targets, None)
-    return None if target is None else replace(endpoint, targets=(target,))
+    return next(
+        (
+            replace(endpoint, targets=(target,))
+            for endpoint in endpoints
+            for target in endpoint.targets
+            if target.dataset == body["dataset"] and target.topic in topics
+        ),
+        None,
+    )
+
+
+def _is_of_source(dead_letter: Letter) -> bool:
+    """Return whether a row was refused when it came in, and not by a step of a pipeline."""
+    return "webhook" in dead_letter.body or "source" in dead_letter.body
 
 
 def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
@@ -226,12 +243,14 @@ def _fields(graph: Graph, dataset: str) -> list[str]:
 def _summary(dead_letter: Letter) -> Json:
     body = dead_letter.body
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
+    if "source" in body:
+        origin = f"{body['source']} {body.get('partition')}/{body.get('offset')}"
     return {
         "id": dead_letter.id,
         "at": datetime.fromtimestamp(dead_letter.written_ms / 1000, UTC).isoformat(),
         "dataset": body["dataset"],
         "from": origin,
-        "replayable": "webhook" in body and isinstance(body.get("row"), dict),
+        "replayable": _is_of_source(dead_letter) and isinstance(body.get("row"), dict),
         "reason": "; ".join(_reasons(body))[:REASON],
     }
 

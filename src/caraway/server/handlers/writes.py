@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from caraway.errors import InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
-from caraway.ingest.endpoints import RowError
+from caraway.ingest.targets import RowError
 from caraway.server.access.limits import AccessLimits, approval
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.reads import ROWS, data_of

@@ -1,0 +1,1 @@
+"""Users' functions in preproc and where, in processes of servers."""

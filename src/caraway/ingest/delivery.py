@@ -1,0 +1,114 @@
+"""The items that are sent for the rows of a payload: records of datasets, and dead letters for rows that don't fit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from caraway.erasure.keys import ErasedKeys
+from caraway.ingest.marks import Marks
+from caraway.ingest.table import Table
+from caraway.ingest.targets import RowError, Target
+from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, TopicItem
+
+# Rows that are cast and encoded at a time: they take some 2 ms, after which the event loop can serve other requests.
+SLICE = 200
+
+
+class Writer(Protocol):
+    """The writer of records (`caraway.topics.TopicWriter`)."""
+
+    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
+        """Send `items`; the future is done when they are durable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The items to write for a slice of a payload, by topic, with the reasons why rows were refused."""
+
+    items: Mapping[str, list[TopicItem]]
+    errors: list[RowError]
+    filtered: int
+
+
+class Deliverer:
+    """Makes deliveries of the rows of one payload."""
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        rows: Table,
+        *,
+        origin: Callable[[int], Mapping[str, object]],
+        erased: ErasedKeys,
+        marks: Marks | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            targets: All datasets that get the rows.
+            rows: The payload.
+            origin: Returns what a dead letter says about the origin of a row.
+            erased: The erased keys, whose rows are never written.
+            marks: The marks of records; None if they have none.
+
+        Raises:
+            UnavailableError: Some erased keys can't be compared.
+        """
+        self._rows = rows
+        self._origin = origin
+        self._erased = erased
+        self._marks = marks
+        hides = [(target, erased.hides(target.topic, target.keys)) for target in targets]
+        self._hides = {target.topic: (target, of) for target, of in hides if of is not None}
+
+    def deliver(self, target: Target, start: int, stop: int, now_us: int) -> Delivery:
+        """Return what rows `start` to `stop` make for a dataset."""
+        encoded = target.encode(self._rows, start, stop, now_us)
+        records = encoded.records
+        if target.topic in self._hides:
+            # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
+            _, hides = self._hides[target.topic]
+            records = [record for record in records if record[2] is None or not hides(record[2])]
+        items: list[TopicItem]
+        if self._marks is None:
+            items = [(key, value, None) for _, _, key, value in records]
+        else:
+            of = self._marks.of
+            marked = ((key, value, of(target.dataset, row, change)) for row, change, key, value in records)
+            items = [item for item in marked if item[2] is not None]
+        letters = self._letters(target, encoded.errors, now_us)
+        return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, encoded.filtered)
+
+    def _letters(self, target: Target, errors: Sequence[RowError], now_us: int) -> list[TopicItem]:
+        by_row: dict[int, list[RowError]] = {}
+        for error in errors:
+            by_row.setdefault(error.row, []).append(error)
+        items: list[TopicItem] = []
+        for row, reasons in by_row.items():
+            header = None if self._marks is None else self._marks.of(target.dataset, row)
+            if (self._marks is not None and header is None) or self._is_erased(self._rows.row(row)):
+                continue
+            letter: dict[str, Any] = {
+                "dataset": target.dataset,
+                **self._origin(row),
+                "reason": [{"field": reason.field, "message": reason.message} for reason in reasons],
+                "row": _payload(self._rows.row(row)),
+                "time": now_us,
+            }
+            items.append((None, orjson.dumps(letter), header))
+        return items
+
+    def _is_erased(self, row: object) -> bool:
+        """Return whether a row that was refused belongs to an erased key of any dataset."""
+        targets = [target for target, _ in self._hides.values()]
+        return any(self._erased.hides_values(target.topic, target.keys_of(row)) for target in targets)
+
+
+def _payload(row: object) -> object:
+    """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
+    text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
+    return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")

@@ -1,0 +1,128 @@
+"""Marks on records: the origin of each record in a header, by which a repeated row is found on the topic.
+
+A request that is sent again, and a source that is read again after a crash, first read the marks of what was written
+before. So the position of a source is kept with its data, and no row is written twice.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from caraway.errors import UnavailableError
+from caraway.topics.connection import client_config, kafka_logger
+
+READ_TIMEOUT_S = 30.0
+READ_BATCH = 5_000
+
+# The records that have been written, each as the dataset and its mark.
+Written = frozenset[tuple[str, str]]
+# The first offset to read, by topic and partition.
+Starts = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """The marks of the records of one payload.
+
+    Attributes:
+        header: The name of the header.
+        key: The identity of the payload: a request's idempotency key, or the name of a source.
+        place: Returns the mark of a row by its number in the payload.
+        written: The marks of records that have been written before.
+    """
+
+    header: str
+    key: str
+    place: Callable[[int], str] = str
+    written: Collection[tuple[str, str]] = frozenset()
+
+    def of(self, dataset: str, row: int, change: int = 0) -> Mapping[str, bytes] | None:
+        """Return the header of a record, which names the row and the change in it; None if it was written before."""
+        mark = f"{self.place(row)}.{change}" if change else self.place(row)
+        return None if (dataset, mark) in self.written else {self.header: f"{mark}:{dataset}:{self.key}".encode()}
+
+
+def read_marks(
+    bootstrap_servers: str,
+    starts: Callable[[Consumer], Starts],
+    *,
+    header: str,
+    key: str,
+    timeout_s: float = READ_TIMEOUT_S,
+) -> Written:
+    """Return the marks of a payload on records from some offsets until now. Blocks.
+
+    Args:
+        bootstrap_servers: The broker.
+        starts: Returns the first offsets that are read.
+        header: The name of the header.
+        key: The identity of the payload.
+        timeout_s: How long reading may take, in seconds.
+
+    Raises:
+        UnavailableError: Kafka doesn't answer in time.
+    """
+    config = client_config(bootstrap_servers) | {"group.id": "caraway-read-back", "enable.auto.commit": False}
+    consumer = Consumer(config, logger=kafka_logger())
+    try:
+        return frozenset(_marks(_messages(consumer, starts(consumer), timeout_s), header, key))
+    except KafkaException as error:
+        raise UnavailableError(f"Kafka didn't tell which rows are there already: {error}") from error
+    finally:
+        consumer.close()
+
+
+def starts_since(topics: Collection[str], since_ms: int) -> Callable[[Consumer], Starts]:
+    """Return a function that returns the offsets of the first records that were written at or after an instant."""
+
+    def starts(consumer: Consumer) -> Starts:
+        wanted = [
+            TopicPartition(topic, partition, since_ms)
+            for topic in topics
+            for partition in consumer.list_topics(topic, timeout=READ_TIMEOUT_S).topics[topic].partitions
+        ]
+        found: dict[str, dict[int, int]] = {}
+        for start in consumer.offsets_for_times(wanted, timeout=READ_TIMEOUT_S):
+            # A negative offset means that nothing was written since the instant.
+            if start.offset >= 0:
+                found.setdefault(start.topic, {})[start.partition] = start.offset
+        return found
+
+    return starts
+
+
+def _messages(consumer: Consumer, starts: Starts, timeout_s: float) -> Iterable[Message]:
+    """Yield the records from some offsets until now."""
+    deadline = time.monotonic() + timeout_s
+    ends: dict[tuple[str, int], int] = {}
+    begun = []
+    for topic, partitions in starts.items():
+        for partition, offset in partitions.items():
+            low, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=READ_TIMEOUT_S)
+            begin = max(low, offset)
+            if begin < end:
+                ends[topic, partition] = end
+                begun.append(TopicPartition(topic, partition, begin))
+    consumer.assign(begun)
+    while ends:
+        if time.monotonic() > deadline:
+            raise UnavailableError("Kafka took too long to tell which rows are there already; try again")
+        for message in consumer.consume(READ_BATCH, timeout=0.2):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            position = (str(message.topic()), int(message.partition() or 0))
+            if int(message.offset() or 0) + 1 >= ends.get(position, 0):
+                ends.pop(position, None)
+            yield message
+
+
+def _marks(messages: Iterable[Message], header: str, key: str) -> Iterable[tuple[str, str]]:
+    for message in messages:
+        headers: Iterable[tuple[str, bytes | None]] = message.headers() or ()  # type: ignore[assignment]
+        for name, value in headers:
+            if name == header and value is not None:
+                mark, dataset, of = value.decode().split(":", 2)
+                if of == key:
+                    yield dataset, mark

@@ -1,0 +1,151 @@
+"""The reader of Kafka topics."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from caraway.errors import UnavailableError
+from caraway.graph.connectors import KafkaConnector, KafkaSystem, Secretish
+from caraway.ingest.sources.reader import Offsets, SourceRecord
+from caraway.topics.connection import kafka_logger
+
+# The longest wait for an answer about the topic's partitions.
+ANSWER_TIMEOUT_S = 10.0
+# Interval between two looks for partitions that were added to the topic.
+PARTITIONS_INTERVAL_S = 30.0
+# The kB of records that librdkafka fetches ahead and keeps in memory, for each source.
+BUFFER_KB = 16 * 1024
+# The error of a lost connection, which librdkafka opens again by itself; that no broker is left is another error.
+LOST = KafkaError._TRANSPORT  # noqa: SLF001 (the library names it so)
+
+
+class KafkaReader:
+    """Reads all partitions of a topic. Its offsets are kept by its owner, and copied to a consumer group for people."""
+
+    def __init__(self, connector: KafkaConnector, group: str, resolve: Callable[[Secretish], str]) -> None:
+        """Prepare to read; `resolve` returns the values of secrets, and `group` is the name of the consumer group.
+
+        Raises:
+            UnknownEntityError: A secret doesn't exist.
+            UnavailableError: A secret can't be looked up, or librdkafka refuses the settings.
+        """
+        system = connector.system
+        assert isinstance(system, KafkaSystem)  # noqa: S101 (the planner refuses others)
+        self._topic = connector.topic
+        self._where = f"Kafka {system.name} at {system.bootstrap_servers}"
+        config: dict[str, object] = {
+            "bootstrap.servers": system.bootstrap_servers,
+            "security.protocol": system.security_protocol,
+            "group.id": group,
+            "enable.auto.commit": False,
+            # Records that are gone before they were read can't be read any more; what is left is.
+            "auto.offset.reset": "earliest",
+            "queued.max.messages.kbytes": BUFFER_KB,
+            "fetch.message.max.bytes": BUFFER_KB * 1024 // 4,
+            "log.connection.close": False,
+            "error_cb": self._note,
+        }
+        if system.security_protocol != "PLAINTEXT":
+            config["sasl.mechanism"] = system.sasl_mechanism
+        if system.username is not None and system.password is not None:
+            config |= {"sasl.username": resolve(system.username), "sasl.password": resolve(system.password)}
+        try:
+            self._consumer = Consumer(config, logger=kafka_logger())
+        except KafkaException as error:
+            raise UnavailableError(f"{self._where}: {_text(error)}") from None
+        self._error = ""
+        self._positions: dict[int, int] = {}
+        self._looked_at = 0.0
+
+    def seek(self, offsets: Offsets) -> None:
+        """Go on from these offsets; see `SourceReader.seek`."""
+        self._positions = {int(partition): offset for partition, offset in offsets.items()}
+        self._look()
+        self._consumer.assign([self._from(partition) for partition in self._partitions])
+
+    def poll(self, *, rows: int, size: int, timeout_s: float) -> list[SourceRecord]:
+        """Return the next records; see `SourceReader.poll`."""
+        if time.monotonic() > self._looked_at + PARTITIONS_INTERVAL_S:
+            known = self._partitions
+            self._look()
+            if new := sorted(self._partitions - known):
+                self._consumer.incremental_assign([self._from(partition) for partition in new])
+        self._error = ""
+        found: list[SourceRecord] = []
+        # The first record is waited for, and those that have arrived with it are taken as well.
+        message = self._consumer.poll(timeout_s)
+        while message is not None:
+            record = self._record(message)
+            if record is not None:
+                found.append(record)
+                size -= len(record.value or b"")
+            if len(found) >= rows or size <= 0:
+                break
+            message = self._consumer.poll(0)
+        if not found and self._error:
+            raise UnavailableError(f"{self._where}: {self._error}")
+        return found
+
+    def acknowledge(self, offsets: Offsets) -> None:
+        """Commit the offsets to the consumer group, by which Kafka's own tools show the lag."""
+        positions = [TopicPartition(self._topic, int(partition), offset) for partition, offset in offsets.items()]
+        # The group is for people only, so a user who may not commit to it can read all the same.
+        with suppress(KafkaException):
+            self._consumer.commit(offsets=positions, asynchronous=True)
+
+    def lag(self) -> int | None:
+        """Return how many records aren't read yet, by the ends that came with the last records."""
+        total = 0
+        for partition in self._partitions:
+            try:
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+            except KafkaException:
+                return None
+            if high < 0:
+                return None
+            total += max(0, high - max(low, self._positions.get(partition, 0)))
+        return total
+
+    def close(self) -> None:
+        """End the connection."""
+        self._consumer.close()
+
+    def _look(self) -> None:
+        """Read which partitions the topic has.
+
+        Raises:
+            UnavailableError: No broker answers, or there is no such topic.
+        """
+        try:
+            topic = self._consumer.list_topics(self._topic, timeout=ANSWER_TIMEOUT_S).topics[self._topic]
+        except KafkaException as error:
+            raise UnavailableError(f"{self._where}: {self._error or _text(error)}") from None
+        if topic.error is not None or not topic.partitions:
+            raise UnavailableError(f"{self._where}: topic {self._topic}: {topic.error}")
+        self._partitions = frozenset(topic.partitions)
+        self._looked_at = time.monotonic()
+
+    def _from(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition, self._positions.setdefault(partition, 0))
+
+    def _record(self, message: Message) -> SourceRecord | None:
+        error = message.error()
+        if error is not None:
+            if error.code() != LOST:
+                raise UnavailableError(f"{self._where}: {error.str()}")
+            return None
+        partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+        self._positions[partition] = offset + 1
+        return SourceRecord(str(partition), offset, message.value())
+
+    def _note(self, error: KafkaError) -> None:
+        """Note an error of all connections, which explains why nothing comes."""
+        if error.code() != LOST:
+            self._error = error.str()
+
+
+def _text(error: KafkaException) -> str:
+    cause = error.args[0]
+    return cause.str() if isinstance(cause, KafkaError) else str(cause)

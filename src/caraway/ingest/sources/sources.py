@@ -1,0 +1,193 @@
+"""All sources that one server reads, each by a worker in a thread of its own."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from caraway.cluster.leases import HeldLease, Lease
+from caraway.erasure.keys import ErasedKeys
+from caraway.functions.sources.calls import FunctionCalls
+from caraway.graph.connectors import Connector, KafkaConnector, Secretish
+from caraway.ingest.sources.kafka import KafkaReader
+from caraway.ingest.sources.positions import SourcePositions
+from caraway.ingest.sources.reader import SourceReader
+from caraway.ingest.sources.topics import SourceTopics
+from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
+from caraway.ingest.targets import Target
+from caraway.plan.model import IngestPlan
+from caraway.recurring import Recurring
+from caraway.state.blueprints import content_of
+from caraway.topics import TopicWriter
+
+# Interval between two tries to read a source that can't be read now, or that another server reads.
+RETRY_S = 2.0
+# Interval between two looks for sources to start or stop; `set_plans` makes one happen at once.
+FOLLOW_S = 30.0
+# Longest wait for a worker to finish what it is doing.
+STOP_S = 5.0
+
+Resolve = Callable[[Secretish], str]
+# Opens a source, given its connector, a name for its consumer group, and the look-up of secrets.
+OpenReader = Callable[[Any, str, Resolve], SourceReader]
+
+# The reader of each kind of connector that the server reads by itself. Webhooks aren't here, since their rows are sent
+# to the server.
+READERS: Mapping[type[Connector], OpenReader] = {KafkaConnector: KafkaReader}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """The state of a source, as one server knows it.
+
+    Attributes:
+        dataset: The dataset that it feeds.
+        source: The connector, as people read it.
+        system: The name of its system.
+        owned: True if this server reads it.
+        lag: How many records of the source aren't read yet; None if this server doesn't know.
+        error: Why this server can't read it now; empty if nothing failed.
+    """
+
+    dataset: str
+    source: str
+    system: str
+    owned: bool
+    lag: int | None
+    error: str
+
+
+class Sources:
+    """Reads the sources that the branches need. Thread safe."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        engine: sa.Engine,
+        *,
+        member: str,
+        erased: ErasedKeys,
+        resolve: Resolve,
+        functions: Callable[[], FunctionCalls],
+    ) -> None:
+        """Prepare; nothing is read before `start`.
+
+        Args:
+            bootstrap_servers: The deployment's own broker, "host:port".
+            engine: The database (`caraway.state.connect`).
+            member: The name of this server among those that compete for sources.
+            erased: The erased keys.
+            resolve: Returns the values of secrets.
+            functions: Makes a process for users' functions.
+        """
+        self._bootstrap_servers = bootstrap_servers
+        self._engine = engine
+        self._member = member
+        self._erased = erased
+        self._resolve = resolve
+        self._functions = functions
+        # The functions of webhooks share one process; each source that is read has its own.
+        self.call = functions()
+        self.positions = SourcePositions(engine)
+        # This writer, made for the first source, isn't that of log requests, whose rows must not wait behind others.
+        self._writer: TopicWriter | None = None
+        self._topics = SourceTopics(bootstrap_servers)
+        self._wanted: Mapping[str, IngestPlan] = {}
+        self._running: dict[str, _Running] = {}
+        self._lock = threading.Lock()
+        self._follower = Recurring("sources", self._follow, FOLLOW_S)
+
+    def start(self) -> None:
+        """Start to read."""
+        self._follower.start()
+
+    def stop(self) -> None:
+        """Stop to read, and let other servers do it."""
+        self._follower.stop(STOP_S)
+        self.set_plans(())
+        self._follow()
+        if self._writer is not None:
+            self._writer.close(STOP_S)
+        self.call.stop()
+
+    def set_plans(self, ingests: Iterable[IngestPlan]) -> None:
+        """Read these sources from now on, except for those whose rows are sent to the server."""
+        self._wanted = {
+            content_of(ingest).partition(":")[2]: ingest
+            for ingest in ingests
+            if type(ingest.source.connector) in READERS
+        }
+        self._follower.wake()
+
+    def statuses(self) -> list[SourceStatus]:
+        """Return the state of each source."""
+        return [running.status for running in list(self._running.values())]
+
+    def _follow(self) -> None:
+        """Start and stop workers, so that they are those of the sources that are wanted."""
+        with self._lock:
+            wanted = self._wanted
+            gone = [name for name, running in self._running.items() if wanted.get(name) != running.plan]
+            for name in gone:
+                self._running[name].work.stopping.set()
+            for name in gone:
+                # A worker that hangs goes on to count as running, so that no other one reads its source beside it.
+                if self._running[name].work.stop(STOP_S):
+                    del self._running[name]
+            for name in wanted.keys() - self._running.keys():
+                self._running[name] = self._run(name, wanted[name])
+
+    def _run(self, name: str, plan: IngestPlan) -> "_Running":
+        if self._writer is None:
+            self._writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
+        functions = self._functions()
+        connector = plan.source.connector
+        target = Target(plan, functions)
+        lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
+        worker = SourceWorker(
+            name,
+            target,
+            connect=lambda: READERS[type(connector)](connector, f"caraway-{name}", self._resolve),
+            right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
+            positions=self.positions,
+            topics=self._topics,
+            writer=self._writer,
+            erased=self._erased,
+        )
+        running = _Running(plan, target, worker, functions)
+        running.work.start()
+        return running
+
+
+class _Running:
+    """A source that is being read."""
+
+    def __init__(self, plan: IngestPlan, target: Target, worker: SourceWorker, functions: FunctionCalls) -> None:
+        self.plan = plan
+        self._target = target
+        self._worker = worker
+        self._functions = functions
+        name = f"source {target.source} of {target.dataset}"
+        self.work = Recurring(name, self._run, RETRY_S, at_once=True, finish=self._finish)
+
+    @property
+    def status(self) -> SourceStatus:
+        """The state of the source."""
+        target, worker = self._target, self._worker
+        return SourceStatus(
+            dataset=target.dataset,
+            source=target.source,
+            system=target.system,
+            owned=worker.owned,
+            lag=worker.lag,
+            error=self.work.failure,
+        )
+
+    def _run(self) -> None:
+        self._worker.run(self.work)
+
+    def _finish(self) -> None:
+        self._functions.stop()
+        self._worker.stop()

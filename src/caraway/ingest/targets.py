@@ -1,0 +1,202 @@
+"""A dataset's way from a source's payload to records: conversion, cast, encoding, with a reason for each other row."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+from caraway.dtypes.values import ROWS
+from caraway.errors import InvalidInputError, shortened
+from caraway.graph.connectors import format_name, identifier, system_name
+from caraway.graph.functions import PythonFunction
+from caraway.graph.sources import Cdc, Computed, Constant, Ref
+from caraway.ingest.table import Table
+from caraway.plan.model import Column, IngestPlan
+from caraway.rows.batches import RecordError, Stage, member
+from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
+from caraway.rows.cdc import ChangeKind
+from caraway.rows.changes import admitted_changes, is_plain
+from caraway.rows.column_casts import MISSING, ColumnCast
+from caraway.rows.records import demanded_columns
+from caraway.topics.codec import DELETE, MAX_RECORD_BYTES, PUT, RecordCodec
+from caraway.topics.keys import MAX_KEY_BYTES, too_long
+
+# Characters of a message about a row, which goes to the client and into the dead letter: enough for a reason, too few
+# for a large value as a whole.
+MAX_MESSAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowError:
+    """Why a dataset didn't take a row; `field` is empty if the row as a whole is at fault."""
+
+    row: int
+    dataset: str
+    field: str
+    message: str
+
+
+# A record for a dataset's topic: the number of the row that it comes from, its number among the records of that row (a
+# change may delete one key and insert another), key and value.
+EncodedRecord = tuple[int, int, bytes | None, bytes]
+# The parts of a record before it is encoded: the two numbers, the operation, the event time and the row's columns.
+_Change = tuple[int, int, int, object, Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A slice of a payload, encoded for one dataset: records of valid rows, errors of invalid ones.
+
+    `filtered` counts the rows that where, since, until or sample left out; these are neither.
+    """
+
+    records: list[EncodedRecord]
+    errors: list[RowError]
+    filtered: int = 0
+
+
+class Target:
+    """A dataset that a source feeds."""
+
+    def __init__(self, plan: IngestPlan, call: FunctionCaller = refuse_functions) -> None:
+        """Compile the way of rows; `call` runs the users' functions in preproc and where."""
+        self.dataset = plan.topic.dataset
+        self.topic = plan.topic.name
+        self.source = identifier(plan.source.connector)
+        self.system = system_name(plan.source.connector)
+        self.format = format_name(plan.source.connector) or ""
+        schema = plan.topic.schema
+        self.keys = schema.keys
+        self._plan = plan
+        self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
+        self._columns = tuple(column.name for column in schema.columns)
+        self._codec = RecordCodec(schema)
+        self._how = Conversion(manner=ROWS, call=call)
+        self.is_plain = is_plain(plan.source)
+        """True if rows are only cast, which takes so little time that the event loop may do it."""
+        self.columns = _columns_read(plan)
+        """The columns of a payload that count; None if a user's function may read any of them."""
+
+    def encode(self, table: Table, start: int, stop: int, ingested_us: int) -> Encoded:
+        """Return rows `start` to `stop`, cast and encoded."""
+        errors = [self._error(row, fault) for row, fault in table.faults.items() if start <= row < stop]
+        if self.is_plain:
+            return self._encode_columns(table, start, stop, ingested_us, errors)
+        rows = {row: table.row(row) for row in range(start, stop) if row not in table.faults}
+        return self._encode_changes(rows, ingested_us, errors)
+
+    def keys_of(self, row: object) -> dict[Column, object]:
+        """Return the values of those key columns of a payload's row that are known and fit their types."""
+        values: dict[Column, object] = {}
+        for column in self.keys:
+            cast = self._casts[column.name]([self._raw(row, column.name)])
+            if not cast.errors:
+                values[column] = cast.values[0]
+        return values
+
+    def _raw(self, row: object, name: str) -> object:
+        """Return the value of a payload that becomes a field; `MISSING` if there is none or it is computed."""
+        source = self._plan.source
+        if source.cdc is Cdc.DEBEZIUM and isinstance(row, dict):
+            envelope = row.get("payload", row)
+            sides = [envelope.get(side) for side in ("after", "before")] if isinstance(envelope, dict) else []
+            row = next((side for side in sides if isinstance(side, dict)), None)
+        if not isinstance(row, dict):
+            return MISSING
+        match dict(source.preproc).get(name):
+            case Constant(value=value):
+                return value
+            case Computed():
+                return MISSING
+            case Ref(path=(first, *rest)):
+                value = row.get(first, MISSING)
+                try:
+                    for part in rest:
+                        value = member(value, part)
+                except InvalidInputError:
+                    return MISSING
+                return value
+            case _:
+                return row.get(name, MISSING)
+
+    def _encode_columns(self, table: Table, start: int, stop: int, ingested_us: int, errors: list[RowError]) -> Encoded:
+        bad = {error.row for error in errors}
+        columns: dict[str, list[object]] = {}
+        for name, cast in self._casts.items():
+            column = cast(table.column(name, start, stop))
+            columns[name] = column.values
+            for position, message in column.errors.items():
+                if start + position not in table.faults:
+                    errors.append(self._error(start + position, message, name))
+                    bad.add(start + position)
+        times = columns[self._codec.schema.timestamp]
+        # A dataset may have no column but its timestamp; its rows are empty.
+        rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
+        changes = zip(range(start, stop), repeat(0), repeat(PUT), times, rows, strict=False)
+        records = self._records(changes, bad, ingested_us, errors)
+        errors.sort(key=lambda error: error.row)
+        return Encoded(records, errors)
+
+    def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
+        """Return the rows of a source that has more to be done than a cast."""
+        objects = {number: row for number, row in rows.items() if isinstance(row, dict)}
+        mapped = admitted_changes(self._plan.dataset, self._plan.source, objects, self._how)
+        errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]
+        made: Counter[int] = Counter(error.row for error in errors)
+        changes: list[_Change] = []
+        for change in mapped.changes:
+            row = [change.row.get(name) for name in self._columns]
+            op = DELETE if change.kind is ChangeKind.DELETE else PUT
+            changes.append((change.number, made[change.number], op, change.at_us, row))
+            made[change.number] += 1
+        records = self._records(changes, frozenset(), ingested_us, errors)
+        errors.sort(key=lambda error: error.row)
+        return Encoded(records, errors, sum(number not in made for number in rows))
+
+    def _records(
+        self, changes: Iterable[_Change], bad: Collection[int], ingested_us: int, errors: list[RowError]
+    ) -> list[EncodedRecord]:
+        """Return the records of changes, except for `bad` rows; rows that can't be records are added to the errors."""
+        encode_key, encode_value = self._codec.encode_key, self._codec.encode_value
+        keys = len(self.keys)
+        records: list[EncodedRecord] = []
+        for number, change, op, time_us, row in changes:
+            if number in bad:
+                continue
+            try:
+                # The key columns come first in a row.
+                key = encode_key(row[:keys]) if keys else None
+                if key is not None and len(key) > MAX_KEY_BYTES:
+                    field, message = too_long(key, self.keys, row)
+                    errors.append(self._error(number, message, field))
+                    continue
+                value = encode_value(op=op, time_us=time_us, ingested_us=ingested_us, row=row)  # type: ignore[arg-type]
+            except InvalidInputError as error:
+                errors.append(self._error(number, str(error)))
+                continue
+            if len(value) > MAX_RECORD_BYTES:
+                message = f"takes {len(value):,} bytes, at most {MAX_RECORD_BYTES:,} are possible"
+                errors.append(self._error(number, message))
+                continue
+            records.append((number, change, key, value))
+        return records
+
+    def _error(self, row: int, message: str, field: str = "") -> RowError:
+        return RowError(row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE))
+
+
+def _spelled(error: RecordError) -> str:
+    """Return the message of an error, with its stage, unless that is the cast."""
+    return error.message if error.stage is Stage.CAST else f"{error.stage}: {error.message}"
+
+
+def _columns_read(plan: IngestPlan) -> frozenset[str] | None:
+    """Return the columns of a payload that a dataset reads; None if they can't be known."""
+    source = plan.source
+    computed = [made for _, made in source.preproc if isinstance(made, Computed)]
+    if source.where is not None:
+        computed.append(source.where)
+    if source.cdc is Cdc.DEBEZIUM or any(isinstance(made.by, PythonFunction) for made in computed):
+        return None
+    fields = {column.name for column in plan.fields}
+    return frozenset(fields | demanded_columns(plan.dataset, source).keys())

@@ -1,0 +1,61 @@
+"""The whole way from a source's records to the changes of a dataset, as the server goes it for every kind of source."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from caraway.graph.source_checks import sample_columns
+from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import DatasetSpec
+from caraway.rows.calls import HERE, Conversion
+from caraway.rows.cdc import CapturedChange, ChangeKind, MappedChanges, map_envelopes
+from caraway.rows.records import admission, map_records
+from caraway.rows.sampling import sampler
+
+
+def is_plain(source: SourceSpec) -> bool:
+    """Return whether the rows of a source are only cast: each makes one insert, and all are admitted."""
+    more = (source.where, source.sample, source.since_us, source.until_us)
+    return not source.preproc and all(part is None for part in more) and source.cdc is not Cdc.DEBEZIUM
+
+
+def admitted_changes(
+    dataset: DatasetSpec, source: SourceSpec, records: Mapping[int, Mapping[str, object]], how: Conversion = HERE
+) -> MappedChanges:
+    """Return the changes that a source admits, from self-describing records by number.
+
+    A delete is admitted whatever its time, because the row that it deletes may have been; it is left out only if the
+    sample can't have the row.
+    """
+    numbers, payload = list(records), list(records.values())
+    if source.cdc is Cdc.DEBEZIUM:
+        mapped = map_envelopes(dataset, source, payload, how)
+        changes: Sequence[CapturedChange] = [
+            replace(change, number=numbers[change.number]) for change in mapped.changes
+        ]
+        errors = tuple(replace(error, row=numbers[error.row]) for error in mapped.errors)
+    else:
+        rows = map_records(dataset, source, payload, how, numbers=numbers)
+        errors = rows.errors
+        changes = [
+            CapturedChange(number=number, kind=ChangeKind.INSERT, row=row, at_us=_instant(row[dataset.timestamp]))
+            for number, row in rows.rows
+        ]
+    is_admitted, is_sampled = admission(dataset, source), sampler(dataset, source)
+    sampled_by = () if source.sample is None else sample_columns(dataset, source)
+    return MappedChanges(
+        changes=tuple(
+            change
+            for change in changes
+            if (
+                is_admitted(change.row)
+                if change.kind is ChangeKind.INSERT
+                else not change.row.keys() >= set(sampled_by) or is_sampled(change.row)
+            )
+        ),
+        errors=errors,
+    )
+
+
+def _instant(value: object) -> int:
+    assert isinstance(value, int)  # noqa: S101 (a row in stored form)
+    return value

@@ -1,0 +1,345 @@
+"""The worker of a source: whatever polls and crashes happen, each row of the source is on the topics exactly once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, cast
+
+import msgspec
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caraway.cluster.leases import HeldLease, Lease
+from caraway.dtypes.types import DATETIME, INT, STRING
+from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
+from caraway.errors import UnavailableError
+from caraway.expr import col
+from caraway.graph.connectors import KafkaConnector, KafkaSystem
+from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.ingest.marks import Starts, Written
+from caraway.ingest.sources.positions import Checkpoint
+from caraway.ingest.sources.reader import Offsets, SourceRecord
+from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
+from caraway.ingest.targets import Target
+from caraway.plan.model import Column, IngestPlan
+from caraway.plan.planner import plan_graph
+from caraway.topics import DEAD_LETTERS, TopicItem
+
+SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
+SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)
+USERS = DatasetSpec(
+    name="Users",
+    version=1,
+    history_us=0,
+    fields=(
+        FieldSpec(name="user", dtype=STRING, key=True),
+        FieldSpec(name="age", dtype=INT),
+        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+    ),
+    index=None,
+)
+
+
+class KilledError(BaseException):
+    """The end of the process, which nothing catches."""
+
+
+def plan_of(source: SourceSpec = SOURCE) -> IngestPlan:
+    return plan_graph(Graph(datasets=(replace(USERS, sources=(source,)),))).ingests[0]
+
+
+@dataclass
+class World:
+    """All that outlives a worker: the source, the topics, the checkpoints and the lease."""
+
+    source: Mapping[str, Sequence[bytes | None]]
+    topics: dict[str, list[TopicItem]] = field(default_factory=dict)
+    saved: Checkpoint | None = None
+    owner_token: int = 0
+    #: Items until the process is killed in the middle of a write.
+    fuse: int = 10**9
+    away: bool = False
+    taken_over: bool = False
+    acknowledged: list[Offsets] = field(default_factory=list)
+    now: float = 0.0
+
+    # The writer.
+    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
+        future: Future[None] = Future()
+        for item in items:
+            if self.fuse == 0:
+                raise KilledError
+            self.fuse -= 1
+            self.topics.setdefault(topic, []).append(item)
+        if self.away:
+            future.set_exception(UnavailableError("Kafka is away"))
+        else:
+            future.set_result(None)
+        return future
+
+    # The topics, of one partition each.
+    def ends(self, names: Sequence[str]) -> Starts:
+        return {name: {0: len(self.topics.get(name, []))} for name in names}
+
+    def marks(self, starts: Starts, header: str, key: str) -> Written:
+        assert header == HEADER
+        found = set()
+        for topic, partitions in starts.items():
+            for _, _, headers in self.topics.get(topic, [])[partitions[0] :]:
+                mark, dataset, of = (headers or {})[HEADER].decode().split(":", 2)
+                assert of == key
+                found.add((dataset, mark))
+        return frozenset(found)
+
+    # The checkpoints.
+    def load(self, source: str) -> Checkpoint | None:
+        del source
+        return self.saved
+
+    def save(self, source: str, token: int, checkpoint: Checkpoint) -> bool:
+        del source
+        if self.fuse == 0:
+            raise KilledError
+        if token < self.owner_token:
+            return False
+        self.saved = checkpoint
+        return True
+
+    # The lease.
+    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
+        assert lasting
+        assert succeeds
+        if self.taken_over:
+            return None
+        self.owner_token += 1
+        return self.owner_token
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        assert lasting
+        return token == self.owner_token and not self.taken_over
+
+    def release(self, token: int) -> None:
+        assert token == self.owner_token
+
+    def worker(
+        self, sizes: Callable[[], int] = lambda: 1000, plan: IngestPlan | None = None, erased: ErasedKeys | None = None
+    ) -> SourceWorker:
+        return SourceWorker(
+            "users",
+            Target(plan or plan_of()),
+            connect=lambda: Reader(self, sizes),
+            right=HeldLease(cast("Lease", self), LASTING, renew_s=RENEWAL_S, clock=lambda: self.now),
+            positions=self,
+            topics=self,
+            writer=self,
+            erased=erased or ErasedKeys(dict),
+            clock=lambda: self.now,
+        )
+
+    def read_all(self, worker: SourceWorker) -> None:
+        """Run a worker until it has read all."""
+        while True:
+            self.now += 0.4
+            assert worker.step()
+            if worker.lag == 0:
+                return
+
+
+class Reader:
+    """Reads the source of a world, in polls of invented sizes."""
+
+    def __init__(self, world: World, sizes: Callable[[], int]) -> None:
+        self._world = world
+        self._sizes = sizes
+        self._positions: dict[str, int] = {}
+        self.closed = False
+
+    def seek(self, offsets: Offsets) -> None:
+        self._positions = {name: offsets.get(name, 0) for name in self._world.source}
+
+    def poll(self, *, rows: int, size: int, timeout_s: float) -> list[SourceRecord]:
+        assert size > 0
+        assert timeout_s > 0
+        found: list[SourceRecord] = []
+        for name, values in self._world.source.items():
+            count = min(self._sizes(), rows - len(found))
+            begin = self._positions[name]
+            found += [SourceRecord(name, begin + n, value) for n, value in enumerate(values[begin : begin + count])]
+            self._positions[name] = min(begin + count, len(values))
+        return found
+
+    def acknowledge(self, offsets: Offsets) -> None:
+        self._world.acknowledged.append(offsets)
+
+    def lag(self) -> int:
+        return sum(len(values) - self._positions[name] for name, values in self._world.source.items())
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def record(user: object, age: object = 1, at: int = 1_700_000_000, **more: object) -> bytes:
+    return orjson.dumps({"user": user, "age": age, "at": at, **more})
+
+
+def topic_of(plan: IngestPlan) -> str:
+    return plan.topic.name
+
+
+def rows(world: World, plan: IngestPlan | None = None) -> list[tuple[int, list[object]]]:
+    """Return the operation and the row of each record on the dataset's topic."""
+    values = [msgspec.msgpack.decode(item[1]) for item in world.topics.get(topic_of(plan or plan_of()), [])]
+    return [(value[2], value[7]) for value in values]
+
+
+def letters(world: World) -> list[dict[str, Any]]:
+    return [orjson.loads(item[1]) for item in world.topics.get(DEAD_LETTERS, [])]
+
+
+RECORDS = st.one_of(
+    st.builds(record, st.sampled_from("abc"), st.integers(0, 9)),
+    st.just(b"no json"),
+    st.just(b"[1]"),
+    st.just(record("a", "old")),
+    st.none(),
+)
+SOURCES = st.dictionaries(st.sampled_from("012"), st.lists(RECORDS, max_size=30), min_size=1)
+
+
+@given(source=SOURCES, data=st.data())
+def test_any_polls_and_crashes_take_each_record_once(
+    source: Mapping[str, Sequence[bytes | None]], data: st.DataObject
+) -> None:
+    expected = World(source)
+    expected.read_all(expected.worker())
+    world = World(source)
+    for _ in range(data.draw(st.integers(0, 4), label="crashes")):
+        world.fuse = data.draw(st.integers(0, 20), label="items until the crash")
+        world.away = data.draw(st.booleans(), label="Kafka away")
+        worker = world.worker(lambda: data.draw(st.integers(1, 7), label="poll"))
+        try:
+            world.read_all(worker)
+            worker.stop()
+        except (KilledError, UnavailableError):
+            pass
+    world.fuse, world.away = 10**9, False
+    world.read_all(world.worker(lambda: data.draw(st.integers(1, 7), label="poll")))
+
+    # Records of one key come from one partition of a source, as Kafka promises, and stay in order.
+    def by_partition(of: World, topic: str) -> dict[str, list[tuple[str, bytes | None]]]:
+        found: dict[str, list[tuple[str, bytes | None]]] = {}
+        for key, _, headers in of.topics.get(topic, []):
+            mark = (headers or {})[HEADER].decode()
+            found.setdefault(mark.partition("/")[0], []).append((mark, key))
+        return found
+
+    for topic in (topic_of(plan_of()), DEAD_LETTERS):
+        assert by_partition(world, topic) == by_partition(expected, topic)
+
+
+def test_a_row_that_does_not_fit_becomes_a_dead_letter_with_its_position() -> None:
+    world = World({"0": [record("a"), record("a", "old"), b"{", None, b"7", record("b")]})
+    world.read_all(world.worker())
+    assert rows(world) == [(1, ["a", 1]), (1, ["b", 1])]
+    found = [(letter["offset"], letter["row"], letter["reason"][0]["field"]) for letter in letters(world)]
+    assert found == [(1, orjson.loads(record("a", "old")), "age"), (2, "{", ""), (4, 7, "")]
+    assert letters(world)[0]["source"] == "[Kafka: k](topic=t, format=json)"
+    assert "isn't JSON" in letters(world)[1]["reason"][0]["message"]
+
+
+def test_rows_are_made_chosen_and_sampled() -> None:
+    source = replace(
+        SOURCE,
+        preproc=(
+            ("user", Ref(path=("who", "name"))),
+            ("age", Computed(by=(col("years") + 1).node, schema=(("years", INT),))),
+        ),
+        where=Computed(by=(col("age") > 10).node),
+        since_us=1_700_000_000_000_000,
+        sample=SampleSpec(rate=1.0, using=()),
+    )
+    payloads = [
+        {"who": {"name": "a"}, "years": 20, "at": 1_700_000_000},
+        {"who": {"name": "young"}, "years": 9, "at": 1_700_000_000},
+        {"who": {"name": "early"}, "years": 20, "at": 1_600_000_000},
+        {"who": {"name": "b"}, "years": "x", "at": 1_700_000_000},
+    ]
+    source = replace(source, sample=None)
+    plan = plan_of(source)
+    world = World({"0": [orjson.dumps(payload) for payload in payloads]})
+    world.read_all(world.worker(plan=plan))
+    assert rows(world, plan) == [(1, ["a", 21])]
+    assert [letter["offset"] for letter in letters(world)] == [3]
+
+
+def test_a_change_of_a_key_makes_two_records_of_one() -> None:
+    before, after = ({"user": user, "age": 1, "at": 1_700_000_000} for user in ("a", "b"))
+    envelopes = [
+        {"op": "c", "before": None, "after": before, "ts_ms": 1_700_000_000_000},
+        {"op": "u", "before": before, "after": after, "ts_ms": 1_700_000_001_000},
+        {"op": "d", "before": {"user": "b"}, "after": None, "ts_ms": 1_700_000_002_000},
+    ]
+    plan = plan_of(replace(SOURCE, cdc=Cdc.DEBEZIUM))
+    for kill_after in range(6):
+        world = World({"0": [orjson.dumps(envelope) for envelope in envelopes]}, fuse=kill_after)
+        with suppress(KilledError):
+            world.read_all(world.worker(plan=plan))
+        world.fuse = 10**9
+        world.read_all(world.worker(plan=plan))
+        assert rows(world, plan) == [(1, ["a", 1]), (-1, ["a", 1]), (1, ["b", 1]), (-1, ["b", None])]
+
+
+def test_rows_of_erased_keys_are_never_written() -> None:
+    plan, erased = plan_of(), ErasedKeys(lambda: {"k": b"m" * 32})
+    erased.add(topic_of(plan), [erasure_of(topic_of(plan), plan.topic.schema.keys, ["gone"], "k", b"m" * 32)])
+    world = World({"0": [record("gone"), record("here"), record("gone", "old")]})
+    world.read_all(world.worker(erased=erased))
+    assert rows(world) == [(1, ["here", 1])]
+    assert letters(world) == []
+
+
+def test_a_worker_without_the_right_reads_nothing_and_an_overtaken_one_stops() -> None:
+    world = World({"0": [record("a")] * 3}, taken_over=True)
+    worker = world.worker(lambda: 1)
+    assert not worker.step()
+    world.taken_over = False
+    assert worker.step()
+    world.taken_over, world.now = True, world.now + 10
+    assert not worker.step()
+    assert len(rows(world)) == 1
+
+
+def test_nothing_is_written_without_the_right() -> None:
+    world = World({"0": [record("a")]})
+    worker = world.worker(erased=SlowKeys(world))
+    with pytest.raises(UnavailableError, match="another server"):
+        worker.step()
+    assert rows(world) == []
+
+
+class SlowKeys(ErasedKeys):
+    """Erased keys whose look-up takes so long that another server takes over."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(dict)
+        self._world = world
+
+    def hides(self, topic: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
+        self._world.now += 60
+        self._world.taken_over = True
+        return super().hides(topic, keys, strict=strict)
+
+
+def test_a_stop_saves_the_position() -> None:
+    world = World({"0": [record("a")], "1": [record("b")]})
+    worker = world.worker()
+    assert worker.step()
+    worker.stop()
+    assert world.saved is not None
+    assert world.saved.read == {"0": 1, "1": 1}
+    assert world.acknowledged[-1] == {"0": 1, "1": 1}
