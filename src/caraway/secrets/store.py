@@ -19,12 +19,24 @@ from caraway.secrets.keyring import Keyring, add_key, open_keyring
 from caraway.secrets.port import SecretPort, open_port
 from caraway.secrets.rules import NAME, checked_name, checked_value
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
-from caraway.state.privacy_tables import secrets
+from caraway.state.tables import metadata
 
 # The engine sees a changed secret after this time; while Postgres is unreachable it uses the secrets read last.
 INTERVAL_SECONDS = 5.0
 
 T = TypeVar("T")
+
+secrets = sa.Table(
+    "secrets",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    # The name of the key that seals the secret; the key itself is in a file.
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("updated_by", sa.Text, nullable=False),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
