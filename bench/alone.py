@@ -29,6 +29,7 @@ from caraway.config import ServerSettings
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.feeding.writer import Message
+from caraway.index.reader import DatasetReader
 from caraway.ingest import Endpoints
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
@@ -38,7 +39,6 @@ from caraway.server.access.sites import Sites
 from caraway.server.app import App
 from caraway.server.collector import keep_what_is_here
 from caraway.server.http.endpoints import Router, bound
-from caraway.server.reading import DatasetReader
 from caraway.server.served_graph import ServedGraph
 from caraway.server.serving import SWITCH_INTERVAL_S
 from caraway.server.surface import READS, readers

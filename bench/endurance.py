@@ -1,6 +1,6 @@
 """Endurance: full load of queries while events are written, for minutes. Reported are latency, errors and memory.
 
-    python bench/endurance.py [--minutes 10] [--rate 1000] [--connections 8] [--json FILE]
+    python -m bench endurance [--minutes 10] [--rate 1000] [--connections 8] [--json FILE]
 
 A broker, a database and a server are started in a temporary folder, without an engine. Each event is an upsert that
 goes through `POST /log`, Kafka and the index to the queries that run meanwhile. First the same load runs without any

@@ -1,4 +1,4 @@
-"""The cost of reading an index of another server, compared to one on this server: `python bench/remote_reads.py`.
+"""The cost of reading an index of another server, compared to one on this server: `python -m bench remote_reads`.
 
 An owner in another process, and a caller in this one, run on this machine. Versions are read one after the other, and
 several at a time from one event loop.

@@ -1,6 +1,6 @@
 """The time from a commit until it is visible on every process of every server.
 
-    python bench/visible.py [--commits 50] [--servers 2] [--workers 2] [--json FILE]
+    python -m bench visible [--commits 50] [--servers 2] [--workers 2] [--json FILE]
 
 A broker, a database and some servers are started in a temporary folder. Each commit adds a dataset, through one server
 after the other. Its time begins when the database has committed it, and ends when every open connection has found it;
