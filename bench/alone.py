@@ -35,13 +35,15 @@ from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, QueryEngine
 from caraway.server.access.gate import Gate
+from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
 from caraway.server.collector import keep_what_is_here
+from caraway.server.handlers.context import ReadContext
 from caraway.server.http.endpoints import Router, bound
 from caraway.server.served_graph import ServedGraph
 from caraway.server.serving import SWITCH_INTERVAL_S
-from caraway.server.surface import READS, readers
+from caraway.server.surface import READS
 from caraway.state import AuditLog, connect
 from caraway.topics import PUT, RecordCodec, position_id
 
@@ -127,7 +129,7 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
             Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compile
         )
         served = Served(ServedGraph("bench", definitions, plan, Endpoints(plan), engine))
-        endpoints = bound(READS, *readers(served, keep=lambda *_, **__: None))
+        endpoints = bound(READS, ReadContext(limits=AccessLimits(served), keep=lambda *_, **__: None))
         # Without tokens the gate admits everybody and records nothing, so nothing connects to this database.
         gate = Gate(AuditLog(connect(NO_DATABASE)), None)
         sys.setswitchinterval(SWITCH_INTERVAL_S)

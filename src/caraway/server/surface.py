@@ -1,36 +1,26 @@
 """The REST surface: one row for each endpoint, from which gate, metrics, document and readers derive."""
 
-from collections.abc import Callable
-
+from caraway.ingest import IngestService
 from caraway.query.explain import QueryExplained
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
-from caraway.server.handlers.admin import Admin
-from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
-from caraway.server.handlers.branches import (
-    Branches,
-    BranchRoutes,
-    DiffParameters,
-    History,
-    InitBody,
-    LedgerParameters,
-    LogParameters,
-    RollbackBody,
-    RollbackParameters,
+from caraway.server.handlers import (
+    admin,
+    branches,
+    dead_letters,
+    definitions,
+    erase,
+    feast,
+    openapi,
+    reads,
+    secrets,
+    waiting,
+    writes,
 )
-from caraway.server.handlers.dead_letters import DeadLetterRoutes, DeadLettersParameters
-from caraway.server.handlers.definitions import DefinitionRoutes
-from caraway.server.handlers.erase import EraseBody, EraseRoutes
-from caraway.server.handlers.feast import FeastEndpoint, OnlineFeatures, OnlineFeaturesBody
-from caraway.server.handlers.openapi import Documents, document
-from caraway.server.handlers.queries import Queries
-from caraway.server.handlers.reads import ArrowParameters, ExplainBody, LookupAnswer, LookupBody, QueryBody, Reads
-from caraway.server.handlers.secrets import SecretBody, SecretRoutes
-from caraway.server.handlers.waiting import WaitAnswer, WaitBody, Waits
-from caraway.server.handlers.writes import IDEMPOTENCY, Api, CommitAnswer, CommitParameters, LogAnswer, LogBody
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Values
 from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC, Endpoint, Permission, Scope, bound
-from caraway.server.served_graph import Serving
 from caraway.state.permissions import Mode
 
 READ_DATA, WRITE_DATA = Permission((Mode.READ_DATA,)), Permission((Mode.WRITE_DATA,))
@@ -45,11 +35,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "POST",
         f"{API}/query",
-        Reads.query,
+        reads.query,
         READ_DATA,
         target="extract_features",
-        body=QueryBody,
-        parameters=ArrowParameters,
         answer=dict[str, Values],
         accepts=(JSON, ARROW),
         reads=True,
@@ -58,9 +46,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "POST",
         f"{API}/query/explain",
-        Reads.explain_query,
+        reads.explain_query,
         READ_DATA,
-        body=ExplainBody,
         answer=QueryExplained,
         reads=True,
         refusals=(422,),
@@ -68,141 +55,91 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "POST",
         "/get-online-features",
-        FeastEndpoint.get_online_features,
+        feast.get_online_features,
         READ_DATA,
         target="extract_features",
-        body=OnlineFeaturesBody,
-        answer=OnlineFeatures,
+        answer=feast.OnlineFeatures,
         reads=True,
         refusals=(422,),
     ),
-    Endpoint("POST", f"{API}/dataset/{{name}}/lookup", Reads.lookup, READ_DATA, LookupBody, LookupAnswer, reads=True),
+    Endpoint("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, READ_DATA, answer=reads.LookupAnswer, reads=True),
     # Status 409 is for an idempotency key that was used with another body, 422 for a request with no row that fits.
     Endpoint(
-        "POST", f"{API}/log", Api.log, WRITE_DATA, LogBody, LogAnswer, headers=(IDEMPOTENCY,), refusals=(409, 422)
+        "POST",
+        f"{API}/log",
+        writes.log,
+        WRITE_DATA,
+        answer=writes.LogAnswer,
+        headers=(writes.IDEMPOTENCY,),
+        refusals=(409, 422),
     ),
-    Endpoint("POST", f"{API}/wait", Waits.wait, ANY_MODE, WaitBody, WaitAnswer),
+    Endpoint("POST", f"{API}/wait", waiting.wait, ANY_MODE, answer=waiting.WaitAnswer),
     Endpoint(
         "POST",
         f"{API}/commit",
-        Api.commit,
+        writes.commit,
         WRITE_DEFINITION,
         target="sync",
-        parameters=CommitParameters,
-        answer=CommitAnswer,
+        answer=writes.CommitAnswer,
         accepts=PROTOBUF,
         recorded=True,
         refusals=(409,),
     ),
-    Endpoint(
-        "POST", f"{API}/init", BranchRoutes.init_branch, WRITE_DEFINITION, InitBody, recorded=True, refusals=(409,)
-    ),
-    Endpoint("POST", f"{API}/delete", BranchRoutes.delete_branch, WRITE_DEFINITION, recorded=True, refusals=(409,)),
-    Endpoint("GET", f"{API}/branch/list", BranchRoutes.list_branches, READ_DEFINITION_ANYWHERE, answer=Branches),
-    Endpoint(
-        "GET",
-        f"{API}/branch/log",
-        BranchRoutes.branch_log,
-        READ_DEFINITION,
-        parameters=LogParameters,
-        answer=History,
-    ),
-    Endpoint(
-        "GET",
-        f"{API}/branch/diff",
-        BranchRoutes.branch_diff,
-        READ_DEFINITION_ANYWHERE,
-        parameters=DiffParameters,
-        refusals=(404,),
-    ),
-    Endpoint(
-        "POST",
-        f"{API}/branch/rollback",
-        BranchRoutes.roll_back,
-        WRITE_DEFINITION,
-        RollbackBody,
-        parameters=RollbackParameters,
-        recorded=True,
-        refusals=(409,),
-    ),
-    Endpoint("GET", f"{API}/datasets", DefinitionRoutes.list_datasets, READ_DEFINITION),
-    Endpoint("GET", f"{API}/definition/{{name}}", DefinitionRoutes.describe, READ_DEFINITION),
-    Endpoint("GET", f"{API}/ledger", BranchRoutes.ledger, READ_DEFINITION_ANYWHERE, parameters=LedgerParameters),
-    Endpoint(
-        "POST",
-        f"{API}/dataset/{{name}}/erase",
-        EraseRoutes.erase,
-        WRITE_DATA,
-        EraseBody,
-        recorded=True,
-        refusals=(409,),
-    ),
-    Endpoint("GET", f"{API}/dataset/{{name}}/erasures", EraseRoutes.erasures, READ_DEFINITION),
+    Endpoint("POST", f"{API}/init", branches.init_branch, WRITE_DEFINITION, recorded=True, refusals=(409,)),
+    Endpoint("POST", f"{API}/delete", branches.delete_branch, WRITE_DEFINITION, recorded=True, refusals=(409,)),
+    Endpoint("GET", f"{API}/branch/list", branches.list_branches, READ_DEFINITION_ANYWHERE, answer=branches.Branches),
+    Endpoint("GET", f"{API}/branch/log", branches.branch_log, READ_DEFINITION, answer=branches.History),
+    Endpoint("GET", f"{API}/branch/diff", branches.branch_diff, READ_DEFINITION_ANYWHERE, refusals=(404,)),
+    Endpoint("POST", f"{API}/branch/rollback", branches.roll_back, WRITE_DEFINITION, recorded=True, refusals=(409,)),
+    Endpoint("GET", f"{API}/datasets", definitions.list_datasets, READ_DEFINITION),
+    Endpoint("GET", f"{API}/definition/{{name}}", definitions.describe, READ_DEFINITION),
+    Endpoint("GET", f"{API}/ledger", branches.ledger, READ_DEFINITION_ANYWHERE),
+    Endpoint("POST", f"{API}/dataset/{{name}}/erase", erase.erase, WRITE_DATA, recorded=True, refusals=(409,)),
+    Endpoint("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, READ_DEFINITION),
     # A secret that was read can be used elsewhere, so that reading one is recorded, too.
     Endpoint(
         "GET",
         f"{API}/secret/{{name}}",
-        SecretRoutes.get_secret,
+        secrets.get_secret,
         READ_SECRETS,
-        answer=SecretBody,
+        answer=secrets.SecretBody,
         recorded=True,
         refusals=(400,),
     ),
-    Endpoint(
-        "POST",
-        f"{API}/secret/{{name}}",
-        SecretRoutes.add_secret,
-        WRITE_SECRETS,
-        SecretBody,
-        recorded=True,
-        refusals=(409,),
-    ),
-    Endpoint("PATCH", f"{API}/secret/{{name}}", SecretRoutes.update_secret, WRITE_SECRETS, SecretBody, recorded=True),
-    Endpoint("DELETE", f"{API}/secret/{{name}}", SecretRoutes.delete_secret, WRITE_SECRETS, recorded=True),
-    Endpoint("GET", f"{API}/secrets", SecretRoutes.list_secrets, READ_DEFINITION_ANYWHERE),
-    Endpoint("GET", f"{API}/dead_letters", DeadLetterRoutes.dead_letters, READ_DATA, parameters=DeadLettersParameters),
-    Endpoint("GET", f"{API}/dead_letters/{{name}}", DeadLetterRoutes.dead_letter, READ_DATA, refusals=(400,)),
+    Endpoint("POST", f"{API}/secret/{{name}}", secrets.add_secret, WRITE_SECRETS, recorded=True, refusals=(409,)),
+    Endpoint("PATCH", f"{API}/secret/{{name}}", secrets.update_secret, WRITE_SECRETS, recorded=True),
+    Endpoint("DELETE", f"{API}/secret/{{name}}", secrets.delete_secret, WRITE_SECRETS, recorded=True),
+    Endpoint("GET", f"{API}/secrets", secrets.list_secrets, READ_DEFINITION_ANYWHERE),
+    Endpoint("GET", f"{API}/dead_letters", dead_letters.dead_letters, READ_DATA),
+    Endpoint("GET", f"{API}/dead_letters/{{name}}", dead_letters.dead_letter, READ_DATA, refusals=(400,)),
     Endpoint(
         "POST",
         f"{API}/dead_letters/{{name}}/replay",
-        DeadLetterRoutes.replay,
+        dead_letters.replay,
         WRITE_DATA,
         recorded=True,
         refusals=(409, 422),
     ),
-    Endpoint("GET", f"{API}/health", Admin.health, PUBLIC, probe=True),
-    Endpoint("GET", f"{API}/status", Admin.status, READ_DEFINITION_ANYWHERE),
-    Endpoint("GET", f"{API}/metrics", Admin.metrics, ANY_TOKEN, answer=None),
-    Endpoint("GET", "/metrics", Admin.metrics, ANY_TOKEN, answer=None, operation="metricsAtTheRoot"),
-    Endpoint("GET", f"{API}/openapi.json", Documents.openapi, PUBLIC),
-    Endpoint("GET", f"{API}/docs", Documents.docs, PUBLIC, answer=None),
-    Endpoint("GET", "/", Admin.root, PUBLIC, answer=None),
+    Endpoint("GET", f"{API}/health", admin.health, PUBLIC, probe=True),
+    Endpoint("GET", f"{API}/status", admin.status, READ_DEFINITION_ANYWHERE),
+    Endpoint("GET", f"{API}/metrics", admin.metrics, ANY_TOKEN, answer=None),
+    Endpoint("GET", "/metrics", admin.metrics, ANY_TOKEN, answer=None, operation="metricsAtTheRoot"),
+    Endpoint("GET", f"{API}/openapi.json", openapi.openapi, PUBLIC),
+    Endpoint("GET", f"{API}/docs", openapi.docs, PUBLIC, answer=None),
+    Endpoint("GET", "/", admin.root, PUBLIC, answer=None),
 )
 # The endpoints that processes that only read answer themselves.
 READS = tuple(endpoint for endpoint in ENDPOINTS if endpoint.reads)
-DOCUMENT = document(ENDPOINTS)
-
-
-def readers(serving: Serving, keep: Callable[..., None]) -> tuple[object, ...]:
-    """Return the objects whose methods answer `READS`; `keep` is called with queries that are to be kept."""
-    queries, limits = Queries(), AccessLimits(serving)
-    return Reads(limits, queries, keep), FeastEndpoint(limits, queries)
+DOCUMENT = openapi.document(ENDPOINTS)
 
 
 def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
     """Return all endpoints, answered by a deployment."""
-    limits = AccessLimits(deployment.graphs)
-    api = Api(deployment, limits)
-    return bound(
-        ENDPOINTS,
-        *readers(deployment.graphs, deployment.served.keep),
-        api,
-        Waits(deployment),
-        BranchRoutes(deployment, limits),
-        DefinitionRoutes(deployment),
-        EraseRoutes(deployment, limits),
-        SecretRoutes(deployment.secrets),
-        DeadLetterRoutes(deployment, limits, api.ingest),
-        Admin(deployment),
-        Documents(DOCUMENT),
+    context = ServerContext(
+        limits=AccessLimits(deployment.graphs),
+        keep=deployment.served.keep,
+        deployment=deployment,
+        ingest=IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased),
+        document=DOCUMENT,
     )
+    return bound(ENDPOINTS, context)

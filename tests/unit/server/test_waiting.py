@@ -20,7 +20,7 @@ from caraway.index import IndexStatus
 from caraway.lib import inputs
 from caraway.plan import plan_graph
 from caraway.plan.model import GraphPlan, JobPlan
-from caraway.server.handlers.waiting import AT_ONCE, WaitBody, Waits
+from caraway.server.handlers.waiting import AT_ONCE, WaitBody, wait
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import Request
 from caraway.server.waiting.goals import Goal, Goals, source_topics
@@ -219,7 +219,7 @@ def request(body: bytes) -> Request[WaitBody]:
 def test_a_body_that_is_wrong_is_refused(body: bytes, message: str) -> None:
     parts: Any = SimpleNamespace()
     with pytest.raises(InvalidInputError, match=message):
-        asyncio.run(Waits(parts).wait(request(body)))
+        asyncio.run(wait(parts, request(body)))
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -232,8 +232,6 @@ def test_only_who_may_do_something_on_the_branch_may_wait(mode: Mode) -> None:
 
 
 def test_waits_are_bounded() -> None:
-    parts: Any = SimpleNamespace()
-    waits = Waits(parts)
-    waits._under_way = AT_ONCE
+    parts: Any = SimpleNamespace(waits=AT_ONCE)
     with pytest.raises(BusyError, match="8 requests wait already"):
-        asyncio.run(waits.wait(request(b"{}")))
+        asyncio.run(wait(parts, request(b"{}")))

@@ -7,91 +7,87 @@ from importlib.metadata import version
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from caraway.errors import UnavailableError
-from caraway.server import metrics
-from caraway.server.deployment import Deployment
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
+from caraway.server.metrics import set_backlogs, set_jobs, set_sources
 
 VERSION = version("caraway")
 
 
-class Admin:
-    """Answers requests for health, status and metrics."""
+async def root(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the name and version of the server."""
+    return text_response(
+        f"Caraway {VERSION}, a real-time feature platform.\n"
+        f"The API is under {API}; GET {API}/status tells how this server is.\n"
+    )
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Report on `deployment`."""
-        self._deployment = deployment
 
-    async def root(self, request: Request) -> HttpResponse:
-        """Return the name and version of the server."""
-        return text_response(
-            f"Caraway {VERSION}, a real-time feature platform.\n"
-            f"The API is under {API}; GET {API}/status tells how this server is.\n"
-        )
+async def health(context: ServerContext, request: Request) -> HttpResponse:
+    """Return status 200 if everything works, and 503 with the reasons if not."""
+    problems = context.deployment.health.problems()
+    if problems:
+        reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
+        body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
+        return json_response(body, 503)
+    return json_response({"status": "ok"})
 
-    async def health(self, request: Request) -> HttpResponse:
-        """Return status 200 if everything works, and 503 with the reasons if not."""
-        problems = self._deployment.health.problems()
-        if problems:
-            reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
-            body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
-            return json_response(body, 503)
-        return json_response({"status": "ok"})
 
-    async def status(self, request: Request) -> HttpResponse:
-        """Return the version, the commit, topics, the index, the sources that this server may read, and jobs."""
-        deployment = self._deployment
-        served = deployment.graphs.require_served_graph()
-        jobs = await asyncio.to_thread(deployment.state.jobs)
-        index = await asyncio.to_thread(deployment.index.status)
-        return json_response(
-            {
-                "caraway": VERSION,
-                "commit": served.version or None,
-                "problems": deployment.health.problems(),
-                "datasets": [spec.name for spec in served.graph.datasets],
-                "featuresets": [spec.name for spec in served.graph.featuresets],
-                "topics": [
-                    {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in served.plan.topics
-                ],
-                "index": index,
-                "sources": [
-                    {
-                        "source": status.source,
-                        "dataset": status.dataset,
-                        "owned": status.owned,
-                        "lag": status.lag,
-                        "error": status.error,
-                    }
-                    for status in deployment.sources.statuses()
-                ],
-                "jobs": [
-                    {
-                        "id": job.job_id,
-                        "dataset": job.dataset,
-                        "pipeline": job.pipeline,
-                        "mode": job.mode,
-                        "mode_reason": job.mode_reason,
-                        "desired": job.desired,
-                        "state": job.state,
-                        "error": job.error,
-                        "attempts": job.attempts,
-                        "updated_at": job.updated_at,
-                        "progress": job.progress,
-                    }
-                    for job in jobs
-                ],
-            }
-        )
+async def status(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the version, the commit, topics, the index, the sources that this server may read, and jobs."""
+    deployment = context.deployment
+    served = deployment.graphs.require_served_graph()
+    jobs = await asyncio.to_thread(deployment.state.jobs)
+    index = await asyncio.to_thread(deployment.index.status)
+    return json_response(
+        {
+            "caraway": VERSION,
+            "commit": served.version or None,
+            "problems": deployment.health.problems(),
+            "datasets": [spec.name for spec in served.graph.datasets],
+            "featuresets": [spec.name for spec in served.graph.featuresets],
+            "topics": [
+                {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in served.plan.topics
+            ],
+            "index": index,
+            "sources": [
+                {
+                    "source": status.source,
+                    "dataset": status.dataset,
+                    "owned": status.owned,
+                    "lag": status.lag,
+                    "error": status.error,
+                }
+                for status in deployment.sources.statuses()
+            ],
+            "jobs": [
+                {
+                    "id": job.job_id,
+                    "dataset": job.dataset,
+                    "pipeline": job.pipeline,
+                    "mode": job.mode,
+                    "mode_reason": job.mode_reason,
+                    "desired": job.desired,
+                    "state": job.state,
+                    "error": job.error,
+                    "attempts": job.attempts,
+                    "updated_at": job.updated_at,
+                    "progress": job.progress,
+                }
+                for job in jobs
+            ],
+        }
+    )
 
-    async def metrics(self, request: Request) -> HttpResponse:
-        """Return the metrics for Prometheus."""
-        deployment = self._deployment
-        served = deployment.graphs.main()
-        if served is not None:
-            # The metrics of this process are shown even if Postgres is away.
-            with suppress(UnavailableError):
-                metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
-            metrics.set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
-            metrics.set_sources(deployment.sources.statuses())
-        return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)
+
+async def metrics(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the metrics for Prometheus."""
+    deployment = context.deployment
+    served = deployment.graphs.main()
+    if served is not None:
+        # The metrics of this process are shown even if Postgres is away.
+        with suppress(UnavailableError):
+            set_jobs(await asyncio.to_thread(deployment.state.jobs))
+        set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
+        set_sources(deployment.sources.statuses())
+    return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

@@ -11,8 +11,8 @@ from caraway.control.history import differences
 from caraway.errors import ForbiddenError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire import decode_graph
-from caraway.server.access.limits import AccessLimits, approval
-from caraway.server.deployment import Deployment
+from caraway.server.access.limits import approval
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state import MAIN, AssetState, BranchRecord, CommitRecord, LedgerEntry, Mode
@@ -76,113 +76,112 @@ class History:
     commits: tuple[CommitRecord, ...]
 
 
-class BranchRoutes:
-    """Answers requests about branches and about the state of commits."""
-
-    def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
-        """Work on `deployment`, for callers within their `limits`."""
-        self._deployment = deployment
-        self._limits = limits
-
-    async def init_branch(self, request: Request[InitBody]) -> HttpResponse:
-        """Make the branch in the header, empty or as a clone of `clone_from`."""
-        self._deployment.graphs.require_served_graph()
-        source = (await request.read()).clone_from
-        name = check_branch_name(request.branch)
-        if source is None:
-            if not request.caller.may_all(Mode.WRITE_DEFINITION, name):
-                raise ForbiddenError(
-                    f"account {request.caller.account!r} has {Mode.WRITE_DEFINITION} on branch {name!r} for some tags "
-                    "only; to make a branch it is needed for all"
-                )
-            await asyncio.to_thread(self._deployment.control.branches.create, name)
-        else:
-            # The branch doesn't exist yet; it will hold what its source holds, so the source is checked.
-            caller = request.caller
-            self._limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
-            self._limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
-            await asyncio.to_thread(self._deployment.control.branches.clone, name, source)
-        await asyncio.to_thread(self._deployment.graphs.reload)
-        return json_response({"branch": name, "clone_from": source})
-
-    async def delete_branch(self, request: Request) -> HttpResponse:
-        """Delete the branch in the header."""
-        self._deployment.graphs.require_served_graph()
-        if request.branch != MAIN:
-            self._limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
-        await asyncio.to_thread(self._deployment.control.branches.delete, request.branch)
-        await asyncio.to_thread(self._deployment.graphs.reload)
-        return json_response({"branch": request.branch})
-
-    async def list_branches(self, request: Request) -> HttpResponse:
-        """Return all branches."""
-        heads = await asyncio.to_thread(self._deployment.state.branch_heads)
-        return json_response(Branches(heads.branches))
-
-    async def branch_log(self, request: Request[Nothing, LogParameters]) -> HttpResponse:
-        """Return the commits of the branch, newest first."""
-        limit = request.parameters().limit
-        records = await asyncio.to_thread(self._deployment.state.history, request.branch, limit=limit)
-        return json_response(History(request.branch, records))
-
-    async def branch_diff(self, request: Request[Nothing, DiffParameters]) -> HttpResponse:
-        """Return the differences between two commits."""
-        asked = request.parameters()
-        ends = [await self._readable(request, end) for end in (asked.before, asked.after)]
-        before, after = [decode_graph(await asyncio.to_thread(self._deployment.state.graph, end)) for end in ends]
-        found = differences(before, after)
-        return json_response(
-            {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
-        )
-
-    async def roll_back(self, request: Request[RollbackBody, RollbackParameters]) -> HttpResponse:
-        """Commit again what the branch held at `commit_id`."""
-        self._deployment.graphs.require_served_graph(request.branch)
-        commit_id = (await request.read()).commit_id
-        result = await asyncio.to_thread(
-            self._deployment.control.commits.roll_back,
-            await self._readable(request, commit_id),
-            branch=request.branch,
-            author=request.caller.account,
-            preview=request.parameters().preview,
-            approve=approval(request.caller, request.branch),
-        )
-        await asyncio.to_thread(self._deployment.graphs.reload)
-        return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
-
-    async def _readable(self, request: Request[Any, Any], text: str) -> str:
-        """Return the id of a commit that was made on a branch whose definitions the caller may read."""
-        commit_id = _commit_id(text)
+async def init_branch(context: ServerContext, request: Request[InitBody]) -> HttpResponse:
+    """Make the branch in the header, empty or as a clone of `clone_from`."""
+    context.deployment.graphs.require_served_graph()
+    source = (await request.read()).clone_from
+    name = check_branch_name(request.branch)
+    if source is None:
+        if not request.caller.may_all(Mode.WRITE_DEFINITION, name):
+            raise ForbiddenError(
+                f"account {request.caller.account!r} has {Mode.WRITE_DEFINITION} on branch {name!r} for some tags "
+                "only; to make a branch it is needed for all"
+            )
+        await asyncio.to_thread(context.deployment.control.branches.create, name)
+    else:
+        # The branch doesn't exist yet; it will hold what its source holds, so the source is checked.
         caller = request.caller
-        if not any(grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in caller.grants):
-            record = await asyncio.to_thread(self._deployment.state.commit, commit_id)
-            if not caller.may(Mode.READ_DEFINITION, record.branch):
-                raise ForbiddenError(
-                    f"account {caller.account!r} lacks {Mode.READ_DEFINITION} on branch {record.branch!r}, on which "
-                    f"commit {commit_id} was made"
-                )
-        return commit_id
+        context.limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
+        context.limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
+        await asyncio.to_thread(context.deployment.control.branches.clone, name, source)
+    await asyncio.to_thread(context.deployment.graphs.reload)
+    return json_response({"branch": name, "clone_from": source})
 
-    async def ledger(self, request: Request[Nothing, LedgerParameters]) -> HttpResponse:
-        """Return the open actions with the reasons why they wait, and the last closed ones."""
-        entries = await asyncio.to_thread(self._deployment.state.ledger, closed=request.parameters().closed)
-        assets = await asyncio.to_thread(self._deployment.state.assets)
-        references = await asyncio.to_thread(self._deployment.state.references)
-        return json_response(
-            {
-                "entries": [_entry(entry) for entry in entries],
-                "assets": [
-                    {
-                        "id": asset.id,
-                        "dataset": asset.dataset,
-                        "state": asset.state,
-                        "branches": sorted(references.get(asset.id, ())),
-                    }
-                    for asset in assets
-                    if asset.state is not AssetState.GONE
-                ],
-            }
-        )
+
+async def delete_branch(context: ServerContext, request: Request) -> HttpResponse:
+    """Delete the branch in the header."""
+    context.deployment.graphs.require_served_graph()
+    if request.branch != MAIN:
+        context.limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
+    await asyncio.to_thread(context.deployment.control.branches.delete, request.branch)
+    await asyncio.to_thread(context.deployment.graphs.reload)
+    return json_response({"branch": request.branch})
+
+
+async def list_branches(context: ServerContext, request: Request) -> HttpResponse:
+    """Return all branches."""
+    heads = await asyncio.to_thread(context.deployment.state.branch_heads)
+    return json_response(Branches(heads.branches))
+
+
+async def branch_log(context: ServerContext, request: Request[Nothing, LogParameters]) -> HttpResponse:
+    """Return the commits of the branch, newest first."""
+    limit = request.parameters().limit
+    records = await asyncio.to_thread(context.deployment.state.history, request.branch, limit=limit)
+    return json_response(History(request.branch, records))
+
+
+async def branch_diff(context: ServerContext, request: Request[Nothing, DiffParameters]) -> HttpResponse:
+    """Return the differences between two commits."""
+    asked = request.parameters()
+    ends = [await _readable(context, request, end) for end in (asked.before, asked.after)]
+    before, after = [decode_graph(await asyncio.to_thread(context.deployment.state.graph, end)) for end in ends]
+    found = differences(before, after)
+    return json_response(
+        {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
+    )
+
+
+async def roll_back(context: ServerContext, request: Request[RollbackBody, RollbackParameters]) -> HttpResponse:
+    """Commit again what the branch held at `commit_id`."""
+    context.deployment.graphs.require_served_graph(request.branch)
+    commit_id = (await request.read()).commit_id
+    result = await asyncio.to_thread(
+        context.deployment.control.commits.roll_back,
+        await _readable(context, request, commit_id),
+        branch=request.branch,
+        author=request.caller.account,
+        preview=request.parameters().preview,
+        approve=approval(request.caller, request.branch),
+    )
+    await asyncio.to_thread(context.deployment.graphs.reload)
+    return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
+
+
+async def _readable(context: ServerContext, request: Request[Any, Any], text: str) -> str:
+    """Return the id of a commit that was made on a branch whose definitions the caller may read."""
+    commit_id = _commit_id(text)
+    caller = request.caller
+    if not any(grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in caller.grants):
+        record = await asyncio.to_thread(context.deployment.state.commit, commit_id)
+        if not caller.may(Mode.READ_DEFINITION, record.branch):
+            raise ForbiddenError(
+                f"account {caller.account!r} lacks {Mode.READ_DEFINITION} on branch {record.branch!r}, on which "
+                f"commit {commit_id} was made"
+            )
+    return commit_id
+
+
+async def ledger(context: ServerContext, request: Request[Nothing, LedgerParameters]) -> HttpResponse:
+    """Return the open actions with the reasons why they wait, and the last closed ones."""
+    entries = await asyncio.to_thread(context.deployment.state.ledger, closed=request.parameters().closed)
+    assets = await asyncio.to_thread(context.deployment.state.assets)
+    references = await asyncio.to_thread(context.deployment.state.references)
+    return json_response(
+        {
+            "entries": [_entry(entry) for entry in entries],
+            "assets": [
+                {
+                    "id": asset.id,
+                    "dataset": asset.dataset,
+                    "state": asset.state,
+                    "branches": sorted(references.get(asset.id, ())),
+                }
+                for asset in assets
+                if asset.state is not AssetState.GONE
+            ],
+        }
+    )
 
 
 def _commit_id(text: str) -> str:

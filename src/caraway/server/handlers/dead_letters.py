@@ -1,4 +1,8 @@
-"""The handlers of dead letters: list them, show one, and send the row of one again."""
+"""The handlers of dead letters: list them, show one, and send the row of one again.
+
+A caller sees those of the branch's datasets that they may read: rows that an endpoint or a source refused for a dataset
+of the branch, and rows at which a step of one of its jobs failed. Rows of erased keys aren't shown to anybody.
+"""
 
 import asyncio
 import hashlib
@@ -12,14 +16,14 @@ from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.ingest import IngestService, RequestKey
+from caraway.ingest import RequestKey
 from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
 from caraway.plan.model import TopicPlan
 from caraway.rows.column_casts import MISSING, ColumnCast
-from caraway.server.access.limits import AccessLimits, require
-from caraway.server.deployment import Deployment
+from caraway.server.access.limits import require
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph
@@ -45,152 +49,145 @@ class DeadLettersParameters(Struct):
     before: Annotated[str, Meta(description="the `next` of an earlier answer")] = ""
 
 
-class DeadLetterRoutes:
-    """Answers requests about dead letters.
+async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
+    """Return the newest rows that were refused or failed, without their values."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    asked = request.parameters()
+    before = _cursor(asked.before)
+    dead_letters = await asyncio.to_thread(newest, context.deployment.bootstrap_servers, before, SCANNED)
+    found: list[Letter] = []
+    for dead_letter in dead_letters:
+        if len(found) == asked.limit:
+            break
+        before[dead_letter.partition] = dead_letter.offset
+        if asked.dataset in {None, dead_letter.body["dataset"]} and _is_seen(
+            context, dead_letter, served, request, Mode.READ_DATA
+        ):
+            found.append(dead_letter)
+    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
+    return json_response(
+        {
+            "branch": request.branch,
+            "dead_letters": [
+                {**_summary(dead_letter), "replayed_at": again.get(dead_letter.id)} for dead_letter in found
+            ],
+            "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items()) if dead_letters else None,
+        }
+    )
 
-    A caller sees those of the branch's datasets that they may read: rows that an endpoint refused for a dataset of the
-    branch, and rows at which a step of one of its jobs failed. Rows of erased keys aren't shown to anybody.
+
+async def dead_letter(context: ServerContext, request: Request, name: str) -> HttpResponse:
+    """Return a dead letter with its row, by its id such as 0-17."""
+    dead_letter = await _seen(context, name, request, Mode.READ_DATA)
+    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id])
+    return json_response({"id": dead_letter.id, **dead_letter.body, "replayed_at": again.get(dead_letter.id)})
+
+
+async def replay(context: ServerContext, request: Request, name: str) -> HttpResponse:
+    """Send the row of a dead letter again to the dataset that refused it, once.
+
+    Raises:
+        InvalidInputError: The row can't be sent, or the dataset would refuse it again.
+        ConflictError: The dataset is being rebuilt, and the rebuilt one would miss the row.
     """
-
-    def __init__(self, deployment: Deployment, limits: AccessLimits, ingest: IngestService) -> None:
-        """Read from the brokers of `deployment`, and send again through `ingest`."""
-        self._deployment = deployment
-        self._limits = limits
-        self._ingest = ingest
-        self._replays = deployment.replays
-
-    async def dead_letters(self, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
-        """Return the newest rows that were refused or failed, without their values."""
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        asked = request.parameters()
-        before = _cursor(asked.before)
-        dead_letters = await asyncio.to_thread(newest, self._deployment.bootstrap_servers, before, SCANNED)
-        found: list[Letter] = []
-        for dead_letter in dead_letters:
-            if len(found) == asked.limit:
-                break
-            before[dead_letter.partition] = dead_letter.offset
-            if asked.dataset in {None, dead_letter.body["dataset"]} and self._is_seen(
-                dead_letter, served, request, Mode.READ_DATA
-            ):
-                found.append(dead_letter)
-        again = await asyncio.to_thread(self._replays.of, [dead_letter.id for dead_letter in found])
-        return json_response(
-            {
-                "branch": request.branch,
-                "dead_letters": [
-                    {**_summary(dead_letter), "replayed_at": again.get(dead_letter.id)} for dead_letter in found
-                ],
-                "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items())
-                if dead_letters
-                else None,
-            }
+    dead_letter = await _seen(context, name, request, Mode.WRITE_DATA)
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    row = dead_letter.body.get("row")
+    endpoint = _endpoint(dead_letter, served)
+    if endpoint is None:
+        raise InvalidInputError(
+            f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
+            "commit a pipeline that takes it, which computes all rows anew"
         )
+    if not isinstance(row, dict):
+        raise InvalidInputError(
+            f"dead letter {dead_letter.id} has only the head of its row, or a row that is no object; log it again"
+        )
+    dataset = dead_letter.body["dataset"]
+    if dataset in served.rebuilding:
+        raise ConflictError(
+            f"{dataset} is being rebuilt by the branch's newest commit, which would miss the row of dead letter "
+            f"{dead_letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
+        )
+    _check_fits(dead_letter, endpoint.targets[0], row)
+    claim = await asyncio.to_thread(context.deployment.replays.claim, dead_letter.id, request.caller.account)
+    if claim.done_at is None:
+        elapsed = None if claim.elapsed is None else str(int(claim.elapsed.total_seconds() * 1000))
+        digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
+        key = RequestKey.parse(f"dead-letter-{dead_letter.id}", elapsed, digest)
+        await context.ingest.put(endpoint, [row], key)
+        await asyncio.to_thread(context.deployment.replays.done, dead_letter.id)
+    answer = {"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None}
+    return json_response(answer)
 
-    async def dead_letter(self, request: Request, name: str) -> HttpResponse:
-        """Return a dead letter with its row, by its id such as 0-17."""
-        dead_letter = await self._seen(name, request, Mode.READ_DATA)
-        again = await asyncio.to_thread(self._replays.of, [dead_letter.id])
-        return json_response({"id": dead_letter.id, **dead_letter.body, "replayed_at": again.get(dead_letter.id)})
 
-    async def replay(self, request: Request, name: str) -> HttpResponse:
-        """Send the row of a dead letter again to the dataset that refused it, once.
+async def _seen(context: ServerContext, name: str, request: Request[Any, Any], mode: Mode) -> Letter:
+    """Return a dead letter that the caller may see.
 
-        Raises:
-            InvalidInputError: The row can't be sent, or the dataset would refuse it again.
-            ConflictError: The dataset is being rebuilt, and the rebuilt one would miss the row.
-        """
-        dead_letter = await self._seen(name, request, Mode.WRITE_DATA)
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        row = dead_letter.body.get("row")
+    Raises:
+        UnknownEntityError: The branch has no such dead letter.
+        ForbiddenError: The caller lacks the mode on its dataset.
+    """
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    dead_letter = await asyncio.to_thread(letter_at, context.deployment.bootstrap_servers, *parse_id(name))
+    if dead_letter is None or not _is_of(context, dead_letter, served):
+        raise UnknownEntityError(
+            f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; `caraway dead-letters list` lists them"
+        )
+    _require(context, dead_letter, served, request, mode)
+    return dead_letter
+
+
+def _is_seen(
+    context: ServerContext, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode
+) -> bool:
+    if not _is_of(context, dead_letter, served):
+        return False
+    try:
+        _require(context, dead_letter, served, request, mode)
+    except ForbiddenError:
+        return False
+    return True
+
+
+def _require(
+    context: ServerContext, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode
+) -> None:
+    if request.caller.may_all(mode, request.branch):
+        return
+    dataset = dead_letter.body["dataset"]
+    names = _fields(served.graph, dataset)
+    if not names:
+        # The dataset is inside a pipeline, or has another definition now, so no tags decide who may see the row.
+        raise ForbiddenError(
+            f"account {request.caller.account!r} has {mode} by tags only, and {dataset!r} is no dataset of the branch"
+        )
+    require(request.caller, mode, request.branch, context.limits.tags(served).fields_of(dataset, names))
+
+
+def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph) -> bool:
+    """Return whether a dead letter belongs to the served graph, and isn't of an erased key."""
+    row = dead_letter.body.get("row")
+    if _is_of_source(dead_letter):
         endpoint = _endpoint(dead_letter, served)
         if endpoint is None:
-            raise InvalidInputError(
-                f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
-                "commit a pipeline that takes it, which computes all rows anew"
-            )
-        if not isinstance(row, dict):
-            raise InvalidInputError(
-                f"dead letter {dead_letter.id} has only the head of its row, or a row that is no object; log it again"
-            )
-        dataset = dead_letter.body["dataset"]
-        if dataset in served.rebuilding:
-            raise ConflictError(
-                f"{dataset} is being rebuilt by the branch's newest commit, which would miss the row of dead letter "
-                f"{dead_letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
-            )
-        _check_fits(dead_letter, endpoint.targets[0], row)
-        claim = await asyncio.to_thread(self._replays.claim, dead_letter.id, request.caller.account)
-        if claim.done_at is None:
-            elapsed = None if claim.elapsed is None else str(int(claim.elapsed.total_seconds() * 1000))
-            digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
-            key = RequestKey.parse(f"dead-letter-{dead_letter.id}", elapsed, digest)
-            await self._ingest.put(endpoint, [row], key)
-            await asyncio.to_thread(self._replays.done, dead_letter.id)
-        answer = {"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None}
-        return json_response(answer)
-
-    async def _seen(self, name: str, request: Request[Any, Any], mode: Mode) -> Letter:
-        """Return a dead letter that the caller may see.
-
-        Raises:
-            UnknownEntityError: The branch has no such dead letter.
-            ForbiddenError: The caller lacks the mode on its dataset.
-        """
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        dead_letter = await asyncio.to_thread(letter_at, self._deployment.bootstrap_servers, *parse_id(name))
-        if dead_letter is None or not self._is_of(dead_letter, served):
-            raise UnknownEntityError(
-                f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; "
-                "`caraway dead-letters list` lists them"
-            )
-        self._require(dead_letter, served, request, mode)
-        return dead_letter
-
-    def _is_seen(self, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode) -> bool:
-        if not self._is_of(dead_letter, served):
             return False
-        try:
-            self._require(dead_letter, served, request, mode)
-        except ForbiddenError:
-            return False
-        return True
+        target = endpoint.targets[0]
+        return not context.deployment.erased.hides_values(target.topic, target.keys_of(row))
+    jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
+    topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
+    return bool(jobs) and not any(_hides(context, topic, row) for topic in topics)
 
-    def _require(self, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode) -> None:
-        if request.caller.may_all(mode, request.branch):
-            return
-        dataset = dead_letter.body["dataset"]
-        names = _fields(served.graph, dataset)
-        if not names:
-            # The dataset is inside a pipeline, or has another definition now, so no tags decide who may see the row.
-            raise ForbiddenError(
-                f"account {request.caller.account!r} has {mode} by tags only, "
-                f"and {dataset!r} is no dataset of the branch"
-            )
-        require(request.caller, mode, request.branch, self._limits.tags(served).fields_of(dataset, names))
 
-    def _is_of(self, dead_letter: Letter, served: ServedGraph) -> bool:
-        """Return whether a dead letter belongs to the served graph, and isn't of an erased key."""
-        row = dead_letter.body.get("row")
-        if _is_of_source(dead_letter):
-            endpoint = _endpoint(dead_letter, served)
-            if endpoint is None:
-                return False
-            target = endpoint.targets[0]
-            return not self._deployment.erased.hides_values(target.topic, target.keys_of(row))
-        jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
-        topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
-        return bool(jobs) and not any(self._hides(topic, row) for topic in topics)
-
-    def _hides(self, topic: TopicPlan, row: object) -> bool:
-        if not isinstance(row, dict):
-            return False
-        values = {}
-        for column in topic.schema.keys:
-            cast = ColumnCast(column.dtype)([row.get(column.name, MISSING)])
-            if not cast.errors:
-                values[column] = cast.values[0]
-        return self._deployment.erased.hides_values(topic.name, values)
+def _hides(context: ServerContext, topic: TopicPlan, row: object) -> bool:
+    if not isinstance(row, dict):
+        return False
+    values = {}
+    for column in topic.schema.keys:
+        cast = ColumnCast(column.dtype)([row.get(column.name, MISSING)])
+        if not cast.errors:
+            values[column] = cast.values[0]
+    return context.deployment.erased.hides_values(topic.name, values)
 
 
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:

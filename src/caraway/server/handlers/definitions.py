@@ -26,7 +26,7 @@ from caraway.graph.specs import (
 from caraway.graph.trees import datasets_read
 from caraway.index import IndexStatus
 from caraway.plan.model import GraphPlan
-from caraway.server.deployment import Deployment
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph
 
@@ -36,24 +36,18 @@ Json = dict[str, object]
 SHOWN_NAMES = 3
 
 
-class DefinitionRoutes:
-    """Answers requests about definitions."""
+async def list_datasets(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the datasets that the branch serves."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    positions = await asyncio.to_thread(context.deployment.index.positions)
+    return json_response({"branch": request.branch, "datasets": listed(served, positions)})
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Show the definitions that `deployment` serves, and how far its indexes are."""
-        self._deployment = deployment
 
-    async def list_datasets(self, request: Request) -> HttpResponse:
-        """Return the datasets that the branch serves."""
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        positions = await asyncio.to_thread(self._deployment.index.positions)
-        return json_response({"branch": request.branch, "datasets": listed(served, positions)})
-
-    async def describe(self, request: Request, name: str) -> HttpResponse:
-        """Return what a name stands for, where it comes from and who uses it."""
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        positions = await asyncio.to_thread(self._deployment.index.positions)
-        return json_response({"branch": request.branch, "definitions": described(served, name, positions)})
+async def describe(context: ServerContext, request: Request, name: str) -> HttpResponse:
+    """Return what a name stands for, where it comes from and who uses it."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    positions = await asyncio.to_thread(context.deployment.index.positions)
+    return json_response({"branch": request.branch, "definitions": described(served, name, positions)})
 
 
 def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:

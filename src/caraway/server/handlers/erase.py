@@ -16,8 +16,8 @@ from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.plan.model import Column, GraphPlan
 from caraway.rows.column_casts import MISSING, ColumnCast
-from caraway.server.access.limits import AccessLimits, require
-from caraway.server.deployment import Deployment
+from caraway.server.access.limits import require
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state import Mode
 
@@ -34,68 +34,62 @@ class EraseBody(Struct):
     ]
 
 
-class EraseRoutes:
-    """Answers requests to erase keys."""
+async def erase(context: ServerContext, request: Request[EraseBody], dataset: str) -> HttpResponse:
+    """Remove all rows with these keys, past and to come.
 
-    def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
-        """Pass requests of callers within their `limits` on to the eraser of `deployment`."""
-        self._deployment = deployment
-        self._limits = limits
-
-    async def erase(self, request: Request[EraseBody], dataset: str) -> HttpResponse:
-        """Remove all rows with these keys, past and to come.
-
-        The answer's `remaining` lists the places that keep clear text after the erasure.
-        """
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        spec = served.queries.catalog.dataset(dataset)
-        tags = self._limits.tags(served).entities
-        require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
-        columns, values = parsed(spec, (await request.read()).erase_keys)
-        plans = self._plans(request.branch) or [served.plan]
-        number, hashed = uuid.uuid4().hex, self._deployment.keyring.current
-        keys = [
-            ErasedKey(
-                request=number,
-                branch=request.branch,
-                dataset=dataset,
-                topic=topic,
-                account=request.caller.account,
-                token_id=request.caller.token_id,
-                columns=erasure.columns,
-                key_id=erasure.key_id,
-                digest=erasure.digest,
-            )
-            for topic in topics_of(dataset, plans)
-            for row in values
-            for erasure in [erasure_of(topic, columns, row, hashed.id, hashed.mac_key)]
-        ]
-        new = await asyncio.to_thread(self._deployment.eraser.ask, keys)
-        places = remaining(dataset, served.graph, topics_of(dataset, plans))
-        return json_response({"request": number, "keys": len(values), "new": new, "remaining": places})
-
-    async def erasures(self, request: Request, dataset: str) -> HttpResponse:
-        """Return the erased keys, who asked for it, and the progress at each place."""
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        served.queries.catalog.dataset(dataset)
-        records = await asyncio.to_thread(self._deployment.erasures.of, dataset, request.branch, limit=SHOWN)
-        plans = self._plans(request.branch) or [served.plan]
-        places = remaining(dataset, served.graph, topics_of(dataset, plans)) if records else []
-        return json_response(
-            {
-                "dataset": dataset,
-                "erasures": [_told(record) for record in records],
-                "remaining": places,
-            }
+    The answer's `remaining` lists the places that keep clear text after the erasure.
+    """
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    spec = served.queries.catalog.dataset(dataset)
+    tags = context.limits.tags(served).entities
+    require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
+    columns, values = parsed(spec, (await request.read()).erase_keys)
+    plans = _plans(context, request.branch) or [served.plan]
+    number, hashed = uuid.uuid4().hex, context.deployment.keyring.current
+    keys = [
+        ErasedKey(
+            request=number,
+            branch=request.branch,
+            dataset=dataset,
+            topic=topic,
+            account=request.caller.account,
+            token_id=request.caller.token_id,
+            columns=erasure.columns,
+            key_id=erasure.key_id,
+            digest=erasure.digest,
         )
+        for topic in topics_of(dataset, plans)
+        for row in values
+        for erasure in [erasure_of(topic, columns, row, hashed.id, hashed.mac_key)]
+    ]
+    new = await asyncio.to_thread(context.deployment.eraser.ask, keys)
+    places = remaining(dataset, served.graph, topics_of(dataset, plans))
+    return json_response({"request": number, "keys": len(values), "new": new, "remaining": places})
 
-    def _plans(self, branch: str) -> list[GraphPlan]:
-        """Return the plans of a branch: of the served commit, and of the head if it isn't served yet."""
-        needed = self._deployment.graphs.needed
-        if needed is None:
-            return []
-        names = [name for b in needed.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
-        return [needed.commits[name].plan for name in dict.fromkeys(names)]
+
+async def erasures(context: ServerContext, request: Request, dataset: str) -> HttpResponse:
+    """Return the erased keys, who asked for it, and the progress at each place."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    served.queries.catalog.dataset(dataset)
+    records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
+    plans = _plans(context, request.branch) or [served.plan]
+    places = remaining(dataset, served.graph, topics_of(dataset, plans)) if records else []
+    return json_response(
+        {
+            "dataset": dataset,
+            "erasures": [_told(record) for record in records],
+            "remaining": places,
+        }
+    )
+
+
+def _plans(context: ServerContext, branch: str) -> list[GraphPlan]:
+    """Return the plans of a branch: of the served commit, and of the head if it isn't served yet."""
+    needed = context.deployment.graphs.needed
+    if needed is None:
+        return []
+    names = [name for b in needed.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
+    return [needed.commits[name].plan for name in dict.fromkeys(names)]
 
 
 def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Column, ...], list[list[object]]]:

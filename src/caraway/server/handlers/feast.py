@@ -21,8 +21,8 @@ from caraway.graph.references import inputs_of
 from caraway.query import Answer, Batch, Catalog, CompiledPlan
 from caraway.query.catalog import listed
 from caraway.query.event_times import newest, time_columns
-from caraway.server.access.limits import AccessLimits
-from caraway.server.handlers.queries import Given, Queries
+from caraway.server.handlers.context import ReadContext
+from caraway.server.handlers.queries import Given
 from caraway.server.http.bodies import Flag, Values
 from caraway.server.http.messages import HttpResponse, Request, json_response
 
@@ -60,39 +60,30 @@ class Asked:
     shown: tuple[str, ...]
 
 
-class FeastEndpoint:
-    """Answers Feast's clients."""
+async def get_online_features(context: ReadContext, request: Request[OnlineFeaturesBody]) -> HttpResponse:
+    """Return features in the shape of Feast's feature server."""
+    live = context.limits.seen(request)
+    body = await request.read()
+    entities, references = entities_of(body), references_of(body)
+    full = bool(body.full_feature_names)
+    key = (live.version, references, tuple(entities), full)
+    kept = context.resolved.get(key)
+    asked = kept[0] if kept else resolve(live.queries.catalog, references, tuple(entities), full=full)
+    data = {name: entities[join_key] for join_key, names in asked.inputs.items() for name in names}
+    plan = live.queries.plan(list(data), asked.outputs, event_times=True)
+    if kept is None:
+        if len(context.resolved) >= MAX_KEPT:
+            context.resolved.clear()
+        kept = context.resolved[key] = (asked, time_columns(plan.plan))
+    times: dict[str, list[str]] = {}
+    columns = kept[1]
 
-    def __init__(self, limits: AccessLimits, queries: Queries) -> None:
-        """Read what `limits` lets callers see, through `queries`."""
-        self._limits = limits
-        self._queries = queries
-        self._kept: dict[object, tuple[Asked, Mapping[str, tuple[str, ...]]]] = {}
+    def keep(_plan: CompiledPlan, batch: Batch) -> None:
+        # Event times of a large query are made in its thread, so that other requests needn't wait.
+        times.update(event_times(columns, batch))
 
-    async def get_online_features(self, request: Request[OnlineFeaturesBody]) -> HttpResponse:
-        """Return features in the shape of Feast's feature server."""
-        live = self._limits.seen(request)
-        body = await request.read()
-        entities, references = entities_of(body), references_of(body)
-        full = bool(body.full_feature_names)
-        key = (live.version, references, tuple(entities), full)
-        kept = self._kept.get(key)
-        asked = kept[0] if kept else resolve(live.queries.catalog, references, tuple(entities), full=full)
-        data = {name: entities[join_key] for join_key, names in asked.inputs.items() for name in names}
-        plan = live.queries.plan(list(data), asked.outputs, event_times=True)
-        if kept is None:
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            kept = self._kept[key] = (asked, time_columns(plan.plan))
-        times: dict[str, list[str]] = {}
-        columns = kept[1]
-
-        def keep(_plan: CompiledPlan, batch: Batch) -> None:
-            # Event times of a large query are made in its thread, so that other requests needn't wait.
-            times.update(event_times(columns, batch))
-
-        answer = await self._queries.answer(plan, Given(data, is_large=request.is_large), None, keep)
-        return json_response(shown(asked, entities, answer, times))
+    answer = await context.queries.answer(plan, Given(data, is_large=request.is_large), None, keep)
+    return json_response(shown(asked, entities, answer, times))
 
 
 def entities_of(body: OnlineFeaturesBody) -> dict[str, list[object]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.endpoints import API, JSON, Endpoint
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
@@ -153,20 +154,14 @@ def _parameter(name: str, schema: Json, required: list[str]) -> Json:
     }
 
 
-class Documents:
-    """Answers requests for the document."""
+async def openapi(context: ServerContext, request: Request) -> HttpResponse:
+    """Return this document."""
+    return json_response(context.document)
 
-    def __init__(self, found: Json) -> None:
-        """Show this document."""
-        self._document = found
 
-    async def openapi(self, request: Request) -> HttpResponse:
-        """Return this document."""
-        return json_response(self._document)
-
-    async def docs(self, request: Request) -> HttpResponse:
-        """Return this document as a page."""
-        return text_response(page(self._document), "text/html; charset=utf-8")
+async def docs(context: ServerContext, request: Request) -> HttpResponse:
+    """Return this document as a page."""
+    return text_response(page(context.document), "text/html; charset=utf-8")
 
 
 def page(found: Json) -> str:

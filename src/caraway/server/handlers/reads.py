@@ -1,6 +1,6 @@
 """The handlers that read: query, its explanation, and lookup."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -15,10 +15,10 @@ from caraway.query import CompiledPlan, StoredColumns, parse_instants
 from caraway.query.explain import MAX_RUNS, analyze, explain
 from caraway.served.log import Origin
 from caraway.served.metrics import DEFAULT_WORKFLOW
-from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import arrow_response, decoded_bytes, read_columns
-from caraway.server.handlers.queries import INLINE_ROWS, Given, Keep, Queries, check_rows, count_failure, rows_of
+from caraway.server.handlers.context import ReadContext
+from caraway.server.handlers.queries import INLINE_ROWS, Given, Keep, check_rows, count_failure, rows_of
 from caraway.server.http.bodies import Flag, Values
 from caraway.server.http.endpoints import JSON
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
@@ -116,89 +116,85 @@ class LookupAnswer:
     data: dict[str, Values]
 
 
-class Reads:
-    """Answers requests for features and rows."""
+async def query(context: ReadContext, request: Request[QueryBody, ArrowParameters]) -> HttpResponse:
+    """Return features for rows of inputs."""
+    if media_type(request.headers.get("content-type")) == ARROW:
+        return await _query_arrow(context, request)
+    served = context.limits.seen(request)
+    body = await request.read()
+    plan = _planned(served, body.inputs, body.outputs, body.workflow)
+    given = await given_of(request, body, body.data)
+    keep = _keep(context, served, request.branch, body)
+    if media_type(request.headers.get("accept")) == ARROW:
+        return _arrow(plan, await context.queries.columns(plan, given, body.workflow, keep))
+    return json_response(await context.queries.answer(plan, given, body.workflow, keep))
 
-    def __init__(self, limits: AccessLimits, queries: Queries, keep: Callable[..., None]) -> None:
-        """Read what `limits` lets callers see, through `queries`; `keep` is called with queries that are to be kept."""
-        self._limits = limits
-        self._queries = queries
-        self._keep_served = keep
 
-    async def query(self, request: Request[QueryBody, ArrowParameters]) -> HttpResponse:
-        """Return features for rows of inputs."""
-        if media_type(request.headers.get("content-type")) == ARROW:
-            return await self._query_arrow(request)
-        served = self._limits.seen(request)
-        body = await request.read()
-        plan = _planned(served, body.inputs, body.outputs, body.workflow)
+async def _query_arrow(context: ReadContext, request: Request[QueryBody, ArrowParameters]) -> HttpResponse:
+    """Answer a query whose body is an Arrow IPC stream of the inputs; other members are in the query string."""
+    served = context.limits.seen(request)
+    wanted = request.parameters()
+    outputs = [name for name in wanted.outputs.split(",") if name]
+    if not outputs:
+        raise InvalidInputError("with a body in Arrow the outputs stand in the query string: ?outputs=Set.a,Set.b")
+    data: dict[str, Any] = await _columns(request)
+    at = data.pop(TIMESTAMPS, None)
+    plan = _planned(served, list(data), outputs, wanted.workflow)
+    given = Given(data, None if at is None else await instants(at), is_large=request.is_large)
+    keep = _keep(context, served, request.branch, wanted)
+    if media_type(request.headers.get("accept")) == JSON:
+        return json_response(await context.queries.answer(plan, given, wanted.workflow, keep))
+    return _arrow(plan, await context.queries.columns(plan, given, wanted.workflow, keep))
+
+
+async def _columns(request: Request[Any, Any]) -> dict[str, Any]:
+    """Return the columns of a body in Arrow; a large body is read in a thread."""
+    body = request.body
+    if request.is_large:
+        size = await in_decoder(decoded_bytes, body)
+        # A number takes eight times as many bytes in Python as in Arrow.
+        request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
+    return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
+
+
+def _keep(context: ReadContext, served: ServedGraph, branch: str, asked: QueryBody | ArrowParameters) -> Keep | None:
+    rate = 1.0 if asked.sampling_rate is None else asked.sampling_rate
+    if not asked.log or not rate:
+        return None
+    workflow = asked.workflow or DEFAULT_WORKFLOW
+    origin = Origin(branch=branch, commit=served.version, workflow=workflow, rate=rate)
+    return partial(context.keep, origin=origin)
+
+
+async def explain_query(context: ReadContext, request: Request[ExplainBody]) -> HttpResponse:
+    """Return what a query does, and how long each part takes."""
+    served = context.limits.seen(request)
+    body = await request.read()
+    plan = served.queries.plan(body.inputs, body.outputs)
+    if body.data is None:
+        explained = explain(plan)
+    else:
         given = await given_of(request, body, body.data)
-        keep = self._keep(served, request.branch, body)
-        if media_type(request.headers.get("accept")) == ARROW:
-            return _arrow(plan, await self._queries.columns(plan, given, body.workflow, keep))
-        return json_response(await self._queries.answer(plan, given, body.workflow, keep))
+        runs = RUNS if body.runs is None else body.runs
+        check_rows(rows_of(given.data) * runs)
+        explained = await context.queries.in_thread(partial(analyze, plan, given.data, given.at, runs))
+    return json_response({"commit": served.version or None, **msgspec.to_builtins(explained)})
 
-    async def _query_arrow(self, request: Request[QueryBody, ArrowParameters]) -> HttpResponse:
-        """Answer a query whose body is an Arrow IPC stream of the inputs; other members are in the query string."""
-        served = self._limits.seen(request)
-        wanted = request.parameters()
-        outputs = [name for name in wanted.outputs.split(",") if name]
-        if not outputs:
-            raise InvalidInputError("with a body in Arrow the outputs stand in the query string: ?outputs=Set.a,Set.b")
-        data: dict[str, Any] = await self._columns(request)
-        at = data.pop(TIMESTAMPS, None)
-        plan = _planned(served, list(data), outputs, wanted.workflow)
-        given = Given(data, None if at is None else await instants(at), is_large=request.is_large)
-        keep = self._keep(served, request.branch, wanted)
-        if media_type(request.headers.get("accept")) == JSON:
-            return json_response(await self._queries.answer(plan, given, wanted.workflow, keep))
-        return _arrow(plan, await self._queries.columns(plan, given, wanted.workflow, keep))
 
-    async def _columns(self, request: Request[Any, Any]) -> dict[str, Any]:
-        """Return the columns of a body in Arrow; a large body is read in a thread."""
-        body = request.body
-        if request.is_large:
-            size = await in_decoder(decoded_bytes, body)
-            # A number takes eight times as many bytes in Python as in Arrow.
-            request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
-        return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
-
-    def _keep(self, served: ServedGraph, branch: str, asked: QueryBody | ArrowParameters) -> Keep | None:
-        rate = 1.0 if asked.sampling_rate is None else asked.sampling_rate
-        if not asked.log or not rate:
-            return None
-        workflow = asked.workflow or DEFAULT_WORKFLOW
-        origin = Origin(branch=branch, commit=served.version, workflow=workflow, rate=rate)
-        return partial(self._keep_served, origin=origin)
-
-    async def explain_query(self, request: Request[ExplainBody]) -> HttpResponse:
-        """Return what a query does, and how long each part takes."""
-        served = self._limits.seen(request)
-        body = await request.read()
-        plan = served.queries.plan(body.inputs, body.outputs)
-        if body.data is None:
-            explained = explain(plan)
-        else:
-            given = await given_of(request, body, body.data)
-            runs = RUNS if body.runs is None else body.runs
-            check_rows(rows_of(given.data) * runs)
-            explained = await self._queries.in_thread(partial(analyze, plan, given.data, given.at, runs))
-        return json_response({"commit": served.version or None, **msgspec.to_builtins(explained)})
-
-    async def lookup(self, request: Request[LookupBody], dataset: str) -> HttpResponse:
-        """Return rows of a dataset by key."""
-        served = self._limits.seen(request)
-        body = await request.read()
-        keys, fields = body.keys, body.fields or []
-        if not all(isinstance(row, dict) for row in keys):
-            raise InvalidInputError('keys has to be a list of objects, such as [{"user": 1}]')
-        look_up = partial(served.queries.lookup, dataset, keys, fields, body.timestamps)
-        if len(keys) > INLINE_ROWS or request.is_large or served.queries.asks_others:
-            check_rows(len(keys), len(fields) or 1)
-            found, data = await self._queries.in_thread(look_up)
-        else:
-            found, data = look_up()
-        return json_response({"found": found, "data": data})
+async def lookup(context: ReadContext, request: Request[LookupBody], dataset: str) -> HttpResponse:
+    """Return rows of a dataset by key."""
+    served = context.limits.seen(request)
+    body = await request.read()
+    keys, fields = body.keys, body.fields or []
+    if not all(isinstance(row, dict) for row in keys):
+        raise InvalidInputError('keys has to be a list of objects, such as [{"user": 1}]')
+    look_up = partial(served.queries.lookup, dataset, keys, fields, body.timestamps)
+    if len(keys) > INLINE_ROWS or request.is_large or served.queries.asks_others:
+        check_rows(len(keys), len(fields) or 1)
+        found, data = await context.queries.in_thread(look_up)
+    else:
+        found, data = look_up()
+    return json_response({"found": found, "data": data})
 
 
 def _planned(served: ServedGraph, inputs: Sequence[str], outputs: Sequence[str], workflow: str | None) -> CompiledPlan:

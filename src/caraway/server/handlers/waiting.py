@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from caraway.server.deployment import Deployment
+from caraway.server.handlers.context import ServerContext
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.waiting.goals import LaggingPart
@@ -51,61 +51,54 @@ class WaitAnswer:
     since: dict[str, dict[str, int]]
 
 
-class Waits:
-    """Answers requests to wait."""
+async def wait(context: ServerContext, request: Request[WaitBody]) -> HttpResponse:
+    """Answer when all rows that were accepted before are served, or when the time is over.
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Wait for what `deployment` serves."""
-        self._deployment = deployment
-        self._under_way = 0
+    Raises:
+        BusyError: Too many requests wait already.
+        UnavailableError: Kafka or Postgres doesn't answer.
+    """
+    body = await request.read()
+    deadline = time.monotonic() + body.seconds
+    since = {
+        topic: {int(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in (body.since or {}).items()
+    }
+    if context.waits >= AT_ONCE:
+        raise BusyError(f"{AT_ONCE} requests wait already; try again")
+    context.waits += 1
+    try:
+        if body.commit:
+            lagging = await _commit_served(context, request.branch, deadline)
+            if lagging:
+                return _answer(WaitOutcome(lagging=tuple(lagging), done=0, parts=1, since=since))
+        served = context.deployment.graphs.require_served_graph(request.branch)
+        deployment = context.deployment
+        wait = Wait(
+            deployment.bootstrap_servers,
+            deployment.writer,
+            served.plan,
+            positions=deployment.index.positions,
+            jobs=deployment.state.jobs,
+            since=since,
+        )
+        return _answer(await wait.until(deadline))
+    finally:
+        context.waits -= 1
 
-    async def wait(self, request: Request[WaitBody]) -> HttpResponse:
-        """Answer when all rows that were accepted before are served, or when the time is over.
 
-        Raises:
-            BusyError: Too many requests wait already.
-            UnavailableError: Kafka or Postgres doesn't answer.
-        """
-        body = await request.read()
-        deadline = time.monotonic() + body.seconds
-        since = {
-            topic: {int(partition): offset for partition, offset in offsets.items()}
-            for topic, offsets in (body.since or {}).items()
-        }
-        if self._under_way >= AT_ONCE:
-            raise BusyError(f"{AT_ONCE} requests wait already; try again")
-        self._under_way += 1
-        try:
-            if body.commit:
-                lagging = await self._commit_served(request.branch, deadline)
-                if lagging:
-                    return _answer(WaitOutcome(lagging=tuple(lagging), done=0, parts=1, since=since))
-            served = self._deployment.graphs.require_served_graph(request.branch)
-            deployment = self._deployment
-            wait = Wait(
-                deployment.bootstrap_servers,
-                deployment.writer,
-                served.plan,
-                positions=deployment.index.positions,
-                jobs=deployment.state.jobs,
-                since=since,
-            )
-            return _answer(await wait.until(deadline))
-        finally:
-            self._under_way -= 1
-
-    async def _commit_served(self, branch: str, deadline: float) -> list[LaggingPart]:
-        """Wait until the branch serves its newest commit, or until `deadline`."""
-        while True:
-            self._deployment.graphs.require_served_graph(branch)
-            needed = self._deployment.graphs.needed
-            found = next((b for b in needed.heads.branches if b.name == branch), None) if needed else None
-            if found is None or found.serving == found.head:
-                return []
-            if time.monotonic() >= deadline:
-                reason = f"the branch serves {found.serving} until all that the newer commit needs has caught up"
-                return [LaggingPart(kind="commit", name=found.head or "", dataset="", records=None, reason=reason)]
-            await asyncio.sleep(COMMIT_S)
+async def _commit_served(context: ServerContext, branch: str, deadline: float) -> list[LaggingPart]:
+    """Wait until the branch serves its newest commit, or until `deadline`."""
+    while True:
+        context.deployment.graphs.require_served_graph(branch)
+        needed = context.deployment.graphs.needed
+        found = next((b for b in needed.heads.branches if b.name == branch), None) if needed else None
+        if found is None or found.serving == found.head:
+            return []
+        if time.monotonic() >= deadline:
+            reason = f"the branch serves {found.serving} until all that the newer commit needs has caught up"
+            return [LaggingPart(kind="commit", name=found.head or "", dataset="", records=None, reason=reason)]
+        await asyncio.sleep(COMMIT_S)
 
 
 def _answer(outcome: WaitOutcome) -> HttpResponse:

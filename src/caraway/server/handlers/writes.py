@@ -10,10 +10,10 @@ from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError
 from caraway.graph.wire import decode_commit
-from caraway.ingest import IngestService, RequestKey
+from caraway.ingest import RequestKey
 from caraway.ingest.targets import RowError
-from caraway.server.access.limits import AccessLimits, approval
-from caraway.server.deployment import Deployment
+from caraway.server.access.limits import approval
+from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.reads import ROWS, data_of
 from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
@@ -64,55 +64,46 @@ class CommitParameters(Struct):
     backfill: Flag = None
 
 
-class Api:
-    """Accepts rows and definitions."""
+async def commit(context: ServerContext, request: Request[Nothing, CommitParameters]) -> HttpResponse:
+    """Apply definitions, sent as protobuf."""
+    context.deployment.graphs.require_served_graph(request.branch)
+    if not request.body:
+        # An empty body is a valid protobuf message, and such a commit would empty the branch, so it is refused.
+        raise InvalidInputError("the body is empty; a commit request is expected")
+    given = decode_commit(request.body)
+    options = msgspec.structs.asdict(request.parameters())
+    wanted = replace(given, **{name: value for name, value in options.items() if value is not None})
+    result = await asyncio.to_thread(
+        context.deployment.control.commits.commit,
+        wanted,
+        branch=request.branch,
+        author=request.caller.account,
+        approve=approval(request.caller, request.branch),
+    )
+    if not wanted.preview:
+        # The graph is reloaded before the answer, so that the caller can log and query at once.
+        await asyncio.to_thread(context.deployment.graphs.reload)
+    return json_response(
+        {
+            "summary": [f"{line}\n" for line in result.summary],
+            "commit_id": result.commit_id,
+            "preview": wanted.preview,
+            **result.details,
+        }
+    )
 
-    def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
-        """Pass requests on to `deployment`, for callers within their `limits`."""
-        self._deployment = deployment
-        self._limits = limits
-        self.ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
-        self._commits = deployment.control.commits
 
-    async def commit(self, request: Request[Nothing, CommitParameters]) -> HttpResponse:
-        """Apply definitions, sent as protobuf."""
-        self._deployment.graphs.require_served_graph(request.branch)
-        if not request.body:
-            # An empty body is a valid protobuf message, and such a commit would empty the branch, so it is refused.
-            raise InvalidInputError("the body is empty; a commit request is expected")
-        given = decode_commit(request.body)
-        options = msgspec.structs.asdict(request.parameters())
-        wanted = replace(given, **{name: value for name, value in options.items() if value is not None})
-        result = await asyncio.to_thread(
-            self._commits.commit,
-            wanted,
-            branch=request.branch,
-            author=request.caller.account,
-            approve=approval(request.caller, request.branch),
-        )
-        if not wanted.preview:
-            # The graph is reloaded before the answer, so that the caller can log and query at once.
-            await asyncio.to_thread(self._deployment.graphs.reload)
-        return json_response(
-            {
-                "summary": [f"{line}\n" for line in result.summary],
-                "commit_id": result.commit_id,
-                "preview": wanted.preview,
-                **result.details,
-            }
-        )
-
-    async def log(self, request: Request[LogBody]) -> HttpResponse:
-        """Accept rows for the endpoint of a webhook."""
-        served = self._deployment.graphs.require_served_graph(request.branch)
-        body = await request.read()
-        endpoint = served.endpoints.find(body.webhook, body.endpoint)
-        self._limits.check_log(request, served, endpoint)
-        data = await data_of(request, body.data)
-        key = request.headers.get("idempotency-key")
-        parsed = None
-        if key is not None:
-            digest = hashlib.blake2b(request.body, digest_size=16).digest()
-            parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
-        report = await self.ingest.put(endpoint, data, parsed, is_large=request.is_large)
-        return json_response(report.to_json(), report.status)
+async def log(context: ServerContext, request: Request[LogBody]) -> HttpResponse:
+    """Accept rows for the endpoint of a webhook."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    body = await request.read()
+    endpoint = served.endpoints.find(body.webhook, body.endpoint)
+    context.limits.check_log(request, served, endpoint)
+    data = await data_of(request, body.data)
+    key = request.headers.get("idempotency-key")
+    parsed = None
+    if key is not None:
+        digest = hashlib.blake2b(request.body, digest_size=16).digest()
+        parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
+    report = await context.ingest.put(endpoint, data, parsed, is_large=request.is_large)
+    return json_response(report.to_json(), report.status)

@@ -1,11 +1,10 @@
 """Endpoints: rows that hold all that the server knows about a method and path, and the router that finds them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
-from inspect import isfunction
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -77,12 +76,11 @@ class Endpoint:
     Attributes:
         method: The method.
         path: The path, with at most one part in braces.
-        handler: The function that answers. The first line of its docstring is the summary in the document.
+        handler: The function that answers. It has a parameter `request: Request[B, P]`, by which B is the Struct of a
+            JSON body and P that of the query string. The first line of its docstring is the summary in the document.
         permission: The permission that callers need.
-        body: The members of a JSON body.
         answer: The type of the answer's JSON; None for text.
         target: The name in the metrics and in the audit log; that of the handler if it is empty.
-        parameters: The parameters of the query string.
         headers: Headers that the handler reads, besides that of the branch, as OpenAPI describes parameters.
         accepts: The media types of bodies; none if the body isn't read here.
         recorded: True if requests are written to the audit log, before they begin and with their outcome.
@@ -96,10 +94,8 @@ class Endpoint:
     path: str
     handler: Handler
     permission: Permission
-    body: type[Struct] = Nothing
     answer: object = dict[str, Any]
     target: str = ""
-    parameters: type[Struct] = Nothing
     headers: tuple[Mapping[str, Any], ...] = ()
     accepts: tuple[str, ...] = (JSON,)
     recorded: bool = False
@@ -107,9 +103,14 @@ class Endpoint:
     probe: bool = False
     refusals: tuple[int, ...] = ()
     operation: str = ""
+    body: type[Struct] = field(init=False)
+    parameters: type[Struct] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Set the target to the name of the handler, if the row has none."""
+        """Set what derives from the handler: the Structs, and the target if the row has none."""
+        body, parameters = _forms(self.handler.func if isinstance(self.handler, partial) else self.handler)
+        object.__setattr__(self, "body", body)
+        object.__setattr__(self, "parameters", parameters)
         object.__setattr__(self, "target", self.target or self.handler.__name__)
 
     @property
@@ -122,15 +123,16 @@ class Endpoint:
         return await (self.handler(request, name) if name else self.handler(request))
 
 
-def bound(endpoints: Iterable[Endpoint], *objects: object) -> tuple[Endpoint, ...]:
-    """Return endpoints, whose handlers are functions of classes, with the methods of objects of these classes."""
-    methods: dict[Handler, Handler] = {
-        function: partial(function, one)
-        for one in objects
-        for function in vars(type(one)).values()
-        if isfunction(function)
-    }
-    return tuple(replace(endpoint, handler=methods[endpoint.handler]) for endpoint in endpoints)
+@lru_cache(maxsize=200)
+def _forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
+    """Return the Structs of the body and the query string that a handler's parameter `request` has as arguments."""
+    body, parameters, *_ = *get_args(get_type_hints(handler)["request"]), Nothing, Nothing
+    return (Nothing if body is Any else body), (Nothing if parameters is Any else parameters)
+
+
+def bound(endpoints: Iterable[Endpoint], context: object) -> tuple[Endpoint, ...]:
+    """Return endpoints whose handlers have their context, the first argument."""
+    return tuple(replace(endpoint, handler=partial(endpoint.handler, context)) for endpoint in endpoints)
 
 
 class Router:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
+from caraway.server.access.limits import AccessLimits
 from caraway.server.figures import write_figures
+from caraway.server.handlers.context import ReadContext
 from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
-from caraway.server.http.messages import HttpResponse, Request
+from caraway.server.http.messages import HttpResponse
 from caraway.server.served_graph import ServedGraphs
-from caraway.server.surface import READS, readers
+from caraway.server.surface import READS
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
@@ -180,8 +182,8 @@ class ReaderRouter(Router):
 
     def __init__(self, reading: ReaderParts, forwarder: Forwarder) -> None:
         """Answer from `reading`, or through `forwarder`."""
-        own = bound(READS, *readers(reading.graphs, reading.served.keep))
-        super().__init__(tuple(replace(each, handler=_current(reading.graphs, each.handler)) for each in own))
+        current = [replace(each, handler=_current(reading.graphs, each.handler)) for each in READS]
+        super().__init__(bound(current, ReadContext(limits=AccessLimits(reading.graphs), keep=reading.served.keep)))
         self._forwarder = forwarder
 
     @override
@@ -196,9 +198,10 @@ class ReaderRouter(Router):
 
 
 def _current(graphs: ReaderGraphs, handler: Handler) -> Handler:
-    async def answer(request: Request[Any, Any], *name: str) -> HttpResponse:
+    @wraps(handler)
+    async def answer(*arguments: Any) -> HttpResponse:
         await graphs.keep_up()
-        return await handler(request, *name)
+        return await handler(*arguments)
 
     return answer
 

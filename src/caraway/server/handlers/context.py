@@ -1,0 +1,44 @@
+"""The parts that handlers work with: those of every process that reads, and those of a whole server."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from caraway.ingest import IngestService
+from caraway.server.access.limits import AccessLimits
+from caraway.server.deployment import Deployment
+from caraway.server.handlers.queries import Queries
+
+
+@dataclass(slots=True, kw_only=True)
+class ReadContext:
+    """The parts of handlers that read.
+
+    Attributes:
+        limits: Restricts callers to what they may see.
+        keep: A function that is called with queries that are to be kept.
+        queries: The threads of large queries.
+        resolved: The resolved names of Feast's requests, which repeat.
+    """
+
+    limits: AccessLimits
+    keep: Callable[..., None]
+    queries: Queries = field(default_factory=Queries)
+    resolved: dict[object, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class ServerContext(ReadContext):
+    """The parts of all handlers.
+
+    Attributes:
+        deployment: The parts of the server behind HTTP.
+        ingest: Accepts rows.
+        document: The OpenAPI document.
+        waits: The number of requests that wait for rows to be served.
+    """
+
+    deployment: Deployment
+    ingest: IngestService
+    document: dict[str, Any]
+    waits: int = 0
