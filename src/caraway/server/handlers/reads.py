@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.ingest.json_text import MAX_VALUES, VALUE_BYTES
 from caraway.ingest.table import json_type
-from caraway.query import CompiledPlan, StoredColumns, parse_instants
+from caraway.query import CompiledPlan, parse_instants
 from caraway.query.explain import MAX_RUNS, analyze, explain
 from caraway.served.log import Origin
 from caraway.served.metrics import DEFAULT_WORKFLOW
@@ -117,34 +117,32 @@ class LookupAnswer:
 
 
 async def query(context: ReadContext, request: Request[QueryBody, ArrowParameters]) -> HttpResponse:
-    """Return features for rows of inputs."""
-    if media_type(request.headers.get("content-type")) == ARROW:
-        return await _query_arrow(context, request)
-    served = context.limits.seen(request)
-    body = await request.read()
-    plan = _planned(served, body.inputs, body.outputs, body.workflow)
-    given = await given_of(request, body, body.data)
-    keep = _keep(context, served, request.branch, body)
-    if media_type(request.headers.get("accept")) == ARROW:
-        return _arrow(plan, await context.queries.columns(plan, given, body.workflow, keep))
-    return json_response(await context.queries.answer(plan, given, body.workflow, keep))
+    """Return features for rows of inputs.
 
-
-async def _query_arrow(context: ReadContext, request: Request[QueryBody, ArrowParameters]) -> HttpResponse:
-    """Answer a query whose body is an Arrow IPC stream of the inputs; other members are in the query string."""
+    A body may be an Arrow IPC stream of the inputs; its other members are in the query string.
+    """
     served = context.limits.seen(request)
-    wanted = request.parameters()
-    outputs = [name for name in wanted.outputs.split(",") if name]
-    if not outputs:
-        raise InvalidInputError("with a body in Arrow the outputs stand in the query string: ?outputs=Set.a,Set.b")
-    data: dict[str, Any] = await _columns(request)
-    at = data.pop(TIMESTAMPS, None)
-    plan = _planned(served, list(data), outputs, wanted.workflow)
-    given = Given(data, None if at is None else await instants(at), is_large=request.is_large)
-    keep = _keep(context, served, request.branch, wanted)
-    if media_type(request.headers.get("accept")) == JSON:
-        return json_response(await context.queries.answer(plan, given, wanted.workflow, keep))
-    return _arrow(plan, await context.queries.columns(plan, given, wanted.workflow, keep))
+    in_arrow = media_type(request.headers.get("content-type")) == ARROW
+    asked: QueryBody | ArrowParameters
+    if in_arrow:
+        asked = request.parameters()
+        outputs = [name for name in asked.outputs.split(",") if name]
+        if not outputs:
+            raise InvalidInputError("with a body in Arrow the outputs stand in the query string: ?outputs=Set.a,Set.b")
+        data: Any = await _columns(request)
+        at = data.pop(TIMESTAMPS, None)
+        inputs = list(data)
+    else:
+        asked = await request.read()
+        inputs, outputs, data, at = asked.inputs, asked.outputs, asked.data, asked.timestamps
+    plan = _planned(served, inputs, outputs, asked.workflow)
+    given = await given_of(request, data, at)
+    keep = _keep(context, served, request.branch, asked)
+    accepted = media_type(request.headers.get("accept"))
+    if accepted == ARROW or (in_arrow and accepted != JSON):
+        columns = await context.queries.columns(plan, given, asked.workflow, keep)
+        return arrow_response(columns, [(column.name, column.dtype) for column in plan.plan.outputs])
+    return json_response(await context.queries.answer(plan, given, asked.workflow, keep))
 
 
 async def _columns(request: Request[Any, Any]) -> dict[str, Any]:
@@ -174,7 +172,7 @@ async def explain_query(context: ReadContext, request: Request[ExplainBody]) -> 
     if body.data is None:
         explained = explain(plan)
     else:
-        given = await given_of(request, body, body.data)
+        given = await given_of(request, body.data, body.timestamps)
         runs = RUNS if body.runs is None else body.runs
         check_rows(rows_of(given.data) * runs)
         explained = await context.queries.in_thread(partial(analyze, plan, given.data, given.at, runs))
@@ -205,11 +203,7 @@ def _planned(served: ServedGraph, inputs: Sequence[str], outputs: Sequence[str],
         raise
 
 
-def _arrow(plan: CompiledPlan, columns: StoredColumns) -> HttpResponse:
-    return arrow_response(columns, [(column.name, column.dtype) for column in plan.plan.outputs])
-
-
-async def given_of(request: Request[Any, Any], body: Question, data: object) -> Given:
+async def given_of(request: Request[Any, Any], data: object, at: Sequence[object] | None) -> Given:
     """Return the rows or columns of a query, and their instants.
 
     Raises:
@@ -217,8 +211,7 @@ async def given_of(request: Request[Any, Any], body: Question, data: object) -> 
         TooLargeError: There are too many rows.
     """
     rows = await data_of(request, data)
-    at = None if body.timestamps is None else await instants(body.timestamps)
-    return Given(rows, at, is_large=request.is_large)
+    return Given(rows, None if at is None else await instants(at), is_large=request.is_large)
 
 
 async def data_of(request: Request[Any, Any], data: object) -> list[object] | dict[str, object]:
