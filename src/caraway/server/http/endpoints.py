@@ -126,8 +126,10 @@ class Endpoint:
 @lru_cache(maxsize=200)
 def _forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
     """Return the Structs of the body and the query string that a handler's parameter `request` has as arguments."""
-    body, parameters, *_ = *get_args(get_type_hints(handler)["request"]), Nothing, Nothing
-    return (Nothing if body is Any else body), (Nothing if parameters is Any else parameters)
+    forms: tuple[Any, ...] = (*get_args(get_type_hints(handler)["request"]), Nothing, Nothing)
+    # A handler of `Request[Any, Any]` reads nothing but the bytes.
+    body, parameters = (Nothing if form is Any else form for form in forms[:2])
+    return body, parameters
 
 
 def bound(endpoints: Iterable[Endpoint], context: object) -> tuple[Endpoint, ...]:
