@@ -95,6 +95,7 @@ def app() -> App:
         ),
         index=MADE(positions=list, status=dict),
         health=MADE(problems=dict),
+        sources=MADE(statuses=list),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )
     context = ServerContext(
