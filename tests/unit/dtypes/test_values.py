@@ -3,7 +3,7 @@
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal as Number
-from typing import Any, Optional
+from typing import Any, Optional, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,32 @@ from hypothesis import strategies as st
 
 from caraway.dtypes import Decimal, Embedding, Window, between, oneof, regex
 from caraway.dtypes.annotations import dtype_of
-from caraway.dtypes.types import DATETIME, FLOAT, INT, DataType
-from caraway.dtypes.values import cast, check_stored, conforms, decode, from_json, to_json, verify
+from caraway.dtypes.types import (
+    DATETIME,
+    FLOAT,
+    INT,
+    BoolType,
+    BytesType,
+    DataType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    StringType,
+    StructType,
+    stored_type,
+)
+from caraway.dtypes.values import (
+    CONVERSIONS,
+    cast,
+    check_stored,
+    conforms,
+    decode,
+    from_json,
+    has_form,
+    to_json,
+    verify,
+)
 from caraway.errors import InvalidInputError
 from tests.unit.expr.typed_values import SCHEMA as VALUE_SCHEMA
 from tests.unit.expr.typed_values import values as stored_values
@@ -157,6 +181,10 @@ REFUSED: list[tuple[str, Any, Any]] = [
     ("4:1 6.4:5 4b:8", regex("a+"), "aab"),
     ("4:1 6.4:5 4b:8", regex("a+"), "baa"),
 ]
+
+
+# The types that a topic, an index and Spark know.
+FORMS = (IntType, FloatType, BoolType, StringType, BytesType, ListType, MapType, StructType)
 
 
 def cases(rows: list[Any]) -> list[Any]:
@@ -364,3 +392,17 @@ def test_what_a_cast_gives_is_in_stored_form(data: st.DataObject) -> None:
 def test_a_value_in_another_form_is_refused(dtype: Any, value: object) -> None:
     with pytest.raises(InvalidInputError, match="expected"):
         check_stored(value, dtype_of(dtype))
+
+
+@pytest.mark.parametrize("cls", get_args(DataType))
+def test_every_type_has_conversions(cls: type) -> None:
+    assert cls in CONVERSIONS
+
+
+@given(st.data())
+def test_a_stored_value_is_one_of_the_stored_type(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(VALUE_SCHEMA)))
+    dtype = VALUE_SCHEMA[name]
+    value = data.draw(stored_values(dtype))
+    assert isinstance(stored_type(dtype), FORMS)
+    assert value is None or has_form(value, stored_type(dtype))
