@@ -1,14 +1,15 @@
-"""Columns of stored values as pandas shows them to users."""
+"""Columns of stored values as pandas shows them to users, and in Arrow, their canonical form in memory."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from caraway.dtypes.instants import iso_instant
 from caraway.dtypes.types import BoolType, DataType, DatetimeType, FloatType, IntType, StringType, base_type
-from caraway.dtypes.values import decode
+from caraway.dtypes.values import arrow_type, decode, to_arrow
 from caraway.errors import InvalidInputError
 
 # The number of numpy's NaT, in every unit.
@@ -69,3 +70,14 @@ def objects(values: Sequence[Any]) -> Any:
     for position, value in enumerate(values):
         array[position] = value
     return array
+
+
+def arrow_series(values: Sequence[Any], dtype: DataType) -> "pd.Series[Any]":
+    """Return stored values as a pandas column on Arrow; None is null."""
+    return pd.Series(pd.arrays.ArrowExtensionArray(arrow_array(values, dtype)))
+
+
+def arrow_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
+    """Return stored values as an Arrow column; None is null."""
+    show = to_arrow(base_type(dtype))
+    return pa.array([None if value is None else show(value) for value in values], type=arrow_type(dtype))

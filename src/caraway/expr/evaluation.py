@@ -8,8 +8,7 @@ import pandas as pd
 import polars as pl
 from polars.exceptions import PolarsError
 
-from caraway.dtypes.arrow import arrow_series
-from caraway.dtypes.frames import objects, to_series
+from caraway.dtypes.frames import arrow_series, objects, to_series
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, base_type, type_name
 from caraway.dtypes.values import cast, decode, is_null, verify
 from caraway.errors import DefinitionError, InvalidExprException, InvalidInputError

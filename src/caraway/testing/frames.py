@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from caraway.dtypes.arrow import arrow_series
+from caraway.dtypes.frames import arrow_series
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes import Decimal, Embedding, Window, between, oneof, regex
 from caraway.dtypes.annotations import dtype_of
-from caraway.dtypes.arrow import arrow_series
+from caraway.dtypes.frames import arrow_series
 from caraway.dtypes.series import from_series, to_series
 from caraway.dtypes.types import DataType, optional
 from caraway.dtypes.values import arrow_type

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from caraway.dtypes.arrow import arrow_array
+from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.types import DataType
 from caraway.errors import InvalidInputError, shortened
 from caraway.query import StoredColumns
