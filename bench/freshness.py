@@ -62,7 +62,7 @@ def main() -> int:
         client.commit("Flights out of New York", datasets, featuresets)
         client.close()
         started = time.monotonic()
-        wait_for_jobs(url, told=print)
+        wait_for_jobs(url, report=print)
         start_seconds = time.monotonic() - started
         measure_freshness(url, rate=options.rate, seconds=options.warm_up, watched=watched, every=options.every)
         result = measure_freshness(

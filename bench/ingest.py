@@ -65,7 +65,7 @@ def main() -> int:
         client = Client(url)
         client.commit("Flights out of New York", flights.datasets, flights.featuresets)
         client.close()
-        wait_for_jobs(url, told=print)
+        wait_for_jobs(url, report=print)
         warm_up(url, events)
         started = time.monotonic()
         send(url, bodies, options.senders)

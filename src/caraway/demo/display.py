@@ -20,7 +20,7 @@ LINE_SECONDS = 2.0
 class Display(Protocol):
     """Shows a replay."""
 
-    def told(self, events: int, reached: pd.Timestamp) -> None:
+    def update(self, events: int, reached: pd.Timestamp) -> None:
         """Show that so many more events are sent, and the time up to which all are sent."""
 
 
@@ -54,7 +54,7 @@ class _Bar:
         newest = str(self._watcher.last or "")
         return Group(self._progress, Text(newest, style="dim", no_wrap=True, overflow="ellipsis"))
 
-    def told(self, events: int, reached: pd.Timestamp) -> None:
+    def update(self, events: int, reached: pd.Timestamp) -> None:
         self._progress.advance(self._task, events)
         rate = self._progress.tasks[0].completed / (time.monotonic() - self._started)
         self._progress.update(self._task, description=f"{reached:%d %b %H:%M}", rate=f"{rate:,.0f} events/s")
@@ -69,7 +69,7 @@ class _Lines:
         self._done = 0
         self._started = self._last = time.monotonic()
 
-    def told(self, events: int, reached: pd.Timestamp) -> None:
+    def update(self, events: int, reached: pd.Timestamp) -> None:
         self._done += events
         now = time.monotonic()
         if now - self._last < LINE_SECONDS and self._done < self._total:

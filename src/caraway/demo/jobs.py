@@ -11,32 +11,32 @@ POLL_SECONDS = 0.2
 REPORT_SECONDS = 5.0
 
 
-def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
+def wait_for_jobs(url: str, *, report: Callable[[str], None]) -> None:
     """Wait until all wanted jobs run.
 
     Events sent earlier wouldn't be lost, since jobs begin with the oldest, but their features would come late.
 
     Args:
         url: The server.
-        told: Called now and then with a line about the jobs that are waited for.
+        report: Called now and then with a line about the jobs that are waited for.
 
     Raises:
         UnavailableError: A job doesn't run after two minutes.
         RemoteError: The server refused the request.
     """
-    started = told_at = time.monotonic()
+    started = reported_at = time.monotonic()
     with DemoConnection(url) as connection:
         while True:
             wanted = [job for job in connection.get("/status")["jobs"] if job["desired"] == "running"]
             waiting = [job for job in wanted if job["state"] != "running"]
             now = time.monotonic()
             if not waiting:
-                told(f"{len(wanted)} jobs run, {now - started:.1f} s after the commit.")
+                report(f"{len(wanted)} jobs run, {now - started:.1f} s after the commit.")
                 return
             text = ", ".join(f"{job['dataset']} ({job['error'] or job['state']})" for job in waiting)
             if now - started > TIMEOUT_SECONDS:
                 raise UnavailableError(f"these jobs don't run after {TIMEOUT_SECONDS:.0f} s: {text}")
-            if now - told_at >= REPORT_SECONDS:
-                told_at = now
-                told(f"{now - started:6.1f} s  waiting for jobs to start: {text}")
+            if now - reported_at >= REPORT_SECONDS:
+                reported_at = now
+                report(f"{now - started:6.1f} s  waiting for jobs to start: {text}")
             time.sleep(POLL_SECONDS)

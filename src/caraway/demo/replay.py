@@ -19,7 +19,13 @@ OnSlice = Callable[[int, pd.Timestamp], None]
 
 
 def replay(
-    flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: OnSlice, size: int = SLICE
+    flights: Flights,
+    url: str,
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    speed: float,
+    on_slice: OnSlice,
+    size: int = SLICE,
 ) -> float:
     """Send all events and return how many seconds passed until the last one was durable.
 
@@ -29,7 +35,7 @@ def replay(
         tables: The events by endpoint.
         speed: How many times faster than in reality; 0: as fast as possible.
         size: Events in a slice.
-        told: Called after each slice with the number of events in it and the time up to which all are sent.
+        on_slice: Called after each slice with the number of events in it and the time up to which all are sent.
 
     Raises:
         CarawayError: The server refused events, or was unreachable for too long.
@@ -49,7 +55,7 @@ def replay(
                 sent = [pool.submit(_send, clients[endpoint], endpoint, rows) for endpoint, rows in piece.items()]
                 for future in sent:
                     future.result()
-                told(sum(map(len, piece.values())), reached)
+                on_slice(sum(map(len, piece.values())), reached)
     finally:
         for client in clients.values():
             client.close()

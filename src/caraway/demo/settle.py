@@ -53,13 +53,15 @@ class AgreementCheck:
             yield client.query([self.flights.key], self.flights.featuresets, asked, timestamps=rows["due"])
 
 
-def settle(check: AgreementCheck, url: str, *, told: Notify, unchanged_seconds: float = UNCHANGED_SECONDS) -> Agreement:
+def settle(
+    check: AgreementCheck, url: str, *, report: Notify, unchanged_seconds: float = UNCHANGED_SECONDS
+) -> Agreement:
     """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
 
     Args:
         check: The flights to compare.
         url: The server.
-        told: Called now and then with a line about the missing values.
+        report: Called now and then with a line about the missing values.
         unchanged_seconds: The time without a change after which the comparison ends.
 
     Raises:
@@ -67,14 +69,14 @@ def settle(check: AgreementCheck, url: str, *, told: Notify, unchanged_seconds: 
     """
     client = Client(url)
     try:
-        _wait(check.sample(PROBED), client, url, told, unchanged_seconds)
-        return _wait(check, client, url, told, unchanged_seconds)
+        _wait(check.sample(PROBED), client, url, report, unchanged_seconds)
+        return _wait(check, client, url, report, unchanged_seconds)
     finally:
         client.close()
 
 
-def _wait(check: AgreementCheck, client: Client, url: str, told: Notify, unchanged_seconds: float) -> Agreement:
-    started = changed_at = told_at = time.monotonic()
+def _wait(check: AgreementCheck, client: Client, url: str, report: Notify, unchanged_seconds: float) -> Agreement:
+    started = changed_at = reported_at = time.monotonic()
     last: Agreement | None = None
     while True:
         keep_trying = time.monotonic() - changed_at < unchanged_seconds
@@ -85,9 +87,9 @@ def _wait(check: AgreementCheck, client: Client, url: str, told: Notify, unchang
                 last, changed_at = agreement, now
             if not agreement.disagreements or not keep_trying:
                 return agreement
-        if now - told_at >= REPORT_SECONDS:
-            told_at = now
-            told(f"{now - started:6.1f} s  waiting for {missing}{_lag(url)}")
+        if now - reported_at >= REPORT_SECONDS:
+            reported_at = now
+            report(f"{now - started:6.1f} s  waiting for {missing}{_lag(url)}")
         time.sleep(POLL_SECONDS)
 
 

@@ -49,7 +49,7 @@ def commit(demo: Demo) -> None:
     client = Client(demo.url)
     client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
     client.close()
-    wait_for_jobs(demo.url, told=_print)
+    wait_for_jobs(demo.url, report=_print)
     _refuse_twice(demo)
 
 
@@ -59,7 +59,7 @@ def replay_and_watch(demo: Demo) -> None:
     schedule = demo.tables["schedule"]
     # The registers and the first day go first: with the first rows the JVM compiles each job, which takes some seconds.
     early, late = demo.flights.split(demo.tables, schedule["due"].iloc[0] + pd.Timedelta("20h"))
-    seconds = replay(demo.flights, demo.url, early, speed=demo.speed, told=lambda *_: None)
+    seconds = replay(demo.flights, demo.url, early, speed=demo.speed, on_slice=lambda *_: None)
     out.print(f"The first {_total(early):,} events, registers and a day, were durable after {seconds:.1f} s.")
     seconds = wait_until_served(demo.flights, demo.url, early["schedule"].iloc[-1])
     out.print(f"Features of that day's last flight were served {seconds:.1f} s later; now the rest.")
@@ -69,11 +69,11 @@ def replay_and_watch(demo: Demo) -> None:
     try:
         with shown(total, watcher) as display:
 
-            def told(events: int, reached: pd.Timestamp) -> None:
+            def update(events: int, reached: pd.Timestamp) -> None:
                 watcher.reached = reached
-                display.told(events, reached)
+                display.update(events, reached)
 
-            seconds = replay(demo.flights, demo.url, late, speed=demo.speed, told=told)
+            seconds = replay(demo.flights, demo.url, late, speed=demo.speed, on_slice=update)
     finally:
         watcher.stop(None)
     out.print(f"Another {total:,} events were durable after {seconds:.1f} s: {total / seconds:,.0f} events/s.")
@@ -94,7 +94,7 @@ def check(demo: Demo) -> Agreement:
     )
     started = time.monotonic()
     check = AgreementCheck(flights=demo.flights, schedule=chosen, expected=expected)
-    agreement = settle(check, demo.url, told=_print)
+    agreement = settle(check, demo.url, report=_print)
     out.print(f"Compared when the values had settled, {time.monotonic() - started:.1f} s later.")
     out.print(
         f"[bold]{agreement.agreeing:,} of {agreement.total:,} values agree[/]: {agreement.identical:,} are equal to "
