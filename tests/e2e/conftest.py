@@ -43,7 +43,7 @@ class World:
     flights: Flights
     tables: dict[str, pd.DataFrame]
     replayed: int = 0
-    told: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -77,7 +77,7 @@ class World:
         assert number == self.replayed
         self.replayed += 1
         piece = {name: rows for name, rows in self.piece(number).items() if len(rows)}
-        replay(self.flights, self.url, piece, **{"speed": 0.0, "told": _silent, **options})
+        replay(self.flights, self.url, piece, **{"speed": 0.0, "on_slice": _silent, **options})
 
     def agree(self, number: int, count: int = 300) -> Agreement:
         """Compare flights of a piece with the oracle, as of when they were due."""
@@ -85,7 +85,7 @@ class World:
         chosen = schedule.sample(min(count, len(schedule)), random_state=number).sort_index()
         expected = self.flights.expected(self.tables, list(chosen["flight_id"]))
         question = AgreementCheck(flights=self.flights, schedule=chosen, expected=expected)
-        return settle(question, self.url, told=self.told.append, unchanged_seconds=scaled(UNCHANGED_SECONDS))
+        return settle(question, self.url, report=self.reports.append, unchanged_seconds=scaled(UNCHANGED_SECONDS))
 
     def wait_until_running(self, seconds: float = START_SECONDS) -> None:
         deadline = deadline_in(seconds)

@@ -34,7 +34,7 @@ def test_values_agree_after_a_kill(world: World, part: str, piece: int) -> None:
         if slices == 1:
             os.kill(pid, signal.SIGKILL)
 
-    world.replay(piece, told=told, size=500)
+    world.replay(piece, on_slice=told, size=500)
     assert slices > 1, "the part was killed after the last event"
     agreement = world.agree(piece)
     assert agreement.disagreements == ()
