@@ -101,7 +101,7 @@ class Definitions:
     def require_tables(self) -> None:
         """Raise UnavailableError as long as the tables don't exist."""
         if not self._migrated:
-            raise UnavailableError("is waiting for the tables in Postgres")
+            raise UnavailableError("the tables in Postgres aren't there yet")
 
 
 def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:

@@ -21,6 +21,8 @@ POOL_SIZE = 4
 
 # The SQLSTATE read_only_sql_transaction, by which a standby refuses to write.
 READ_ONLY = "25006"
+# The SQLSTATE undefined_table: the first server to start makes the tables, while parts of it already ask for them.
+UNDEFINED_TABLE = "42P01"
 
 T = TypeVar("T")
 
@@ -65,7 +67,7 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
         timeout_seconds: How long to go on trying.
 
     Raises:
-        UnavailableError: Postgres was unreachable for too long.
+        UnavailableError: Postgres was unreachable for too long, or the tables aren't there yet.
     """
     retrying = Retrying(
         retry=retry_if_exception(is_outage),
@@ -76,6 +78,8 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
     try:
         return retrying(operation)
     except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE:
+            raise UnavailableError(f"could not {what}: the tables in Postgres aren't there yet") from error
         if not is_outage(error):
             raise
         reason = str(error.orig).strip()

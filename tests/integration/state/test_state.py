@@ -108,6 +108,11 @@ def test_an_engine_waits_for_the_tables(postgres: str) -> None:
     server.join()
 
 
+def test_a_read_before_the_tables_are_made_can_be_asked_again(postgres: str) -> None:
+    with opened(postgres) as engine, pytest.raises(UnavailableError, match="the tables in Postgres aren't there yet"):
+        StateReader(engine).head_id()
+
+
 def test_a_fresh_branch_is_empty(reader: StateReader) -> None:
     assert reader.head_id() is None
     assert reader.head().graph == b""
