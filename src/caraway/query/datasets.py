@@ -9,17 +9,17 @@ import pandas as pd
 from caraway.dtypes.series import key_values, plain_values, result_series
 from caraway.dtypes.types import DataType, optional
 from caraway.errors import InvalidInputError
-from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.graph.specs import DatasetSpec
 from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.lookups import read_keys, require_index
 from caraway.query.model import Instants, QueryReader
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetRows:
-    """The answer to a read: for each of `fields` a column in stored form, and for each key whether it was found."""
+class FoundRows:
+    """The answer to a read: names, types and columns (in stored form) of fields, and which keys were found."""
 
-    fields: tuple[FieldSpec, ...]
+    fields: tuple[tuple[str, DataType], ...]
     columns: list[list[object]]
     found: list[bool]
 
@@ -50,7 +50,7 @@ def read_rows(
     at: Instants,
     fields: Sequence[str],
     past: bool,
-) -> DatasetRows:
+) -> FoundRows:
     """Read the rows of `keys` (stored form, a column for each key) as of `at`.
 
     Raises:
@@ -75,7 +75,7 @@ def read_rows(
             for name, column in zip(names, columns, strict=True):
                 if name in keys:
                     column[position] = keys[name][position]
-    return DatasetRows(wanted, columns, found)
+    return FoundRows(tuple((field.name, field.dtype) for field in wanted), columns, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,6 @@ class Question:
     at: list[int] | None
     keys: dict[str, list[object]]
     fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRows:
-    """The answer to a `Question`: names, types and columns (in stored form) of fields, and which keys were found."""
-
-    fields: tuple[tuple[str, DataType], ...]
-    columns: list[list[object]]
-    found: list[bool]
 
 
 def question(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Question:
@@ -175,8 +166,7 @@ class DatasetLookups:
         if asked.at is None:
             raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
         at = _shared(asked.at)
-        rows = read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)
-        return FoundRows(tuple((field.name, field.dtype) for field in rows.fields), rows.columns, rows.found)
+        return read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)
 
 
 def _shared(at: list[int]) -> Instants:

@@ -252,9 +252,9 @@ class QueryEngine:
         at = time.time_ns() // 1000 if timestamps is None else parse_instants(timestamps)
         rows = read_rows(self.catalog, self._reader, spec, columns, at=at, fields=fields, past=timestamps is not None)
         data: Answer = {}
-        for field, column in zip(rows.fields, rows.columns, strict=True):
-            convert = to_json(optional(field.dtype))
-            data[field.name] = [convert(value) for value in column]
+        for (name, dtype), column in zip(rows.fields, rows.columns, strict=True):
+            convert = to_json(optional(dtype))
+            data[name] = [convert(value) for value in column]
         return rows.found, data
 
     def _compile(self, step: Step) -> Run | LaterRun:
