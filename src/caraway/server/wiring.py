@@ -19,6 +19,7 @@ from caraway.functions.extractors.pool import FunctionPool
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.graph.specs import Graph
 from caraway.graph.wire import decode_graph
+from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.sources.sources import Sources
 from caraway.objects import ObjectFolder
 from caraway.secrets.keyring import open_keyring
@@ -28,6 +29,7 @@ from caraway.served.archive import Archive
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
+from caraway.server.divided_server_index import DividedServerIndex
 from caraway.server.expiry import Expiry
 from caraway.server.figures import page
 from caraway.server.health import Health, KafkaCheck
@@ -121,16 +123,28 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     objects, keyring, engine = ObjectFolder(settings.objects_url), open_keyring(settings.key_file), connect(url)
     # The key file is read again each time, because an operator may add a missing key to it at any time.
     erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-    index = ServerIndex(
-        settings,
-        servers,
-        engine,
-        objects=objects,
-        erased=erased,
-        keyring=keyring,
-        member=member,
-        shared=shared is not None,
-    )
+    index: ServerIndex
+    if settings.index.shards is None:
+        index = ServerIndex(
+            settings,
+            servers,
+            engine,
+            snapshots=Snapshots(objects),
+            erased=erased,
+            member=member,
+            shared=shared is not None,
+        )
+    else:
+        index = DividedServerIndex(
+            settings,
+            servers,
+            engine,
+            objects=objects,
+            erased=erased,
+            member=member,
+            keyring=keyring,
+            shards=settings.index.shards,
+        )
     state, secrets = StateReader(engine), SecretStore(engine, keyring)
     plans = Plans(state)
     functions = function_pool(settings, secrets, server.extractor_processes)
@@ -152,13 +166,13 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     eraser = Eraser(
         erasures,
         erased,
-        index.removing,
+        index,
         writer,
         archive=(erased_rows, objects),
         member=member,
         needed=lambda: plans.needed,
     )
-    expiry = Expiry(index.removing, lambda: {} if plans.needed is None else plans.needed.commits)
+    expiry = Expiry(index, lambda: {} if plans.needed is None else plans.needed.commits)
     definitions = Definitions(url, plans, secrets, eraser)
     resolve = resolver(newest_secret, kept_s=0.0).resolve
     sources = Sources(

@@ -17,7 +17,7 @@ from caraway.query import Instants, Rows
 from caraway.query.model import Reader
 from caraway.sharding.keys import shard_of
 from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
-from caraway.sharding.shard_clients import ShardCalls
+from caraway.sharding.shard_clients import Call
 from caraway.sharding.shard_owner import ShardOwner
 
 # Seconds that the result of a call may take to arrive here beyond the time limit of the call itself.
@@ -65,7 +65,7 @@ class DividedIndex(Reader[IndexPlan, bytes]):
         shard_owner: ShardOwner,
         shards: int,
         partitions: Callable[[str], int | None],
-        calls: ShardCalls,
+        call: Call,
         erased: ErasedKeys | None = None,
     ) -> None:
         """Read the shards that `shard_owner` has here, and by `calls` those of other servers.
@@ -74,13 +74,13 @@ class DividedIndex(Reader[IndexPlan, bytes]):
             shard_owner: The shards of this server.
             shards: The number of shards.
             partitions: Returns the number of partitions of a topic, None if that isn't known yet.
-            calls: The calls of other servers.
+            call: Calls another server.
             erased: The keys that are read as if they had never had a row. Other servers may not know them yet.
         """
         self._shard_owner = shard_owner
         self._shards = shards
         self._partitions = partitions
-        self._calls = calls
+        self._call = call
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._to_kafka: dict[bytes, Callable[[bytes], bytes]] = {}
         # Reads that wait for the next call of a server, by its address.
@@ -158,7 +158,7 @@ class DividedIndex(Reader[IndexPlan, bytes]):
             by_address.setdefault(self._address(division, ask), []).append(number)
         here = by_address.pop(None, [])
         calls = {
-            address: self._calls.call(address, [_with_token(division, asks[number]) for number in numbers])
+            address: self._call(address, [_with_token(division, asks[number]) for number in numbers])
             for address, numbers in by_address.items()
             if address is not None
         }
@@ -192,7 +192,7 @@ class DividedIndex(Reader[IndexPlan, bytes]):
 
     def _send(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
         waiting = self._gathered.pop(address)
-        call = self._calls.call(address, [ask for ask, _ in waiting])
+        call = self._call(address, [ask for ask, _ in waiting])
         futures = [coming for _, coming in waiting]
         call.add_done_callback(lambda ended: loop.call_soon_threadsafe(_settle, futures, ended))
 

@@ -51,7 +51,7 @@ class Shard:
             folder, cache_bytes=max(MIN_CACHE_BYTES, CACHE_BYTES // shards), restore=snapshots.restore
         )
         self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs)
-        self._reader = IndexReader(self.store, elsewhere=elsewhere)
+        self.reader = IndexReader(self.store, elsewhere=elsewhere)
         self._keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
@@ -116,12 +116,6 @@ class Shard:
         with self._lock:
             plans = list(self._plans.values())
         return all(plan.topic not in ends or _is_at(positions.get(plan.asset), ends[plan.topic]) for plan in plans)
-
-    def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
-        """Read rows; see `IndexReader.read`."""
-        return self._reader.read(plan, keys, at_us, columns)
 
     def is_filled(self, asset: bytes) -> bool:
         """Return whether an index has reached the end that its topic had when the shard was opened."""

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import msgspec
@@ -25,12 +25,8 @@ CHANNEL_OPTIONS = (
 )
 
 
-class ShardCalls(Protocol):
-    """Calls of other servers (`ShardClients`)."""
-
-    def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
-        """Send reads to the server at an address; the future fails with `UnavailableError` if it doesn't answer."""
-        ...
+# A function that sends reads to the server at an address; the future fails with `UnavailableError` without an answer.
+Call = Callable[[str, Sequence[Ask]], "Future[list[Answer]]"]
 
 
 class ShardClients:

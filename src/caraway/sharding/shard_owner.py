@@ -141,7 +141,7 @@ class ShardOwner:
         if not own.answers or plan is None or not own.shard.is_filled(ask.asset):
             return Moved(f"shard {ask.shard} of the index has just got another owner, which catches up")
         try:
-            columns, found = own.shard.read(plan, ask.keys, ask.at_us, ask.columns)
+            columns, found = own.shard.reader.read(plan, ask.keys, ask.at_us, ask.columns)
         except InvalidInputError as error:
             return Refused(str(error), invalid=True)
         except UnavailableError as error:

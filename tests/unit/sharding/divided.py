@@ -219,12 +219,6 @@ class TestShard(Shard):
         )
 
     @override
-    def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
-        return self.reader.read(plan, keys, at_us, columns)
-
-    @override
     def is_filled(self, asset: bytes) -> bool:
         return asset in self.plans and self.has_reached(self.due)
 
@@ -304,7 +298,7 @@ class Server:
             lasting=LASTING,
             clock=self.world.clock,
         )
-        self.index = DividedIndex(self.shard_owner, SHARDS, {"topic": PARTITIONS}.get, self)
+        self.index = DividedIndex(self.shard_owner, SHARDS, {"topic": PARTITIONS}.get, self.call)
         self.shard_owner.follow([self.plan])
 
     def _opened(self, number: int) -> TestShard:

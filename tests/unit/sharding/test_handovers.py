@@ -9,6 +9,7 @@ import pytest
 
 from caraway.cluster.shards import Division
 from caraway.errors import InvalidInputError, UnavailableError
+from caraway.index import IndexReader
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.sharding.messages import Ask, Moved, MovingError
 from caraway.topics import PUT, position_id
@@ -17,7 +18,6 @@ from tests.unit.sharding.divided import (
     LASTING,
     SHARDS,
     Server,
-    TestShard,
     World,
     WorldMember,
     partition_of_key,
@@ -119,13 +119,13 @@ def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> Non
 def test_a_server_that_is_stopped_while_it_reads_answers_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (one,) = begin(world, "one")
     rounds(one)
-    reads = TestShard.read
+    reads = IndexReader.read
 
-    def slowly(shard: TestShard, *arguments: object) -> object:
+    def slowly(reader: IndexReader, *arguments: object) -> object:
         world.now += 1.1 * LASTS
-        return reads(shard, *arguments)  # type: ignore[arg-type]
+        return reads(reader, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TestShard, "read", slowly)
+    monkeypatch.setattr(IndexReader, "read", slowly)
     with pytest.raises(MovingError):
         read(one, KEYS[0])
 

@@ -1,19 +1,19 @@
-"""The shards of a divided index on this server, with the threads and calls that they need (decision 23)."""
+"""The index of a server that shares it with others, with the threads and calls that its shards need (decision 23)."""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 
 import sqlalchemy as sa
 import structlog
+from typing_extensions import override
 
 from caraway.cluster.shards import shard_member
-from caraway.config import ConfigurationError, Settings
+from caraway.config import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
 from caraway.index import IndexStatus, IndexWorker
@@ -22,6 +22,7 @@ from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
 from caraway.secrets.keyring import Keyring
+from caraway.server.server_index import ServerIndex
 from caraway.sharding.divided import DividedIndex
 from caraway.sharding.keys import is_divided
 from caraway.sharding.shard import Shard
@@ -40,8 +41,11 @@ THREADS = 2
 STOP_S = 3.0
 
 
-class ServerShards:
-    """The shards of this server, the client of other servers' shards, and the server for their calls."""
+class DividedServerIndex(ServerIndex):
+    """The index of this server if it is divided: its shards, and the calls by which servers read each other's shards.
+
+    An index whose rows are written for jobs isn't divided: it is whole on the server that has the right to write them.
+    """
 
     def __init__(
         self,
@@ -51,40 +55,32 @@ class ServerShards:
         *,
         objects: ObjectFolder,
         erased: ErasedKeys,
-        keyring: Keyring,
         member: str,
-        whole: IndexWorker,
+        keyring: Keyring,
+        shards: int,
     ) -> None:
         """Build the parts; nothing runs before `start`. An earlier process with this data folder must have ended.
 
-        `whole` follows the indexes that aren't divided.
+        The arguments are those of `ServerIndex`; `keyring` has the deployment's keys, and `shards` is the number of
+        shards of all servers.
 
         Raises:
-            ConfigurationError: The index isn't to be divided.
-            UnavailableError: The address for other servers can't be listened on.
+            ConflictError: Another process has a database open.
+            UnavailableError: A folder can't be used, or the address for other servers can't be listened on.
         """
-        index, shards = settings.index, settings.index.shards
-        if shards is None:
-            raise ConfigurationError("index.shards: the index isn't divided")
+        # Indexes whose rows are written for jobs have no snapshots.
+        super().__init__(settings, bootstrap_servers, engine, snapshots=None, erased=erased, member=member)
+        self._settings = settings
+        self._objects = objects
+        self._erased = erased
         self._shards = shards
-        self._whole = whole
         self._member = shard_member(engine, member, shards)
         self._topics = Topics(bootstrap_servers)
-        passes = [_pass(key.mac_key) for key in keyring.keys]
+        index, passes = settings.index, [_pass(key.mac_key) for key in keyring.keys]
         self._shard_server = ShardServer(lambda: passes, index.host, index.port)
         # Calls prove the oldest key, because servers that haven't been given the newest key yet know it too.
         self._clients = ShardClients(lambda: passes[-1])
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
-        self._open: Callable[[int], Shard] = lambda number: Shard(
-            number,
-            shards,
-            _folder(settings.data_dir, number, shards),
-            self._topics,
-            objects=objects,
-            snapshot_seconds=settings.server.snapshot_seconds,
-            erased=erased,
-            elsewhere=partial(self._shard_owner.elsewhere, number),
-        )
         self._shard_owner = ShardOwner(
             self._member,
             shards,
@@ -94,17 +90,21 @@ class ServerShards:
             lasting=timedelta(seconds=index.lease_seconds),
             clock=_clock,
         )
-        self._plans: Sequence[IndexPlan] = ()
-        self.index = DividedIndex(self._shard_owner, shards, self._topics.partitions, self._clients, erased)
+        self._open_shards = self._shard_owner.open_shards
+        self._divided: Sequence[IndexPlan] = ()
+        self.rows = DividedIndex(self._shard_owner, shards, self._topics.partitions, self._clients.call, erased)
         self._recurring = Recurring("index-share", self._reconcile, INTERVAL_S, at_once=True)
 
+    @override
     def start(self) -> None:
-        """Start; the tables in Postgres may be created later."""
+        super().start()
+        # The tables in Postgres may be created later.
         self._shard_server.start(self._shard_owner.answer)
         self._recurring.start()
 
+    @override
     def stop(self) -> None:
-        """Stop, and release the shards to other servers at once."""
+        super().stop()
         self._recurring.stop(STOP_S)
         try:
             self._shard_owner.end()
@@ -114,28 +114,31 @@ class ServerShards:
         self._clients.close()
         self._threads.shutdown(wait=False)
 
-    def set_plans(self, plans: Sequence[IndexPlan]) -> None:
-        """Index those of these plans that are divided from now on, and no others."""
-        self._plans = [plan for plan in plans if is_divided(plan)]
-        self._shard_owner.follow(self._plans)
+    @override
+    def follow(self, plans: Sequence[IndexPlan]) -> None:
+        super().follow([plan for plan in plans if not is_divided(plan)])
+        self._divided = [plan for plan in plans if is_divided(plan)]
+        self._shard_owner.follow(self._divided)
         self._recurring.wake()
 
-    def problem(self) -> str | None:
-        """Return the reason why a part of the index can't be read; None if no such part is known here."""
-        for number, shard in sorted(self._shard_owner.open_shards().items()):
-            if (reason := shard.worker.problem()) is not None:
-                return f"shard {number}: {reason}"
-        division = self._shard_owner.division
-        owned = {number for number, owner in division.owners.items() if owner.member in division.addresses}
-        missing = [str(number) for number in range(self._shards) if number not in owned]
-        return f"no server owns these shards: {', '.join(missing)}" if missing and self._plans else None
+    @override
+    def forget(self, gone: set[bytes]) -> None:
+        super().forget(gone)
+        found = set()
+        for shard in self._open_shards().values():
+            for asset in shard.store.assets() & gone - {plan.asset for plan in self._divided}:
+                shard.store.drop(asset)
+                found.add(asset.hex())
+        if found:
+            self._member.forget_progress(found)
+        if self._plans is not None:
+            # Entries of indexes that are divided now date from the time before the index was divided.
+            super().forget(self._store.assets())
 
-    def has(self, asset: str) -> bool:
-        """Return whether an index is divided."""
-        return any(plan.asset.hex() == asset for plan in self._plans)
-
+    @override
     def lag(self, asset: str) -> str:
-        """Return the reason why an index hasn't caught up with its topic in all shards, "" if it has."""
+        if not any(plan.asset.hex() == asset for plan in self._divided):
+            return super().lag(asset)
         progress = self._shard_owner.division.progress
         behind = []
         for number in range(self._shards):
@@ -144,17 +147,29 @@ class ServerShards:
                 behind.append(str(number))
         return f"the index is behind in these shards: {', '.join(behind)}" if behind else ""
 
-    def positions(self) -> list[IndexStatus]:
-        """Return how far each index is: the divided ones in this server's shards, and the whole ones."""
-        shards = [status for shard in self._shard_owner.open_shards().values() for status in shard.worker.positions()]
-        return [*merged(shards), *self._whole.positions()]
+    @override
+    def problem(self) -> str | None:
+        if (whole := super().problem()) is not None:
+            return whole
+        for number, shard in sorted(self._open_shards().items()):
+            if (reason := shard.worker.problem()) is not None:
+                return f"shard {number}: {reason}"
+        division = self._shard_owner.division
+        owned = {number for number, owner in division.owners.items() if owner.member in division.addresses}
+        missing = [str(number) for number in range(self._shards) if number not in owned]
+        return f"no server owns these shards: {', '.join(missing)}" if missing and self._divided else None
 
+    @override
+    def positions(self) -> list[IndexStatus]:
+        shards = [status for shard in self._open_shards().values() for status in shard.worker.positions()]
+        return [*merged(shards), *super().positions()]
+
+    @override
     def status(self) -> dict[str, object]:
-        """Return the state of this server's shards, and the owners of all shards, as plain values."""
-        stored, division = self._shard_owner.open_shards(), self._shard_owner.division
+        shards, division = self._open_shards(), self._shard_owner.division
         return {
-            "alive": all(shard.worker.is_alive() for shard in stored.values()),
-            "bytes_on_disk": sum(shard.store.size_bytes() for shard in stored.values()),
+            "alive": all(shard.worker.is_alive() for shard in shards.values()),
+            "bytes_on_disk": sum(shard.store.size_bytes() for shard in shards.values()),
             "shards": {
                 "count": self._shards,
                 "here": sorted(self._shard_owner.owned()),
@@ -164,16 +179,14 @@ class ServerShards:
             "indexes": [spelled(status) for status in self.positions()],
         }
 
+    @override
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
-        """Remove superseded versions from the shards of this server; see `IndexWorker.expire`."""
-        return sum(
-            shard.worker.expire(asset, horizon_us, stopping) for shard in self._shard_owner.open_shards().values()
-        )
+        return sum(shard.worker.expire(asset, horizon_us, stopping) for shard in self._open_shards().values())
 
+    @override
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
-        """Return the erased keys of each index: those of which entries may be left here, or all others."""
-        workers = [shard.worker for shard in self._shard_owner.open_shards().values()]
-        whole, left = self._whole.erasures(pending=pending), _united(workers, pending=True)
+        workers = [shard.worker for shard in self._open_shards().values()]
+        whole, left = super().erasures(pending=pending), _united(workers, pending=True)
         if pending:
             return [*whole, *((plan, list(erasures)) for plan, erasures in left.values())]
         divided = [
@@ -182,33 +195,30 @@ class ServerShards:
         ]
         return [*whole, *divided]
 
+    @override
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
-        """Remove the entries of erased keys from the shards of this server; see `IndexWorker.remove_erased`."""
         if not is_divided(plan):
-            return self._whole.remove_erased(plan, stopping)
+            return super().remove_erased(plan, stopping)
         # All shards are tried, so that one that is behind doesn't keep the entries of the others.
-        removed = [shard.worker.remove_erased(plan, stopping) for shard in self._shard_owner.open_shards().values()]
+        removed = [shard.worker.remove_erased(plan, stopping) for shard in self._open_shards().values()]
         return all(removed)
 
-    def forget(self, assets: set[bytes]) -> None:
-        """Remove the entries of indexes that are gone.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
-        gone = assets - {plan.asset for plan in self._plans}
-        found = set()
-        for shard in self._shard_owner.open_shards().values():
-            for asset in shard.store.assets() & gone:
-                shard.store.drop(asset)
-                found.add(asset.hex())
-        if found:
-            self._member.forget_progress(found)
+    def _open(self, number: int) -> Shard:
+        return Shard(
+            number,
+            self._shards,
+            self._settings.data_dir / "index-shards" / f"{number}-of-{self._shards}",
+            self._topics,
+            objects=self._objects,
+            snapshot_seconds=self._settings.server.snapshot_seconds,
+            erased=self._erased,
+            elsewhere=partial(self._shard_owner.elsewhere, number),
+        )
 
     def _reconcile(self) -> None:
         self._shard_owner.reconcile()
         self._clients.keep(set(self._shard_owner.division.addresses.values()))
-        self._topics.learn({plan.topic for plan in self._plans})
+        self._topics.learn({plan.topic for plan in self._divided})
 
 
 def _united(workers: Sequence[IndexWorker], *, pending: bool) -> dict[bytes, tuple[IndexPlan, dict[Erasure, None]]]:
@@ -223,10 +233,6 @@ def _united(workers: Sequence[IndexWorker], *, pending: bool) -> dict[bytes, tup
 def _pass(mac_key: bytes) -> bytes:
     """Return a proof that its sender has a key, which does not reveal the key."""
     return blake2b(b"reads of the index", key=mac_key, digest_size=32).digest()
-
-
-def _folder(data_dir: Path, number: int, shards: int) -> Path:
-    return data_dir / "index-shards" / f"{number}-of-{shards}"
 
 
 def _clock() -> float:
