@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from caraway.graph.specs import Graph
 from caraway.graph.wire import decode_graph
@@ -10,18 +10,9 @@ from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import apply_generations, content_of
 from caraway.state.model import BranchHeads
+from caraway.state.reader import StateReader
 
 T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
-
-
-class GraphSource(Protocol):
-    """The source of branches and graphs (`caraway.state.StateReader`)."""
-
-    def branch_heads(self) -> BranchHeads:
-        """Return all branches."""
-
-    def graph(self, commit_id: str) -> bytes:
-        """Return the graph of a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +37,7 @@ class Needed:
 class Plans:
     """Plans the commits in use, and keeps their plans. Not thread safe."""
 
-    def __init__(self, source: GraphSource) -> None:
+    def __init__(self, source: StateReader) -> None:
         """Read from `source`; nothing is read yet."""
         self._source = source
         self.needed: Needed | None = None

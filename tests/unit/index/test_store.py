@@ -56,6 +56,23 @@ def test_a_folder_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
         IndexStore(tmp_path / "file" / "index")
 
 
+def test_a_closed_database_is_unavailable(tmp_path: Path) -> None:
+    store = IndexStore(tmp_path / "index")
+    store.close()
+    for use in (
+        lambda: store.get(b"key"),
+        lambda: store.get_many([b"key"]),
+        lambda: store.iterator(),
+        lambda: list(store.scan(b"a", b"b")),
+        lambda: store.write(store.batch()),
+        lambda: store.sync(),
+        lambda: store.unused_tables(),
+    ):
+        with pytest.raises(UnavailableError, match="index database"):
+            use()
+    assert store.size_bytes() == 0
+
+
 def empty(path: Path) -> None:
     path.write_bytes(b"")
 

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from typing_extensions import override
+
 from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
-from caraway.state import BranchHeads, BranchRecord, Plans
+from caraway.state import BranchHeads, BranchRecord, Plans, StateReader
 from caraway.state.blueprints import content_of
 from tests.unit.control.graphs import clicks, spend, users
 
@@ -14,13 +16,14 @@ GRAPHS = {"a": Graph(datasets=(clicks(), spend())), "b": Graph(datasets=(clicks(
 
 
 @dataclass
-class Source:
+class Source(StateReader):
     """A source whose branches move, and which counts how often each graph was read."""
 
     heads: dict[str, str | None]
     generations: Mapping[str, int] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
 
+    @override
     def branch_heads(self) -> BranchHeads:
         at = datetime(2030, 1, 1, tzinfo=UTC)
         branches = (
@@ -28,6 +31,7 @@ class Source:
         )
         return BranchHeads(branches=tuple(branches), generations=dict(self.generations))
 
+    @override
     def graph(self, commit_id: str) -> bytes:
         self.reads.append(commit_id)
         return encode_graph(GRAPHS[commit_id])
