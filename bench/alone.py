@@ -25,15 +25,16 @@ from drivers import ENTITIES, RIDES_EACH, SEVENTY, TEN, graph, rows
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
-from caraway.config import ServerSettings
+from caraway.config.settings import ServerSettings
 from caraway.functions.extractors.pool import FunctionPool
-from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.feeding.writer import Message
-from caraway.index.reader import DatasetReader
-from caraway.ingest import Endpoints
+from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.reader import DatasetReader, IndexReader
+from caraway.index.storage.store import IndexStore
+from caraway.ingest.endpoints import Endpoints
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
-from caraway.query import Catalog, QueryEngine
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
 from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
@@ -44,8 +45,10 @@ from caraway.server.http.endpoints import Router, bound
 from caraway.server.served_graph import ServedGraph
 from caraway.server.serving import SWITCH_INTERVAL_S
 from caraway.server.surface import READS
-from caraway.state import AuditLog, connect
-from caraway.topics import PUT, RecordCodec, position_id
+from caraway.state.audit import AuditLog
+from caraway.state.database import connect
+from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.identity import position_id
 
 NO_DATABASE = "postgresql://127.0.0.1:1/none"
 BATCH = 4_000

@@ -30,7 +30,7 @@ from services import services
 
 from caraway.cli.output import out
 from caraway.client import Client
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.demo.http import DemoConnection
 from caraway.stack import ports
 from caraway.stack.programs import ServerProgram

@@ -27,11 +27,13 @@ from rich.table import Table
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.feeding.writer import Message
+from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.reader import IndexReader
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
-from caraway.topics import PUT, RecordCodec, position_id
+from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.identity import position_id
 
 BACKLOG_BATCH = 4000
 SECOND = 1_000_000

@@ -49,12 +49,12 @@ from rich.table import Table
 
 from caraway.children import process
 from caraway.cli.output import out
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.graph.schemas import datasets_read, schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
-from caraway.plan import JobPlan, TopicPlan, plan_graph
-from caraway.plan.model import JobMode
+from caraway.plan.model import JobMode, JobPlan, TopicPlan
 from caraway.plan.modes import mode_of
+from caraway.plan.planner import plan_graph
 from caraway.spark.codec import Codec
 from caraway.spark.java import jvm_process
 from caraway.spark.jobs import Trigger, start_job
@@ -62,8 +62,9 @@ from caraway.spark.session import SessionSettings, caraway_jar, open_session
 from caraway.stack import ports
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import EmbeddedKafka
-from caraway.topics import DEAD_LETTERS, RecordCodec, ensure_topics
-from caraway.topics.admin import drop_topics
+from caraway.topics.admin import drop_topics, ensure_topics
+from caraway.topics.codec import RecordCodec
+from caraway.topics.dead_letters import DEAD_LETTERS
 
 # Seconds without new output after which a job is done.
 QUIET_SECONDS = 3.0

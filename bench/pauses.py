@@ -34,7 +34,8 @@ from caraway.engine.spark_runtime import staggered
 from caraway.plan.model import JobMode, JobPlan, RecordSchema
 from caraway.spark.java import jvm_process
 from caraway.spark.jobs import start_job
-from caraway.topics import RecordCodec, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.codec import RecordCodec
 
 KEYS = 1000
 # Seconds before the measurement; compilers are busy for so long after the first query has started.

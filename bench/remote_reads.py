@@ -15,12 +15,15 @@ from pathlib import Path
 
 import uvloop
 
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
 from caraway.sharding.messages import Answer, Ask, Found
 from caraway.sharding.shard_clients import ShardClients
 from caraway.sharding.shard_server import ShardServer
-from caraway.topics import PUT, position_id
+from caraway.topics.codec import PUT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan
 
 PLAN = index_plan(IndexKind.VERSIONS, revised=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.stack import ports
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import EmbeddedKafka

@@ -25,12 +25,12 @@ from rich.table import Table
 from services import services
 
 from caraway.cli.output import out
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, Metadata
-from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.stack import ports
 from caraway.stack.programs import ServerProgram
 from caraway.state.listening import CHANNEL

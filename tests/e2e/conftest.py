@@ -11,7 +11,7 @@ import pytest
 
 from caraway.children.part import PartState, PartStatus
 from caraway.client import Client, find_server
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.demo.agreement import Agreement
 from caraway.demo.example import Flights, load_example
 from caraway.demo.replay import replay

@@ -12,7 +12,7 @@ import pytest
 from caraway.client import Client
 from caraway.client.client import build_graph
 from caraway.errors import CommitError, InvalidInputError, RemoteError
-from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.e2e.conftest import World
 
 GOOD = {

@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from caraway.cluster.members import ENGINES, Member
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.engine import driver, fencing
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.state import connect
+from caraway.state.database import connect
 from tests.integration.engine.engine_process import FolderRegistry
 
 # The same rules in less time.

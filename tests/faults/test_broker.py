@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from caraway.errors import UnavailableError
-from caraway.plan import TopicPlan
-from caraway.topics import TopicWriter
+from caraway.plan.model import TopicPlan
 from caraway.topics.codec import RecordCodec
+from caraway.topics.producer import TopicWriter
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model

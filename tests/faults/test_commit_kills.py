@@ -23,11 +23,11 @@ from caraway.datasets import Dataset, Sum
 from caraway.dtypes import Continuous
 from caraway.expr import col
 from caraway.featuresets import Featureset
-from caraway.graph.wire import CommitRequest
+from caraway.graph.wire.graphs import CommitRequest
 from caraway.lib import inputs
 from caraway.stack import ports
 from caraway.stack.postgres import EmbeddedPostgres
-from caraway.state import migrate
+from caraway.state.migrate import migrate
 from tests.alone import running
 from tests.faults import dying_engine
 from tests.integration.control.steps import Clock, Plant, Steps

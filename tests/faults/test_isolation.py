@@ -15,10 +15,11 @@ from caraway.dtypes.types import INT
 from caraway.functions.capture.shipping import python_function
 from caraway.functions.pipelines.children import Limits, limits_conf
 from caraway.graph.operators import AssignFunction, FilterFunction, Input
-from caraway.plan import JobPlan
+from caraway.plan.model import JobPlan
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
-from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import SOURCES, Case

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from caraway.cluster.leases import Lease
 from caraway.errors import UnavailableError
-from caraway.state import connect, migrate
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
 
 LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
 

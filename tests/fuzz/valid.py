@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.unit.query import garden
 
 API = "/api/v1"

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 
 from caraway.dtypes.types import INT
-from caraway.engine_local import LocalEngine
+from caraway.engine_local.engine import LocalEngine
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.storage.keys import SIGN
-from caraway.plan import IndexPlan, RecordSchema
+from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.topics.codec import RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from tests.parity.graphs import derived, oracle

@@ -31,7 +31,7 @@ from caraway.graph.operators import (
     Union,
 )
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.plan import JobPlan
+from caraway.plan.model import JobPlan
 from caraway.topics.codec import RecordCodec
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark.broker import Broker

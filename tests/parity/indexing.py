@@ -10,13 +10,13 @@ from multiprocessing.managers import BaseManager, RemoteError
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.index.feeding.tail import every_partition
-from caraway.index.feeding.worker import IndexStatus, merged
-from caraway.index.reader import kafka_key
+from caraway.index.feeding.worker import IndexStatus, IndexWorker, merged
+from caraway.index.reader import IndexReader, kafka_key
 from caraway.index.records.max_event_time import stored_max_event_time
+from caraway.index.storage.store import IndexStore
 from caraway.index.windows.windows import Elsewhere
-from caraway.plan import IndexPlan
+from caraway.plan.model import IndexPlan
 from caraway.sharding.keys import is_divided, shard_of
 
 #: Errors of a call to a process that was killed or isn't there yet.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from caraway.graph.wire import CommitRequest, decode_commit, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, decode_commit, encode_commit
 from tests.effort import examples
 from tests.parity.comparing import Difference
 from tests.parity.graphs import Case

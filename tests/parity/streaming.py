@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.engine.jobs import brief
-from caraway.index import IndexStore
-from caraway.plan import JobPlan
+from caraway.index.storage.store import IndexStore
+from caraway.plan.model import JobPlan
 from caraway.spark.jobs import start_job
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import running_session

@@ -17,7 +17,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from caraway.engine_local import LocalEngine, pipelines
+from caraway.engine_local import pipelines
+from caraway.engine_local.engine import LocalEngine
 from caraway.engine_local.operators.joins import join_tables
 from caraway.engine_local.tables import Key, Relation, Table, Version, begin_of, key_of
 from caraway.errors import InvalidInputError

@@ -7,7 +7,8 @@ from random import Random
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from caraway.plan import GraphPlan, IndexPlan, TopicPlan, plan_graph
+from caraway.plan.model import GraphPlan, IndexPlan, TopicPlan
+from caraway.plan.planner import plan_graph
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.connection import kafka_logger

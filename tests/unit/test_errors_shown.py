@@ -5,7 +5,7 @@ import pytest
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, ListType, MapType, optional
 from caraway.dtypes.values import INPUTS, ROWS, cast
 from caraway.errors import InvalidInputError, quoted, shortened
-from caraway.query import cast_input
+from caraway.query.inputs import cast_input
 
 LONG = "x" * 2_000_000
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from caraway.cli.database import DatabaseOption, opened
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import JsonOption, show_json
-from caraway.state import AuditLog
+from caraway.state.audit import AuditLog
 
 
 def audit(

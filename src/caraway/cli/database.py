@@ -9,12 +9,13 @@ from typing import Annotated
 import sqlalchemy as sa
 import typer
 
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.errors import UnavailableError
 from caraway.stack.folder import DataFolder
 from caraway.stack.record import read_record
-from caraway.state import Access, connect, is_migrated
-from caraway.state.database import is_outage
+from caraway.state.access import Access
+from caraway.state.database import connect, is_outage
+from caraway.state.migrate import is_migrated
 
 DatabaseOption = Annotated[
     str | None,

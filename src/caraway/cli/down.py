@@ -6,7 +6,7 @@ import signal
 
 from caraway.children.process import end_leftovers, is_alive, wait_until_gone
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.stack.errors import NotRunningError
 from caraway.stack.folder import DataFolder
 from caraway.stack.record import StackRecord, read_record

@@ -11,18 +11,20 @@ from rich.tree import Tree
 from caraway.cli.definitions import find_definitions
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.client import Client
-from caraway.config import Settings, load_settings
+from caraway.config.settings import Settings, load_settings
 from caraway.engine.slots import processors_of
 from caraway.errors import CarawayError, UnavailableError
 from caraway.graph.specs import Graph
-from caraway.graph.validation import validate
-from caraway.graph.wire import decode_graph
-from caraway.plan import plan_graph
+from caraway.graph.validation.graphs import validate
+from caraway.graph.wire.graphs import decode_graph
 from caraway.plan.explain import IndexExplained, JobExplained, PlanExplained, StepExplained, TopicExplained
 from caraway.plan.explain import explain as explain_plan
+from caraway.plan.planner import plan_graph
 from caraway.stack.folder import DataFolder
 from caraway.stack.record import read_record
-from caraway.state import MAIN, StateReader, connect
+from caraway.state.database import connect
+from caraway.state.model import MAIN
+from caraway.state.reader import StateReader
 
 
 def explain(

@@ -6,7 +6,7 @@ import typer
 
 from caraway.cli.output import out, plain_errors
 from caraway.cli.progress import shown_progress
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.stack.jars import ensure_jars
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import TokenOption, UrlOption, ask, server_of
 from caraway.client.discovery import URL_VARIABLE
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import JobReport, report_job, report_stack
 

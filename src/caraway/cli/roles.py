@@ -8,7 +8,7 @@ from rich.table import Table
 from caraway.cli.database import DatabaseOption, access, opened
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import JsonOption, show_json
-from caraway.state import Grant, Mode
+from caraway.state.permissions import Grant, Mode
 
 roles = typer.Typer(
     help="Roles, which say what accounts may do, on which branches and on entities with which tags.",

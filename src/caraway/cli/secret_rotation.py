@@ -2,10 +2,10 @@
 
 from caraway.cli.database import DatabaseOption, opened, operator
 from caraway.cli.output import DataOption, err, plain_errors
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
-from caraway.state import Act, AuditLog
+from caraway.state.audit import Act, AuditLog
 
 
 def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:

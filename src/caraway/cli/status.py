@@ -9,7 +9,7 @@ from rich.text import Text
 
 from caraway.cli.colours import COLOURS
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import PartReport, StackReport, report_stack
 

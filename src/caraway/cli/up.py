@@ -18,7 +18,7 @@ from caraway.children.logs import quote
 from caraway.children.part import PartState, PartStatus
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.progress import shown_progress
-from caraway.config import Settings, load_settings
+from caraway.config.settings import Settings, load_settings
 from caraway.private_files import opener
 from caraway.stack.errors import PartFailedError
 from caraway.stack.folder import DataFolder

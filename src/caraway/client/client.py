@@ -34,11 +34,11 @@ from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.envs import for_env, require_env
-from caraway.graph.validation import validate, validate_placement
+from caraway.graph.validation.graphs import validate, validate_placement
 
 if TYPE_CHECKING:
     from caraway.client.http import Connection
-    from caraway.graph.wire import CommitRequest
+    from caraway.graph.wire.graphs import CommitRequest
 
 MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
@@ -152,7 +152,7 @@ class Client:
             NotServedError: The commit is made, but not all is served in time.
         """
         # A late import, as in `build_commit`.
-        from caraway.graph.wire import encode_commit  # noqa: PLC0415
+        from caraway.graph.wire.graphs import encode_commit  # noqa: PLC0415
 
         self._queue.clear()
         request = self.build_commit(
@@ -190,7 +190,7 @@ class Client:
         require_message(message)
         require_env(env)
         # protobuf and its messages, which only a commit needs, would slow down every import of Caraway.
-        from caraway.graph.wire import CommitRequest  # noqa: PLC0415
+        from caraway.graph.wire.graphs import CommitRequest  # noqa: PLC0415
 
         defined = gather(datasets, featuresets)
         validate_placement(defined, env)

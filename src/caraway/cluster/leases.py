@@ -27,7 +27,7 @@ class Lease:
     """An exclusive right, held by one owner at a time. All methods raise UnavailableError if Postgres doesn't answer.
 
     Attributes:
-        engine: The database (`caraway.state.connect`).
+        engine: The database (`caraway.state.database.connect`).
         name: The name of the right.
         owner: The name of the claiming process, as people read it.
     """

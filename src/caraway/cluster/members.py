@@ -61,7 +61,7 @@ class Member:
     """One member of a group. All methods that read or write raise UnavailableError if Postgres doesn't answer.
 
     Attributes:
-        engine: The database (`caraway.state.connect`).
+        engine: The database (`caraway.state.database.connect`).
         group: The group.
         node: The name that the process keeps when it restarts.
         token: The token of its lease; meaningless before it has claimed that.

@@ -10,7 +10,12 @@ from caraway.control.service import CommitService, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.secrets.references import LookUp
-from caraway.state import KEEP, Branches, Ledger, StateReader, StateWriter, connect
+from caraway.state.branches import Branches
+from caraway.state.clock import KEEP
+from caraway.state.database import connect
+from caraway.state.ledger import Ledger
+from caraway.state.reader import StateReader
+from caraway.state.writer import StateWriter
 from caraway.topics.admin import drop_topics, ensure_topics, topic_names
 from caraway.topics.positions import TopicEnds
 

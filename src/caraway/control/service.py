@@ -15,13 +15,14 @@ from caraway.graph.fingerprints import graph_fingerprint
 from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
-from caraway.graph.validation import validate
-from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
+from caraway.graph.validation.graphs import validate
+from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
-from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, apply_generations, blueprints
-from caraway.state.allocation import Allocation, allocate
+from caraway.state.allocation import Allocation, Asset, allocate
+from caraway.state.blueprints import AssetKind, apply_generations, blueprints
+from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]

@@ -7,7 +7,9 @@ from typing import Protocol
 import structlog
 
 from caraway.errors import CarawayError
-from caraway.state import Action, ActionOutcome, AssetKind, Claim, Ledger
+from caraway.state.allocation import Action
+from caraway.state.blueprints import AssetKind
+from caraway.state.ledger import ActionOutcome, Claim, Ledger
 
 LOG = structlog.get_logger(__name__)
 

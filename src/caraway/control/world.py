@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from caraway.state import AssetKind, DesiredState, JobRecord, JobState, wall_clock
+from caraway.state.blueprints import AssetKind
+from caraway.state.clock import wall_clock
+from caraway.state.model import DesiredState, JobRecord, JobState
 
 # A living engine stops a job within seconds and reports it. After this time without a report the engine has ended.
 SILENT = timedelta(seconds=60)
 
 
 class JobRecords(Protocol):
-    """The reader of the reports of engines (`caraway.state.StateReader`)."""
+    """The reader of the reports of engines (`caraway.state.reader.StateReader`)."""
 
     def jobs(self) -> tuple[JobRecord, ...]:
         """Return all jobs."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from caraway.cli.output import out
 from caraway.cli.progress import shown_progress
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.stack.stack import Stack
 
 

@@ -7,12 +7,14 @@ import socket
 import sys
 
 from caraway.cluster.members import ENGINES, Member
-from caraway.config import ConfigurationError, load_settings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import load_settings
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.errors import CarawayError
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore, hand_out
-from caraway.state import JobRegistry, connect
+from caraway.state.database import connect
+from caraway.state.registry import JobRegistry
 
 
 def main() -> int:

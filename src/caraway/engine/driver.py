@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.errors import UnavailableError
 from caraway.functions.confinement.configured import confinement_of
 from caraway.functions.pipelines.children import Limits

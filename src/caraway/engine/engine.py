@@ -10,7 +10,8 @@ from pathlib import Path
 from types import FrameType
 
 from caraway.cluster.members import Member
-from caraway.config import ConfigurationError, Settings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import Settings
 from caraway.engine.driver import Driver
 from caraway.engine.fencing import LASTING, Fence, checkpoint_for, current_checkpoint, remove_gone
 from caraway.engine.heartbeat import BEAT_SECONDS, Heartbeat
@@ -21,7 +22,7 @@ from caraway.engine.observer import Observer
 from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.spark.live import LiveRows
-from caraway.state import JobRegistry
+from caraway.state.registry import JobRegistry
 from caraway.topics.credentials import sign_in
 from caraway.topics.positions import TopicEnds
 

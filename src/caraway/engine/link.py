@@ -10,7 +10,7 @@ from caraway.engine.job_ownership import JobOwnership, Work
 from caraway.engine.jobs import JobStatus
 from caraway.plan.model import JobPlan
 from caraway.recurring import Recurring
-from caraway.state import JobRegistry
+from caraway.state.registry import JobRegistry
 
 log = logging.getLogger(__name__)
 

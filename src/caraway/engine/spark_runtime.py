@@ -21,7 +21,8 @@ from caraway.spark.checkpoints import Position, position_of
 from caraway.spark.java import java_session
 from caraway.spark.jobs import Trigger, start_job, trigger_of
 from caraway.spark.letters import LetterCount
-from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.positions import TopicEnds
 
 # Jobs that start together would all pause together at each checkpoint. Their intervals differ by up to a sixth, in

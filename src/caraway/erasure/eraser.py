@@ -17,11 +17,11 @@ from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
 from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
-from caraway.objects import ObjectFolder
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
-from caraway.state import Needed
-from caraway.topics import TopicWriter
+from caraway.state.plans import Needed
+from caraway.topics.producer import TopicWriter
 
 LOG = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ WRITE_TIMEOUT_S = 10.0
 
 
 class Removing(Protocol):
-    """The part that has entries of erased keys (`caraway.index.IndexWorker`, or the shards of a divided index)."""
+    """The part that has entries of erased keys (`worker.IndexWorker`, or the shards of a divided index)."""
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erased keys of each index: those of which entries may be left, or all others."""

@@ -7,7 +7,7 @@ from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.trees import datasets_read
 from caraway.index.storage.snapshots import KEPT
 from caraway.served.log import SERVED
-from caraway.topics import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS
 
 
 @dataclass(frozen=True, slots=True)

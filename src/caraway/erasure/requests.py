@@ -76,7 +76,7 @@ class ErasureLog:
     """Writes and reads the record of erased keys. Thread safe; every operation may be repeated."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
+        """Work through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 

@@ -20,11 +20,11 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
-from caraway.objects import ObjectFolder
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import Column, RecordSchema
 from caraway.rows.column_casts import ColumnCast
 from caraway.served.archive import FOLDER, SCHEMA, parquet
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 
 LOG = structlog.get_logger(__name__)
 

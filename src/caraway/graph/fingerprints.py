@@ -30,7 +30,7 @@ from caraway.graph.specs import (
     PythonExtractor,
 )
 from caraway.graph.trees import without_pickles
-from caraway.graph.wire import canonical_bytes, encode_graph
+from caraway.graph.wire.graphs import canonical_bytes, encode_graph
 from caraway.graph.wire.messages import to_message
 
 # The number of the scheme, which precedes all hashed bytes and is stored beside the hash. A change of the parts that

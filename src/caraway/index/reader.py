@@ -14,9 +14,8 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.buckets import BucketReader
 from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.query import Instants, QueryReader, Rows
-from caraway.query.model import Reader
-from caraway.topics import RecordCodec
+from caraway.query.model import Instants, QueryReader, Reader, Rows
+from caraway.topics.codec import RecordCodec
 from caraway.topics.keys import check_read
 
 # The most readers that are kept, one for each plan and set of columns. They are few in practice, since the sets of

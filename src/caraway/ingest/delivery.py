@@ -11,14 +11,15 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.ingest.marks import Marks
 from caraway.ingest.table import Table
 from caraway.ingest.targets import RowError, Target
-from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, TopicItem
+from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
+from caraway.topics.producer import TopicItem
 
 # Rows that are cast and encoded at a time: they take some 2 ms, after which the event loop can serve other requests.
 SLICE = 200
 
 
 class Writer(Protocol):
-    """The writer of records (`caraway.topics.TopicWriter`)."""
+    """The writer of records (`caraway.topics.producer.TopicWriter`)."""
 
     def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
         """Send `items`; the future is done when they are durable."""

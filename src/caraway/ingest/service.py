@@ -15,7 +15,7 @@ from caraway.ingest.marks import Written
 from caraway.ingest.requests import Answers, RequestKey, read_back
 from caraway.ingest.table import Table, table
 from caraway.ingest.targets import RowError, Target
-from caraway.topics import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20

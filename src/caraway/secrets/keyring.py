@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 
-from caraway.config import ConfigurationError
+from caraway.config.errors import ConfigurationError
 from caraway.errors import UnavailableError
 
 ID_DIGITS = 8

@@ -22,7 +22,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient
 
 from caraway.errors import UnavailableError
-from caraway.objects import ObjectFolder
+from caraway.objects.folder import ObjectFolder
 from caraway.recurring import Recurring
 from caraway.served import metrics
 from caraway.served.log import SERVED

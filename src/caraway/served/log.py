@@ -16,10 +16,11 @@ from typing import Any
 import orjson
 import structlog
 
-from caraway.query import Batch, CompiledPlan
+from caraway.query.batch import Batch
+from caraway.query.executor import CompiledPlan
 from caraway.recurring import Recurring
 from caraway.served import metrics
-from caraway.topics import TopicItem, TopicWriter
+from caraway.topics.producer import TopicItem, TopicWriter
 
 LOG = structlog.get_logger(__name__)
 

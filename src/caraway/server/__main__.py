@@ -9,7 +9,8 @@ from ipaddress import ip_address
 import structlog
 import uvloop
 
-from caraway.config import ConfigurationError, ServerSettings, Settings, load_settings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import structlog
 from granian._granian import RSGIProtocolClosed
 
-from caraway.config import ServerSettings
+from caraway.config.settings import ServerSettings
 from caraway.errors import CarawayError, shortened
 from caraway.server import metrics
 from caraway.server.access.gate import Gate
@@ -20,7 +20,7 @@ from caraway.server.http.encoding import encoded
 from caraway.server.http.endpoints import Endpoint, Router
 from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, status_of
 from caraway.server.http.messages import DECODERS, Exchange, HttpResponse, Request, RsgiScope, json_response
-from caraway.state import Caller
+from caraway.state.permissions import Caller
 
 LOG = structlog.get_logger(__name__)
 

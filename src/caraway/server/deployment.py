@@ -7,7 +7,7 @@ went away.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from caraway.control import Control
+from caraway.control.reconciler import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
@@ -19,8 +19,9 @@ from caraway.server.access.gate import Gate
 from caraway.server.health import Health
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
-from caraway.state import Replays, StateReader
-from caraway.topics import TopicWriter
+from caraway.state.reader import StateReader
+from caraway.state.replays import Replays
+from caraway.topics.producer import TopicWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,11 @@ import structlog
 from typing_extensions import override
 
 from caraway.cluster.shards import shard_member
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
-from caraway.index import IndexStatus, IndexWorker
-from caraway.index.feeding.worker import merged, spelled
-from caraway.objects import ObjectFolder
+from caraway.index.feeding.worker import IndexStatus, IndexWorker, merged, spelled
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
 from caraway.secrets.keyring import Keyring

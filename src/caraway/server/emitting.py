@@ -7,9 +7,9 @@ from datetime import timedelta
 import structlog
 
 from caraway.cluster.leases import HeldLease, Lease
-from caraway.index import IndexStore
 from caraway.index.feeding.recovery import forget_emissions
 from caraway.index.storage.keys import META
+from caraway.index.storage.store import IndexStore
 
 LOG = structlog.get_logger(__name__)
 

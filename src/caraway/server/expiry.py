@@ -10,7 +10,7 @@ import structlog
 from caraway.errors import UnavailableError
 from caraway.plan.model import IndexKind
 from caraway.recurring import Recurring
-from caraway.state import Planned
+from caraway.state.plans import Planned
 
 LOG = structlog.get_logger(__name__)
 
@@ -18,7 +18,7 @@ SWEEP_INTERVAL_S = 3600.0
 
 
 class Sweeper(Protocol):
-    """The part that removes versions (`caraway.index.IndexWorker`)."""
+    """The part that removes versions (`caraway.index.feeding.worker.IndexWorker`)."""
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
         """Remove the versions of an index that were superseded before `horizon_us`; return how many."""

@@ -6,11 +6,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from caraway.errors import UnavailableError
-from caraway.ingest import DEAD_LETTERS
 from caraway.served.log import SERVED, SERVED_TOPIC_CONFIG
 from caraway.server.watch import Watch
-from caraway.topics import ensure_topics
+from caraway.topics.admin import ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.dead_letters import DEAD_LETTERS
 
 KAFKA_TIMEOUT_S = 3.0
 

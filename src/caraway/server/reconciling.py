@@ -6,8 +6,8 @@ from collections.abc import Callable
 from caraway.control.reconciler import LedgerReconciler
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.server.server_index import ServerIndex
-from caraway.state import AssetKind, Ledger
-from caraway.state.blueprints import EMITS
+from caraway.state.blueprints import EMITS, AssetKind
+from caraway.state.ledger import Ledger
 
 # Interval between two looks at the ledger while actions wait, such as for an index to catch up; a branch switches at
 # most this much late.

@@ -11,14 +11,16 @@ from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.specs import Graph
 from caraway.index.reader import DatasetReader
-from caraway.ingest import Endpoints
+from caraway.ingest.endpoints import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.query import Answer, Catalog, CompiledPlan, QueryEngine
+from caraway.query.catalog import Catalog
+from caraway.query.executor import Answer, CompiledPlan, QueryEngine
 from caraway.query.model import Reader
 from caraway.rows.calls import FunctionCaller, refuse_functions
 from caraway.server.collector import keep_what_is_here
 from caraway.server.watch import Watch
-from caraway.state import MAIN, Needed, Planned
+from caraway.state.model import MAIN
+from caraway.state.plans import Needed, Planned
 
 LOG = structlog.get_logger(__name__)
 
@@ -28,7 +30,7 @@ EMPTY = Planned(graph=Graph(), plan=GraphPlan())
 
 
 class Queryable(Protocol):
-    """The part that answers queries: `caraway.query.QueryEngine`, or a view of it that is limited to a caller."""
+    """The part that answers queries: `executor.QueryEngine`, or a view of it that is limited to a caller."""
 
     @property
     def catalog(self) -> Catalog:

@@ -7,11 +7,13 @@ import sqlalchemy as sa
 import structlog
 
 from caraway.cluster.leases import Lease
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexStatus, IndexWorker
+from caraway.index.reader import IndexReader
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
 from caraway.server.emitting import LEASE, EmissionRight

@@ -1,6 +1,6 @@
 """The REST surface: one row for each endpoint, from which gate, metrics, document and readers derive."""
 
-from caraway.ingest import IngestService
+from caraway.ingest.service import IngestService
 from caraway.query.explain import QueryExplained
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment

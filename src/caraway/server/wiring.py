@@ -7,8 +7,9 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-from caraway.config import ConfigurationError, Settings
-from caraway.control import Control
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import Settings
+from caraway.control.reconciler import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
@@ -18,10 +19,10 @@ from caraway.functions.confinement.configured import confinement_of, write_note
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.graph.specs import Graph
-from caraway.graph.wire import decode_graph
+from caraway.graph.wire.graphs import decode_graph
 from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.sources.sources import Sources
-from caraway.objects import ObjectFolder
+from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
@@ -37,10 +38,17 @@ from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.watch import Watch
-from caraway.state import Access, AuditLog, Ledger, Needed, Plans, Replays, StateReader, connect, migrate
+from caraway.state.access import Access
+from caraway.state.audit import AuditLog
+from caraway.state.database import connect
+from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
-from caraway.topics import TopicWriter
+from caraway.state.migrate import migrate
+from caraway.state.plans import Needed, Plans
+from caraway.state.reader import StateReader
+from caraway.state.replays import Replays
 from caraway.topics.credentials import sign_in
+from caraway.topics.producer import TopicWriter
 
 KAFKA_INTERVAL_S = 2.0
 # Longest wait for Kafka to take a row: a log request during an outage of the broker is answered after this time at

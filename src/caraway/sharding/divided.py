@@ -13,8 +13,7 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.reader import hiding_times, kafka_key
 from caraway.plan.model import IndexPlan
-from caraway.query import Instants, Rows
-from caraway.query.model import Reader
+from caraway.query.model import Instants, Reader, Rows
 from caraway.sharding.keys import shard_of
 from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
 from caraway.sharding.shard_clients import Call

@@ -8,13 +8,14 @@ from pathlib import Path
 from caraway.cluster.shards import ShardProgress
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexStatus, IndexWorker
+from caraway.index.reader import IndexReader
 from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.storage.intervals import has_max_event_time
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
-from caraway.index.storage.store import CACHE_BYTES
+from caraway.index.storage.store import CACHE_BYTES, IndexStore
 from caraway.index.windows.windows import Elsewhere
-from caraway.objects import ObjectFolder
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.sharding.topics import Ends, Topics
 

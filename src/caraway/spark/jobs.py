@@ -19,8 +19,9 @@ from caraway.spark.letters import LetterCount
 from caraway.spark.marking import arrival, partitions_of
 from caraway.spark.sizes import within_bounds
 from caraway.spark.steps import compile_step
-from caraway.topics import ARRIVAL_KEY, DEAD_LETTERS, MARKER_KEY
 from caraway.topics.credentials import spark_options
+from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY
 from caraway.topics.positions import TopicEnds
 
 # The most rows of a micro-batch, so that a backlog is processed in pieces that fit into memory.
@@ -95,7 +96,7 @@ def start_job(
         bootstrap_servers: Kafka brokers, `host:port,host:port`.
         checkpoint: A folder that belongs to this job alone.
         checkpoint_interval_seconds: The time between the checkpoints of a job in real-time mode; at least 5.
-        letters: Counts the rows that became dead letters (`caraway.topics.DEAD_LETTERS`, which must exist).
+        letters: Counts the rows that became dead letters (`dead_letters.DEAD_LETTERS`, which must exist).
         trigger: How to drive the job; None means by its mode.
         tasks: The number of tasks of a stateful step; None means the session's number. A job with a checkpoint keeps
             the number that it began with.

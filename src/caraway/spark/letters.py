@@ -19,7 +19,7 @@ from caraway.plan.model import JobPlan
 from caraway.spark.codec import DEAD, ID, INGESTED, KEY, META, OP, OWN, PACKED, RETRACT, REV, SIDE, TIME, name
 from caraway.spark.java import call_java, jvm_of
 from caraway.spark.stream import Stream
-from caraway.topics import MAX_PAYLOAD
+from caraway.topics.dead_letters import MAX_PAYLOAD
 
 _LETTER, _AS = "$letter", "$as"
 

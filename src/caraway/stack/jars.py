@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.java.cache import Progress, verified
 from caraway.java.lock import read_lock
 

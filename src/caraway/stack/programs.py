@@ -6,7 +6,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from caraway.children.part import Launch, Part
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.stack.probe import check_engine, check_http
 
 

@@ -19,7 +19,7 @@ from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process import created_at, end_leftovers, is_alive
 from caraway.children.runner import REPEATED_DEATHS, Runner
 from caraway.client.discovery import DEFAULT_PORT
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.stack import ports
 from caraway.stack.announcement import announce, withdraw
 from caraway.stack.errors import PartFailedError, PortInUseError

@@ -66,7 +66,7 @@ class Access:
     """Reads and changes accounts, roles and tokens; each change is one transaction, with its line of the audit log."""
 
     def __init__(self, engine: sa.Engine, *, by: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); the audit log names `by` as the author of each change."""
+        """Work through `engine` (`database.connect`); the audit log names `by` as the author of each change."""
         self._engine = engine
         self._by = by
         self._timeout_seconds = timeout_seconds

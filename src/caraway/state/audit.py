@@ -55,7 +55,7 @@ class AuditLog:
     """Writes and reads the audit log. Thread safe."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Write through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
+        """Write through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 

@@ -24,7 +24,7 @@ class Branches:
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
-        """Write through `engine` (`caraway.state.connect`); an asset that no branch needs is kept for `keep`."""
+        """Write through `engine` (`database.connect`); an asset that no branch needs is kept for `keep`."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
         self._clock = clock

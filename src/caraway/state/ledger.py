@@ -68,7 +68,7 @@ class Ledger:
         lease: timedelta = LEASE,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        """Work through `engine` (`caraway.state.connect`), and read the time from `clock`."""
+        """Work through `engine` (`caraway.state.database.connect`), and read the time from `clock`."""
         self._engine = engine
         self._clock = clock
         self._keep = keep

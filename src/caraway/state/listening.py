@@ -23,7 +23,7 @@ class Listener(Recurring):
     """Calls a function when branches, secrets, erased keys, tokens or roles have changed, in a thread."""
 
     def __init__(self, engine: sa.Engine, on_change: Callable[[], None]) -> None:
-        """Listen through `engine` (`caraway.state.connect`), by a connection that is kept open.
+        """Listen through `engine` (`caraway.state.database.connect`), by a connection that is kept open.
 
         `on_change` is also called whenever listening begins, since changes before that cause no notification. It must
         return at once.

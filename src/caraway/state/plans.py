@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from caraway.graph.specs import Graph
-from caraway.graph.wire import decode_graph
+from caraway.graph.wire.graphs import decode_graph
 from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import apply_generations, content_of

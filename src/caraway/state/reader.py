@@ -30,7 +30,7 @@ class StateReader:
     """The read side. Every transaction is read-only in Postgres too."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Read through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
+        """Read through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
         self._timeout_seconds = timeout_seconds
         self._engine = engine.execution_options(postgresql_readonly=True)
 

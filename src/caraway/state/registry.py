@@ -21,7 +21,7 @@ class JobRegistry:
     """
 
     def __init__(self, engine: sa.Engine) -> None:
-        """Work through `engine` (`caraway.state.connect`)."""
+        """Work through `engine` (`caraway.state.database.connect`)."""
         self._plans = Plans(StateReader(engine))
         self._writer = StateWriter(engine)
         self._ledger = Ledger(engine)

@@ -45,7 +45,7 @@ class Replays:
     """Writes and reads the record of dead letters that were sent again. Thread safe."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
+        """Work through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 

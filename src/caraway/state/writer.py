@@ -36,7 +36,7 @@ class StateWriter:
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
-        """Write through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried.
+        """Write through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried.
 
         An asset that no branch needs any more is kept for `keep`, counted by `clock`.
         """

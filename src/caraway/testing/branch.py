@@ -3,13 +3,15 @@
 import warnings
 from collections.abc import Sequence
 
-from caraway.engine_local import LocalEngine
+from caraway.engine_local.engine import LocalEngine
 from caraway.graph.deletion import without_deleted
 from caraway.graph.merging import merge
 from caraway.graph.source_checks import conflicting_systems
 from caraway.graph.specs import Graph
-from caraway.graph.validation import validate
-from caraway.query import Catalog, Instants, QueryEngine, QueryReader, Rows
+from caraway.graph.validation.graphs import validate
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
+from caraway.query.model import Instants, QueryReader, Rows
 
 
 class Branch(QueryReader):
@@ -64,5 +66,5 @@ class Branch(QueryReader):
         return Branch(graph, env, engine)
 
     def read(self, source: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /) -> Rows:
-        """Return rows of a keyed dataset; see `caraway.query.Reader`."""
+        """Return rows of a keyed dataset; see `caraway.query.model.Reader`."""
         return self.engine.lookup(source, keys, at_us, columns)

@@ -26,8 +26,8 @@ from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
-from caraway.graph.validation import validate_placement
-from caraway.query import DatasetLookups
+from caraway.graph.validation.graphs import validate_placement
+from caraway.query.datasets import DatasetLookups
 from caraway.testing import hooks
 from caraway.testing.branch import Branch
 from caraway.testing.catalogue import describe, lineage_of

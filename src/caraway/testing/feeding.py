@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from caraway.engine_local import LocalEngine, SourceChange
+from caraway.engine_local.changes import SourceChange
+from caraway.engine_local.engine import LocalEngine
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected

@@ -6,7 +6,7 @@ import time
 from caraway.client import Client
 from caraway.client.discovery import DEFAULT_URL, URL_VARIABLE
 from caraway.errors import UnavailableError
-from caraway.graph.wire import CommitRequest
+from caraway.graph.wire.graphs import CommitRequest
 
 MODE_VARIABLE = "TEST_MODE"
 

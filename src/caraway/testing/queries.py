@@ -9,19 +9,14 @@ import pandas as pd
 
 from caraway.client.arguments import Named
 from caraway.dtypes.instants import instant_us
+from caraway.dtypes.series import input_series, result_series
 from caraway.dtypes.types import DataType
 from caraway.dtypes.values import LENIENT
 from caraway.errors import InvalidInputError
-from caraway.query import (
-    Batch,
-    Columns,
-    CompiledPlan,
-    DatasetLookups,
-    QueryEngine,
-    cast_input,
-    input_series,
-    result_series,
-)
+from caraway.query.batch import Batch, Columns
+from caraway.query.datasets import DatasetLookups
+from caraway.query.executor import CompiledPlan, QueryEngine
+from caraway.query.inputs import cast_input
 
 LOG = logging.getLogger(__name__)
 

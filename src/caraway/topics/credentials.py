@@ -7,7 +7,8 @@ the loopback interface only, where nobody but root can listen.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from caraway.config import ConfigurationError, KafkaSettings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import KafkaSettings
 
 _PROTOCOL, _MECHANISM = "SASL_PLAINTEXT", "PLAIN"
 _LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from caraway.cluster.members import ENGINES, Member
 from caraway.errors import UnavailableError
-from caraway.state import connect, migrate
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
 from caraway.state.tables import leases
 from tests.effort import examples
 from tests.unit.cluster.members import MemoryMember, Table

@@ -9,7 +9,8 @@ import pytest
 from caraway.cluster.members import Owned
 from caraway.cluster.shards import ShardMember, ShardProgress, shard_member
 from caraway.errors import UnavailableError
-from caraway.state import connect, migrate
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
 
 # LONG doesn't expire within a test, even on a busy machine; NONE expires at once.
 LONG, NONE = timedelta(minutes=10), timedelta(0)

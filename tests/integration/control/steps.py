@@ -16,9 +16,12 @@ import sqlalchemy as sa
 from caraway.control.reconciler import LedgerReconciler
 from caraway.control.service import CommitService
 from caraway.control.world import Deployed
-from caraway.graph.wire import CommitRequest
-from caraway.state import Ledger, StateReader, StateWriter, connect
+from caraway.graph.wire.graphs import CommitRequest
+from caraway.state.database import connect
+from caraway.state.ledger import Ledger
+from caraway.state.reader import StateReader
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
+from caraway.state.writer import StateWriter
 
 # The tables that a commit may change.
 TABLES = (commits, branches, assets, asset_references, ledger, jobs)

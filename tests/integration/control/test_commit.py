@@ -7,11 +7,16 @@ from datetime import timedelta
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from caraway.control import CommitService, Control
+from caraway.control.reconciler import Control
+from caraway.control.service import CommitService
 from caraway.errors import CommitError, ConflictError, UnavailableError
 from caraway.graph.specs import Graph, Metadata
-from caraway.graph.wire import CommitRequest, decode_graph
-from caraway.state import AssetState, JobRegistry, StateReader, connect, migrate
+from caraway.graph.wire.graphs import CommitRequest, decode_graph
+from caraway.state.allocation import AssetState
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
+from caraway.state.reader import StateReader
+from caraway.state.registry import JobRegistry
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))

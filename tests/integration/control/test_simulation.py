@@ -20,26 +20,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from caraway.control.worker import perform, sweep, work
 from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.graph.wire import encode_graph
+from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.planner import plan_graph
-from caraway.state import (
-    MAIN,
-    Action,
-    ActionOutcome,
-    Asset,
-    AssetKind,
-    AssetState,
-    Branches,
-    Claim,
-    Ledger,
-    NewCommit,
-    StateReader,
-    StateWriter,
-    blueprints,
-    migrate,
-)
-from caraway.state.allocation import ENDING, Settlement, settle
+from caraway.state.allocation import ENDING, Action, Asset, AssetState, Settlement, settle
+from caraway.state.blueprints import AssetKind, blueprints
+from caraway.state.branches import Branches
+from caraway.state.ledger import ActionOutcome, Claim, Ledger
+from caraway.state.migrate import migrate
+from caraway.state.model import MAIN, NewCommit
+from caraway.state.reader import StateReader
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
+from caraway.state.writer import StateWriter
 from tests.effort import examples, timeout_of
 from tests.integration.control.crashing import CrashError, Crashes
 from tests.unit.control.graphs import clicks, spend, users

@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from caraway.control import CommitService
+from caraway.control.service import CommitService
 from caraway.graph.operators import Aggregate, Filter, Input
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
-from caraway.graph.wire import CommitRequest
-from caraway.state import Branches, StateReader, StateWriter, connect, migrate
+from caraway.graph.wire.graphs import CommitRequest
+from caraway.state.branches import Branches
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
+from caraway.state.reader import StateReader
+from caraway.state.writer import StateWriter
 from tests.unit.control.graphs import clicks, shopper, spend
 
 PAIRS = 50

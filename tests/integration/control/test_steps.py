@@ -10,9 +10,13 @@ import psycopg
 import pytest
 
 from caraway.graph.specs import Graph
-from caraway.graph.wire import CommitRequest, decode_graph
+from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.plan.planner import plan_graph
-from caraway.state import AssetKind, AssetState, DesiredState, Head, JobState, StateReader, blueprints, migrate
+from caraway.state.allocation import AssetState
+from caraway.state.blueprints import AssetKind, blueprints
+from caraway.state.migrate import migrate
+from caraway.state.model import DesiredState, Head, JobState
+from caraway.state.reader import StateReader
 from tests.integration.control.steps import Clock, Plant, Steps, commit_and_die, content
 from tests.unit.control.graphs import clicks, spend, users
 

@@ -10,11 +10,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from caraway.control import CommitService, Control
+from caraway.control.reconciler import Control
+from caraway.control.service import CommitService
 from caraway.errors import CarawayError, CommitError, InvalidInputError, UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.graph.wire import CommitRequest, decode_commit, encode_commit
-from caraway.state import MAIN, Branches, StateWriter, migrate
+from caraway.graph.wire.graphs import CommitRequest, decode_commit, encode_commit
+from caraway.state.branches import Branches
+from caraway.state.migrate import migrate
+from caraway.state.model import MAIN
+from caraway.state.writer import StateWriter
 from tests.integration.control.steps import Clock, Plant, Steps, content
 from tests.unit.graph import test_commit_mistakes as mistakes
 

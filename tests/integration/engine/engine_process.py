@@ -10,12 +10,12 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.engine import phases
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.plan.model import JobPlan
 from caraway.spark import jobs
-from caraway.state import JobRegistry
+from caraway.state.registry import JobRegistry
 
 
 class FolderRegistry(JobRegistry):

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from caraway.cluster.members import ENGINES, Member
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.state import connect
+from caraway.state.database import connect
 from tests.integration.engine.engine_process import FolderRegistry
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from caraway.cluster.members import ENGINES, Member, node_of
-from caraway.state import connect, migrate
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
 from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model

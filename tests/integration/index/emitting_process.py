@@ -4,7 +4,8 @@ import sys
 import time
 from pathlib import Path
 
-from caraway.index import IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.storage.store import IndexStore
 from tests.integration.index.rows import CASES, emitting
 
 

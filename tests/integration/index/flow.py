@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from caraway.graph.aggregates import AggregateFunction
-from caraway.index import IndexReader, IndexStatus, IndexWorker
+from caraway.index.feeding.worker import IndexStatus, IndexWorker
+from caraway.index.reader import IndexReader
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import PUT, RETRACT, TopicWriter, position_id
+from caraway.topics.codec import PUT, RETRACT
+from caraway.topics.identity import position_id
+from caraway.topics.producer import TopicWriter
 from tests.timeouts import deadline_in
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Consumer, TopicPartition
 
-from caraway.plan import IndexPlan
-from caraway.topics import ensure_topics
+from caraway.plan.model import IndexPlan
+from caraway.topics.admin import ensure_topics
 from caraway.topics.producer import TopicWriter
 from tests.unit.index.oracle import Case, case
 from tests.unit.index.test_against_engine import LATE

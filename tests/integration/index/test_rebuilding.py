@@ -5,10 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.reader import IndexReader
 from caraway.index.storage.snapshots import Snapshots
-from caraway.objects import ObjectFolder
-from caraway.topics import TopicWriter, ensure_topics
+from caraway.index.storage.store import IndexStore
+from caraway.objects.folder import ObjectFolder
+from caraway.topics.admin import ensure_topics
+from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from caraway.index import IndexStore, IndexWorker
-from caraway.topics import TopicWriter
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.storage.store import IndexStore
+from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
 

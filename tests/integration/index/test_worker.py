@@ -17,12 +17,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.stack import ports
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
-from caraway.topics import TopicWriter, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.producer import TopicWriter
 from tests.alone import running
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 from tests.unit.index.naive import SECOND

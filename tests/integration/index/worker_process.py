@@ -5,7 +5,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from caraway.index import IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.storage.store import IndexStore
 from tests.integration.index.flow import PLANS
 
 

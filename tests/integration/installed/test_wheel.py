@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 
 ROOT = Path(__file__).parents[3]
 Install = Callable[[str], Path]

@@ -10,10 +10,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexStore
 from caraway.index.storage.snapshots import Snapshots
-from caraway.objects import ObjectFolder
-from caraway.objects.folder import PARTS
+from caraway.index.storage.store import IndexStore
+from caraway.objects.folder import PARTS, ObjectFolder
 
 REGION = "eu-central-1"
 

@@ -14,9 +14,9 @@ import httpx
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
-from caraway.config import KafkaSettings, PostgresSettings, SecretsSettings, ServerSettings, Settings
+from caraway.config.settings import KafkaSettings, PostgresSettings, SecretsSettings, ServerSettings, Settings
 from caraway.graph.specs import Graph
-from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.stack import ports
 from caraway.topics.markers import is_marker
 from tests.timeouts import deadline_in, scaled

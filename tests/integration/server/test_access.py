@@ -14,9 +14,12 @@ from typer.testing import CliRunner
 
 from caraway.cli import app
 from caraway.graph.specs import Graph
-from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.server.surface import DOCUMENT, ENDPOINTS
-from caraway.state import Access, AuditLog, Grant, Mode, connect
+from caraway.state.access import Access
+from caraway.state.audit import AuditLog
+from caraway.state.database import connect
+from caraway.state.permissions import Grant, Mode
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.query import garden

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from caraway.cli import app
-from caraway.ingest import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, eventually, records
 from tests.unit.query import garden
 

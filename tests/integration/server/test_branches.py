@@ -15,7 +15,7 @@ from caraway.cli import app
 from caraway.client import Client
 from caraway.errors import RemoteError
 from caraway.graph.specs import Graph
-from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.control.graphs import clicks, users

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from caraway.cluster.leases import Lease
-from caraway.index import IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.storage.store import IndexStore
 from caraway.server.emitting import LEASE, TOKEN_KEY, EmissionRight
-from caraway.state import connect, migrate
-from caraway.topics import TopicWriter
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
+from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
 

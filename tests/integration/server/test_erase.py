@@ -22,7 +22,7 @@ from caraway.erasure.keys import erasure_of
 from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.plan.model import Column
 from caraway.secrets.keyring import open_keyring
-from caraway.state import connect
+from caraway.state.database import connect
 from caraway.testing import MockClient
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 

@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from caraway.server.surface import DOCUMENT
-from caraway.state import Access, connect
+from caraway.state.access import Access
+from caraway.state.database import connect
 from tests.fuzz.messages import Caller, messages, untouched
 from tests.fuzz.run import fuzz
 from tests.fuzz.valid import BRANCH, requests

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from caraway.server.surface import ENDPOINTS
-from caraway.state import Access, connect
+from caraway.state.access import Access
+from caraway.state.database import connect
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.query import garden

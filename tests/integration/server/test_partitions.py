@@ -18,13 +18,16 @@ import httpx
 import pytest
 
 from caraway import Count, F, connectors, dataset, extractor, featureset, field, meta, pipeline
-from caraway.config import ConfigurationError, IndexSettings, KafkaSettings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import IndexSettings, KafkaSettings
 from caraway.dtypes import Continuous, Tumbling
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
 from caraway.plan.planner import plan_graph
 from caraway.server.__main__ import run_workers
-from caraway.topics import PUT, RecordCodec, TopicWriter, position_id
+from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.identity import position_id
+from caraway.topics.producer import TopicWriter
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 
 SHARDS = 4

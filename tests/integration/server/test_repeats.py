@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from caraway.ingest import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, records
 from tests.unit.query import garden
 

@@ -21,8 +21,8 @@ from caraway import Dataset, connectors, dataset, field, meta
 from caraway.connectors import Kafka, Webhook, eval, ref, source  # noqa: A004 (the name in the API)
 from caraway.expr import col
 from caraway.graph.specs import Graph
-from caraway.ingest import DEAD_LETTERS
 from caraway.testing import MockClient
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 
 # Records of the source; the server is killed twice while it takes them.

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.children import process
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.plan.model import TopicPlan
 from caraway.stack import ports
 from caraway.stack.jars import JarSet, ensure_jars

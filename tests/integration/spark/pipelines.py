@@ -19,8 +19,10 @@ from caraway.graph.operators import Operator
 from caraway.graph.schemas import datasets_read, schema_of
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
-from caraway.plan import GraphPlan, JobPlan, TopicPlan, plan_graph
-from caraway.topics import DEAD_LETTERS, DELETE, PUT
+from caraway.plan.model import GraphPlan, JobPlan, TopicPlan
+from caraway.plan.planner import plan_graph
+from caraway.topics.codec import DELETE, PUT
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark.broker import Broker, Received, Sent, consolidate
 from tests.timeouts import deadline_in
 

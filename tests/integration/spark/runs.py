@@ -9,9 +9,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from caraway.plan import JobPlan
+from caraway.plan.model import JobPlan
 from caraway.spark.jobs import start_job
-from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Awaited, Broker, Received, astray
 from tests.integration.spark.pipelines import SOURCES, Arrival, Case

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
 from tests.integration.spark.broker import jars
 

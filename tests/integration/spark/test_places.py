@@ -19,9 +19,11 @@ from caraway.dtypes.types import INT
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate, Input, Join, JoinKind, Latest, Operator, Select
 from caraway.graph.windows import ContinuousWindow
-from caraway.plan import TopicPlan
+from caraway.plan.model import TopicPlan
 from caraway.spark.jobs import Trigger, start_job
-from caraway.topics import DEAD_LETTERS, RETRACT, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.codec import RETRACT
+from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.partitioning import partition_of
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, astray, consolidate

@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 from caraway.graph.operators import Input, Join, JoinKind
 from caraway.spark.checkpoints import position_of
 from caraway.spark.jobs import Trigger, start_job
-from caraway.topics import DEAD_LETTERS, PUT, RETRACT, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.codec import PUT, RETRACT
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, Sent
 from tests.integration.spark.pipelines import Case

@@ -11,16 +11,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from caraway.dtypes.types import INT
-from caraway.engine_local import LocalEngine
+from caraway.engine_local.engine import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import Aggregate, Changelog, Filter, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index import IndexReader, IndexStore, IndexWorker
-from caraway.plan import GraphPlan, plan_graph
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
+from caraway.plan.model import GraphPlan
+from caraway.plan.planner import plan_graph
 from caraway.spark.jobs import start_job
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.test_aggregation import sent
 from tests.timeouts import deadline_in

@@ -20,7 +20,9 @@ from caraway.plan.model import JobMode
 from caraway.secrets.port import open_port
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
-from caraway.topics import DEAD_LETTERS, TopicWriter, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.producer import TopicWriter
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import SOURCES, Case

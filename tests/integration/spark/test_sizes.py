@@ -9,8 +9,9 @@ from caraway.dtypes.types import INT, STRING
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, When
 from caraway.graph.operators import Assign, AssignedColumn, Filter, Input, Latest, Operator, Select
 from caraway.spark.jobs import Trigger, start_job
-from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import MAX_RECORD_BYTES
+from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.keys import MAX_KEY_BYTES
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from caraway.graph.operators import Dedup, Input
 from caraway.plan.model import JobMode
 from caraway.spark.jobs import start_job
-from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Sent
 from tests.integration.spark.pipelines import Case

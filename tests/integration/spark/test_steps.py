@@ -33,10 +33,11 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
-from caraway.plan import JobMode, JobPlan
+from caraway.plan.model import JobMode, JobPlan
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
-from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.admin import ensure_topics
+from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.keys import MAX_KEY_BYTES
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Awaited, Broker

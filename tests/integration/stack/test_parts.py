@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from caraway.config import KafkaSettings
+from caraway.config.settings import KafkaSettings
 from caraway.stack import ports
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import USER, EmbeddedKafka

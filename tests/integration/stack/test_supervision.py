@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process import is_alive
-from caraway.config import PostgresSettings, Settings, load_settings
+from caraway.config.settings import PostgresSettings, Settings, load_settings
 from caraway.stack import ports
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.stack.folder import DataFolder
@@ -33,7 +33,7 @@ from tests.timeouts import deadline_in
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from caraway.config import load_settings
+from caraway.config.settings import load_settings
 from tests.integration.stack.test_supervision import Services
 Services(load_settings(Path(sys.argv[1]))).start()
 print("ready", flush=True)

@@ -10,25 +10,17 @@ import pytest
 import sqlalchemy as sa
 
 from caraway.graph.specs import Graph
-from caraway.graph.wire import encode_graph
+from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.planner import plan_graph
-from caraway.state import (
-    MAIN,
-    ActionOutcome,
-    AssetKind,
-    AssetState,
-    Branches,
-    Claim,
-    DesiredState,
-    JobState,
-    Ledger,
-    NewCommit,
-    StateReader,
-    StateWriter,
-    connect,
-    migrate,
-)
-from caraway.state.ledger import LEASE, PAUSE
+from caraway.state.allocation import AssetState
+from caraway.state.blueprints import AssetKind
+from caraway.state.branches import Branches
+from caraway.state.database import connect
+from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim, Ledger
+from caraway.state.migrate import migrate
+from caraway.state.model import MAIN, DesiredState, JobState, NewCommit
+from caraway.state.reader import StateReader
+from caraway.state.writer import StateWriter
 from tests.unit.control.graphs import clicks, spend, users
 
 KEEP = timedelta(hours=1)

@@ -10,13 +10,19 @@ import sqlalchemy as sa
 
 from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.graph.specs import Graph
-from caraway.graph.wire import encode_graph
+from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
-from caraway.state import Access, ActionOutcome, Branches, Ledger, Mode, NewCommit, StateWriter, connect, migrate
+from caraway.state.access import Access
+from caraway.state.branches import Branches
+from caraway.state.database import connect
+from caraway.state.ledger import ActionOutcome, Ledger
 from caraway.state.listening import Listener
-from caraway.state.permissions import Grant
+from caraway.state.migrate import migrate
+from caraway.state.model import NewCommit
+from caraway.state.permissions import Grant, Mode
+from caraway.state.writer import StateWriter
 from tests.unit.control.graphs import clicks, spend
 
 TIMEOUT_S = 60.0

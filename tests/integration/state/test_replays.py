@@ -8,8 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from caraway.errors import ConflictError
-from caraway.state import ReplayClaim, Replays, connect, migrate
-from caraway.state.replays import ATTEMPT, dead_letter_replays
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
+from caraway.state.replays import ATTEMPT, ReplayClaim, Replays, dead_letter_replays
 
 
 @pytest.fixture

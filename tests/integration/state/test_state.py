@@ -16,27 +16,20 @@ from alembic.migration import MigrationContext
 
 from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.graph.wire import encode_graph
+from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.stack import ports
 from caraway.stack.postgres import EmbeddedPostgres
-from caraway.state import (
-    Action,
-    ActionOutcome,
-    Branches,
-    DesiredState,
-    JobRegistry,
-    JobState,
-    Ledger,
-    NewCommit,
-    StateReader,
-    StateWriter,
-    connect,
-    is_migrated,
-    migrate,
-    wait_until_migrated,
-)
+from caraway.state.allocation import Action
+from caraway.state.branches import Branches
+from caraway.state.database import connect
+from caraway.state.ledger import ActionOutcome, Ledger
+from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
+from caraway.state.model import DesiredState, JobState, NewCommit
+from caraway.state.reader import StateReader
+from caraway.state.registry import JobRegistry
 from caraway.state.tables import metadata
+from caraway.state.writer import StateWriter
 from tests.alone import running
 from tests.unit.control.graphs import clicks, spend, users
 

@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.topics import TopicWriter, ensure_topics
+from caraway.topics.admin import ensure_topics
 from caraway.topics.positions import TopicEnds
+from caraway.topics.producer import TopicWriter
 from tests.timeouts import deadline_in
 
 NOWHERE = "127.0.0.1:9"

@@ -4,8 +4,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from caraway.graph.validation import validate
-from caraway.graph.wire import decode_commit
+from caraway.graph.validation.graphs import validate
+from caraway.graph.wire.graphs import decode_commit
 from tests.markdown import DOCS, run_page
 
 ANSWERS = {

@@ -26,7 +26,7 @@ from caraway.errors import (
     UnavailableError,
 )
 from caraway.featuresets import featureset
-from caraway.graph.wire import decode_commit
+from caraway.graph.wire.graphs import decode_commit
 from caraway.lib import meta
 
 __owner__ = "module@example.com"

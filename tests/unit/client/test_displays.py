@@ -19,8 +19,8 @@ from caraway.expr import col
 from caraway.featuresets import extractor, featureset
 from caraway.featuresets import feature as F
 from caraway.lib import inputs, meta, outputs
-from caraway.plan import plan_graph
 from caraway.plan.explain import explain
+from caraway.plan.planner import plan_graph
 from caraway.testing import MockClient
 
 __owner__ = "module@example.com"

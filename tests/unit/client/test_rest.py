@@ -15,7 +15,7 @@ from caraway.connectors import S3, Webhook, source
 from caraway.datasets import dataset, field
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError
 from caraway.featuresets import feature, featureset
-from caraway.graph.wire import decode_commit
+from caraway.graph.wire.graphs import decode_commit
 from caraway.lib import meta
 from tests.unit.client.stub import Stub, running
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.config import ConfigurationError, KafkaSettings, ServerSettings, Settings, SparkSettings, load_settings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import KafkaSettings, ServerSettings, Settings, SparkSettings, load_settings
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from caraway.connectors import DataConnector
 from caraway.graph.connectors import SystemKind
 from caraway.graph.specs import Graph
-from caraway.graph.validation import validate
+from caraway.graph.validation.graphs import validate
 from tests.markdown import DOCS, blocks, run_page
 
 PAGE = DOCS / "connectors.md"

@@ -38,7 +38,7 @@ from caraway.connectors import (
 )
 from caraway.expr import col, lit
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.graph.validation import validate
+from caraway.graph.validation.graphs import validate
 from caraway.integrations.aws import Secret
 
 __owner__ = "ada@example.com"

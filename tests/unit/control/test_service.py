@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from caraway.control import CommitService
+from caraway.control.service import CommitService
 from caraway.errors import CommitError, ConflictError, UnavailableError
 from caraway.graph.specs import Graph, Metadata
-from caraway.graph.wire import CommitRequest, decode_graph
-from caraway.state import Asset, Head, NewCommit, blueprints
-from caraway.state.allocation import allocate
+from caraway.graph.wire.graphs import CommitRequest, decode_graph
+from caraway.state.allocation import Asset, allocate
+from caraway.state.blueprints import blueprints
+from caraway.state.model import Head, NewCommit
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))

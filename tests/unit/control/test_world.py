@@ -10,8 +10,10 @@ from caraway.control.worker import perform
 from caraway.control.world import Deployed, unready, unstopped
 from caraway.errors import UnavailableError
 from caraway.graph.specs import Graph
-from caraway.state import Action, ActionOutcome, AssetKind, Claim, DesiredState, JobRecord, JobState
-from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, backoff
+from caraway.state.allocation import Action
+from caraway.state.blueprints import AssetKind
+from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, ActionOutcome, Claim, backoff
+from caraway.state.model import DesiredState, JobRecord, JobState
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -1,5 +1,6 @@
 """The map of the repository is true: what it names exists, and no package is missing from it."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -11,6 +12,23 @@ from tests.markdown import DOCS, dead_links
 ROOT = DOCS.parent
 MAP = DOCS / "architecture.md"
 PAGES = (MAP, DOCS / "glossary.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md")
+SOURCES = ROOT / "src" / "caraway"
+# Packages of the public API re-export the names that users import from them.
+PUBLIC = {
+    "",
+    "client",
+    "connectors",
+    "datasets",
+    "dtypes",
+    "expr",
+    "featuresets",
+    "integrations",
+    "lib",
+    "sources",
+    "testing",
+}
+# The rules of these packages register themselves when the package is imported; `cli` names the extra that is missing.
+REGISTERING = {"cli", "expr/inference", "expr/namespaces", "graph/schemas", "spark/expressions"}
 NAMED = re.compile(r"`((?:src|jvm|proto|docs|tests)/[\w./-]+)`")
 
 
@@ -41,6 +59,28 @@ def test_packages_stand_in_the_order_of_their_layers() -> None:
     rank = {name: depth for depth, layer in enumerate(layers) for name in re.findall(r"\w+", layer)}
     depths = [rank[name] for name in _packages_of_the_map()]
     assert depths == sorted(depths)
+
+
+def test_a_package_on_several_floors_has_every_part_in_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    listed = {part for layer in layers for part in re.findall(r"\w+\.\w+", layer)}
+    parts = {
+        f"{package}.{entry.stem}"
+        for package in {part.partition(".")[0] for part in listed}
+        for entry in (SOURCES / package).iterdir()
+        if not entry.name.startswith("__")
+    }
+    assert listed == parts
+
+
+def test_only_the_public_api_re_exports() -> None:
+    found = {
+        file.parent.relative_to(SOURCES).as_posix().removeprefix(".")
+        for file in SOURCES.rglob("__init__.py")
+        if any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in ast.parse(file.read_text()).body)
+    }
+    assert found <= PUBLIC | REGISTERING, "import each name from the module that defines it"
 
 
 def test_every_word_of_the_glossary_has_one_meaning() -> None:

@@ -9,7 +9,7 @@ from caraway.engine.jobs import JobStatus, State
 from caraway.engine.link import RegistryLink
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
-from caraway.state import JobRegistry
+from caraway.state.registry import JobRegistry
 
 pytestmark = pytest.mark.slow
 

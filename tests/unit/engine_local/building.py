@@ -6,7 +6,7 @@ from typing import Any
 import cloudpickle
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
-from caraway.engine_local import LocalEngine
+from caraway.engine_local.engine import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.functions import PythonFunction

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, INT, STRING, ListType, optional
-from caraway.engine_local import SourceChange
+from caraway.engine_local.changes import SourceChange
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import BinaryOp
 from caraway.graph.operators import (

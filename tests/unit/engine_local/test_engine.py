@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType
-from caraway.engine_local import LocalEngine, SourceChange
+from caraway.engine_local.changes import SourceChange
+from caraway.engine_local.engine import LocalEngine
 from caraway.errors import DefinitionError, InvalidInputError, UnknownEntityError
 from caraway.expr.nodes import BinaryOp
 from caraway.graph.aggregates import AggregateFunction

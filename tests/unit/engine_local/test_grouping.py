@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, INT, STRING
-from caraway.engine_local import SourceChange
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Changelog, Emit, Input
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow

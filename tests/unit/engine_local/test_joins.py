@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.engine_local import SourceChange
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.operators import Input, Join, JoinKind, Latest, Operator
 from tests.unit.engine_local.building import S, engine_of, events, output, row, seconds, side, value_at, versions
 

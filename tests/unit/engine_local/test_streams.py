@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.engine_local import SourceChange
+from caraway.engine_local.changes import SourceChange
 from caraway.expr.nodes import BinaryOp
 from caraway.graph.operators import Changelog, Dedup, Filter, First, Latest, Union
 from caraway.graph.windows import SessionWindow

@@ -26,7 +26,7 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.engine_local import SourceChange
+from caraway.engine_local.changes import SourceChange
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AssignFunction, FilterFunction, Input, Operator, Transform
 from tests.unit.engine_local.building import (

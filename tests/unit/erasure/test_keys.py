@@ -10,7 +10,7 @@ from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.erasure.keys import ErasedKeys, decode_erasure, encode_erasure, erasure_of, is_erasure
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.plan.model import Column, RecordSchema
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 from tests.effort import examples
 
 USER, SHOP, RATE = Column(name="user", dtype=INT), Column(name="shop", dtype=STRING), Column(name="rate", dtype=FLOAT)

@@ -13,7 +13,7 @@ from caraway.erasure.keys import ErasedKeys, erasure_of
 from caraway.erasure.served_rows import ErasedRows, rules_of
 from caraway.errors import UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.objects import ObjectFolder
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import Column
 from caraway.served.archive import file_name, parquet, rows_of
 from tests.unit.query import garden

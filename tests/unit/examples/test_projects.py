@@ -15,8 +15,8 @@ from caraway.expr.nodes import NumberFunction, TimeUnit
 from caraway.graph import operators, sources, specs, windows
 from caraway.graph.envs import for_env
 from caraway.graph.specs import Graph
-from caraway.graph.validation import validate, validate_placement
-from caraway.graph.wire import decode_graph, encode_graph
+from caraway.graph.validation.graphs import validate, validate_placement
+from caraway.graph.wire.graphs import decode_graph, encode_graph
 from caraway.testing import MockClient
 from tests.projects import FOLDER, NAMES, Ask, Project, differences, load
 

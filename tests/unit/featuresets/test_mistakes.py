@@ -15,7 +15,7 @@ from caraway.expr import col, lit
 from caraway.featuresets import extractor, feature, featureset
 from caraway.featuresets import feature as F
 from caraway.graph.specs import Graph
-from caraway.graph.validation import validate
+from caraway.graph.validation.graphs import validate
 from caraway.lib import expectations, includes, inputs, meta, outputs
 
 __owner__ = "module@example.com"

@@ -45,7 +45,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
-from caraway.graph.validation import validate, validate_placement
+from caraway.graph.validation.graphs import validate, validate_placement
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.lib import expect_column_pair_values_to_be_equal as expect_equal
 from caraway.lib import expect_column_values_to_be_null as expect_null

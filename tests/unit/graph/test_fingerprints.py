@@ -37,7 +37,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
-from caraway.graph.wire import decode_graph, encode_graph
+from caraway.graph.wire.graphs import decode_graph, encode_graph
 from tests.effort import examples
 from tests.unit.graph.random_graphs import datasets, extractors, featuresets, metadata
 

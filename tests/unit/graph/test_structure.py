@@ -20,9 +20,9 @@ from caraway.graph.specs import (
     Metadata,
     PythonExtractor,
 )
-from caraway.graph.wire import CommitRequest, canonical_bytes
 from caraway.graph.wire.codec import Codec
 from caraway.graph.wire.differences import WITHOUT_SPEC
+from caraway.graph.wire.graphs import CommitRequest, canonical_bytes
 from caraway.graph.wire.messages import from_message, to_message
 from caraway.graph.wire.structure import codec_of
 from tests.unit.graph.samples import samples

@@ -25,7 +25,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
-from caraway.graph.validation import validate
+from caraway.graph.validation.graphs import validate
 from caraway.graph.windows import ContinuousWindow
 
 OWNED = Metadata(owner="ana@example.com")

@@ -13,7 +13,7 @@ from caraway.graph.pb.caraway.v1 import connectors_pb2, operators_pb2
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
-from caraway.graph.wire import CommitRequest, decode_commit, decode_graph, encode_commit, encode_graph
+from caraway.graph.wire.graphs import CommitRequest, decode_commit, decode_graph, encode_commit, encode_graph
 from caraway.graph.wire.messages import from_message, to_message
 from tests.effort import examples
 from tests.unit.graph.random_graphs import OPERATORS, graphs, names

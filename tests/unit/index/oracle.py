@@ -6,16 +6,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, DecimalType, ListType, StructType, optional
-from caraway.engine_local import LocalEngine
 from caraway.engine_local.changes import SourceChange
+from caraway.engine_local.engine import LocalEngine
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index.feeding.writer import Message
-from caraway.plan import plan_graph
 from caraway.plan.model import IndexPlan
-from caraway.topics import DELETE, PUT, RecordCodec, position_id
+from caraway.plan.planner import plan_graph
+from caraway.topics.codec import DELETE, PUT, RecordCodec
+from caraway.topics.identity import position_id
 from tests.unit.engine_local.building import dataset, derived, spec_of
 
 SECOND = 1_000_000

@@ -10,10 +10,12 @@ import pytest
 
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import RecordSchema
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
 
 FOREVER = ContinuousWindow(length_us=None)

@@ -12,10 +12,12 @@ from caraway.dtypes.types import DATETIME
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.windows import HoppingWindow, SessionWindow
-from caraway.index import IndexStore, IndexWriter
 from caraway.index.feeding.emission import Emission
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
-from caraway.topics import PUT, RETRACT, position_id
+from caraway.topics.codec import PUT, RETRACT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import KEY, SECOND, Sent, aggregate, index_plan
 
 MANY = 5000

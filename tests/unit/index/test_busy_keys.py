@@ -10,9 +10,12 @@ import pytest
 from caraway.dtypes.types import FLOAT
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
-from caraway.topics import PUT, RETRACT, position_id
+from caraway.topics.codec import PUT, RETRACT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, SECOND, Sent, index_plan
 from tests.unit.index.test_pyramid import CountingIterator
 

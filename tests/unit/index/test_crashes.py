@@ -23,13 +23,16 @@ from hypothesis.stateful import (
 )
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.storage.database import TRANSLATED
 from caraway.index.storage.repair import FORMAT_KEY
 from caraway.index.storage.snapshots import FILES, Snapshots
-from caraway.objects import ObjectFolder
+from caraway.index.storage.store import IndexStore
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, RETRACT, position_id
+from caraway.topics.codec import DELETE, PUT, RETRACT
+from caraway.topics.identity import position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import COLUMNS, KEYS, ROW_COLUMNS, revisions, rows, same, times

@@ -20,9 +20,12 @@ from caraway.datasets import (
     Variance,
 )
 from caraway.graph.specs import Graph, IndexSpec
-from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.plan import plan_graph
-from caraway.topics import PUT, RecordCodec, position_id
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
+from caraway.plan.planner import plan_graph
+from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.identity import position_id
 from tests.unit.datasets.shop import HOUR, Orders
 from tests.unit.engine_local.building import derived
 

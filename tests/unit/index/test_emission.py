@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from caraway.engine_local import LocalEngine
 from caraway.engine_local.changes import SourceChange
+from caraway.engine_local.engine import LocalEngine
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import Input
 from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
-from caraway.index import IndexStore, IndexWriter
 from caraway.index.feeding.emission import Emission
-from caraway.index.feeding.writer import Message
-from caraway.plan import TopicPlan, plan_graph
-from caraway.topics import PUT, RETRACT, RecordCodec, position_id
+from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.storage.store import IndexStore
+from caraway.plan.model import TopicPlan
+from caraway.plan.planner import plan_graph
+from caraway.topics.codec import PUT, RETRACT, RecordCodec
+from caraway.topics.identity import position_id
 from tests.effort import examples
 from tests.unit.engine_local.building import derived
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change

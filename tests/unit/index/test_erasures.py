@@ -12,11 +12,15 @@ import pytest
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure, erasure_of
 from caraway.errors import UnavailableError
 from caraway.graph.windows import HoppingWindow
-from caraway.index import IndexReader, IndexStore, IndexWorker, IndexWriter
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.records.removal import compact, known_erasures, mark_removed, remove
 from caraway.index.storage.keys import ERASED, LOCATIONS, META
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
-from caraway.topics import DELETE, PUT, RecordCodec, position_id
+from caraway.topics.codec import DELETE, PUT, RecordCodec
+from caraway.topics.identity import position_id
 from tests.unit.index.oracle import Case, Job, random_change
 from tests.unit.index.test_against_engine import CASES, EXACT, compare, times
 

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.records.expiry import sweep
 from caraway.index.storage.keys import ASSET_BYTES, OUTBOX
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, RETRACT, position_id
+from caraway.topics.codec import DELETE, PUT, RETRACT
+from caraway.topics.identity import position_id
 from tests.effort import examples
 from tests.unit.index.naive import CODEC, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import ROW_COLUMNS, same

@@ -15,8 +15,9 @@ from rocksdict import RdictIter
 from typing_extensions import override
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexFollower, IndexStore
+from caraway.index.storage.follower import IndexFollower
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.store import IndexStore
 from tests.effort import examples
 
 ASSETS = (b"asset  1", b"asset  2")
@@ -151,7 +152,7 @@ def test_a_follower_sees_all_that_was_written() -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from caraway.index import IndexStore
+from caraway.index.storage.store import IndexStore
 store = IndexStore(Path(sys.argv[1]), shared=True, cache_bytes=1 << 20)
 for line in sys.stdin:
     number = int(line)

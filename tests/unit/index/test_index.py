@@ -18,9 +18,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, RETRACT, position_id
+from caraway.topics.codec import DELETE, PUT, RETRACT
+from caraway.topics.identity import position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 

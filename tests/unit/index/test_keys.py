@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from caraway.errors import InvalidInputError
 from caraway.index.storage import keys
-from caraway.topics import position_id
+from caraway.topics.identity import position_id
 from caraway.topics.keys import MAX_INDEXED_BYTES, check_read
 
 ASSET = b"\x00\xff\x10asset"

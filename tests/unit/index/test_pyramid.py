@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from caraway.graph.aggregates import AggregateFunction
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
-from caraway.topics import PUT, RETRACT, position_id
+from caraway.topics.codec import PUT, RETRACT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 DAY = 86_400 * SECOND

@@ -9,7 +9,10 @@ import pytest
 from typing_extensions import override
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexFollower, IndexReader, IndexStore, IndexWorker
+from caraway.index.feeding.worker import IndexWorker
+from caraway.index.reader import IndexReader
+from caraway.index.storage.follower import IndexFollower
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
 from tests.unit.index.naive import CODEC, index_plan
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.graph.windows import SessionWindow
-from caraway.index import IndexStore
 from caraway.index.storage.keys import RAW, key_prefix, timed_key
+from caraway.index.storage.store import IndexStore
 from caraway.index.windows.sessions import SECOND_US, Session, Sessions, sessions_from
 from tests.effort import examples
 

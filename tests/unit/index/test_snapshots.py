@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.storage.keys import emission_key
 from caraway.index.storage.repair import DAMAGED
 from caraway.index.storage.snapshots import FILES, MANIFESTS, SnapshotKeeper, Snapshots
-from caraway.objects import ObjectFolder
+from caraway.index.storage.store import IndexStore
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexKind
-from caraway.topics import PUT, position_id
+from caraway.topics.codec import PUT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, SMALL, Sent, index_plan
 
 pytestmark = pytest.mark.slow

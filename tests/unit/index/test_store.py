@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from caraway.errors import ConflictError, UnavailableError
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
-from caraway.topics import PUT, position_id
+from caraway.topics.codec import PUT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan
 
 pytestmark = pytest.mark.slow
@@ -118,8 +121,10 @@ def test_a_torn_log_loses_data_and_offsets_together(tmp_path: Path) -> None:
     writer_script = f"""
 import os
 from pathlib import Path
-from caraway.index import IndexStore, IndexWriter
-from caraway.topics import PUT, position_id
+from caraway.index.storage.store import IndexStore
+from caraway.index.feeding.writer import IndexWriter
+from caraway.topics.codec import PUT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import Sent, index_plan
 from caraway.plan.model import IndexKind
 store = IndexStore(Path({str(tmp_path)!r}) / "index")

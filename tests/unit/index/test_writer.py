@@ -11,10 +11,12 @@ from caraway.dtypes.types import DATE, DATETIME, INT, STRING
 from caraway.errors import InvalidInputError
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.feeding.writer import Message
+from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.reader import IndexReader
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind
-from caraway.topics import DELETE, PUT, RecordCodec, position_id
+from caraway.topics.codec import DELETE, PUT, RecordCodec
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SCHEMA, Sent, aggregate, index_plan
 
 KEY = CODEC.encode_key(["a"]) or b""

@@ -27,13 +27,14 @@ from caraway.errors import ConflictError, InvalidInputError, TooLargeError, Unav
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
-from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
 from caraway.ingest.delivery import SLICE
-from caraway.ingest.requests import MAX_KEY_LENGTH
+from caraway.ingest.endpoints import Endpoints
+from caraway.ingest.requests import MAX_KEY_LENGTH, RequestKey
+from caraway.ingest.service import IngestReport, IngestService
 from caraway.ingest.table import MAX_ROWS
 from caraway.plan.planner import plan_graph
-from caraway.topics import MAX_PAYLOAD
 from caraway.topics.codec import RecordCodec
+from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
 from caraway.topics.keys import MAX_KEY_BYTES
 from caraway.topics.producer import TopicItem
 

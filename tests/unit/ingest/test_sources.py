@@ -28,7 +28,8 @@ from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWork
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
 from caraway.plan.planner import plan_graph
-from caraway.topics import DEAD_LETTERS, TopicItem
+from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.producer import TopicItem
 
 SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
 SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)

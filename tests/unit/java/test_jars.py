@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.java import cache, ivy
 from caraway.java.errors import JarsError
 from caraway.java.lock import Jar, ivy_module, read_lock

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from caraway.errors import UnavailableError
-from caraway.objects import ObjectFolder
-from caraway.objects.folder import PARTS
+from caraway.objects.folder import PARTS, ObjectFolder
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from caraway.engine_local import LocalEngine
-from caraway.plan import plan_graph
+from caraway.engine_local.engine import LocalEngine
+from caraway.plan.planner import plan_graph
 from caraway.topics.identity import position_id
 from tests.parity.comparing import Difference, answered, rows_of
 from tests.parity.graphs import Case, oracle

@@ -6,8 +6,9 @@ from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import Aggregate, Emit, Filter, Input, Operator, Rename, Select, Union
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.plan import GraphPlan, TopicKind, plan_graph
 from caraway.plan.lowering import lowered
+from caraway.plan.model import GraphPlan, TopicKind
+from caraway.plan.planner import plan_graph
 from tests.unit.engine_local.building import EVENTS, S, derived, events, spec_of
 
 FOREVER = (spec_of(AggregateFunction.COUNT, None, HoppingWindow(length_us=None, stride_us=3600 * S), "n", EVENTS),)

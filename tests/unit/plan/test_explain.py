@@ -23,8 +23,9 @@ from caraway.graph.operators import (
     Union,
 )
 from caraway.graph.trees import parents
-from caraway.plan import GraphPlan, plan_graph
 from caraway.plan.explain import PlanExplained, StepExplained, explain
+from caraway.plan.model import GraphPlan
+from caraway.plan.planner import plan_graph
 from caraway.plan.slots import slots_of, tasks_of
 from caraway.plan.steps import text_of
 from tests.unit.datasets.shop import Orders, Users, Visits

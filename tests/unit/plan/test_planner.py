@@ -21,7 +21,8 @@ from caraway.graph.specs import (
     PipelineSpec,
 )
 from caraway.graph.windows import ContinuousWindow
-from caraway.plan import IndexKind, JobMode, TopicKind, plan_graph
+from caraway.plan.model import IndexKind, JobMode, TopicKind
+from caraway.plan.planner import plan_graph
 
 HOUR_US = 3_600_000_000
 BOTH = IndexSpec(online=True, offline=True)

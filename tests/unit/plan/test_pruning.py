@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
-from caraway.engine_local import LocalEngine
+from caraway.engine_local.engine import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.operators import (
@@ -33,7 +33,7 @@ from caraway.graph.operators import (
 )
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.plan import plan_graph
+from caraway.plan.planner import plan_graph
 from caraway.plan.pruning import pruned
 from tests.effort import examples
 from tests.parity.graphs import Case, case_of, oracle

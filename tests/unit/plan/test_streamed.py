@@ -13,7 +13,7 @@ from caraway.datasets import Average, Count, Distinct, ExpDecaySum, Max, Stddev,
 from caraway.dtypes import Hopping, Session, Tumbling
 from caraway.expr import col
 from caraway.graph.specs import Graph, PipelineSpec
-from caraway.plan import plan_graph
+from caraway.plan.planner import plan_graph
 from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
 
 SLIM = Orders.select("user", "shop", "price")

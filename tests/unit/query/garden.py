@@ -15,7 +15,8 @@ from caraway.dtypes import Continuous, between
 from caraway.expr import col, lit, now
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
-from caraway.query import Catalog, QueryEngine
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
 from caraway.query.model import Instants, QueryReader
 
 hook = connectors.Webhook(name="garden")

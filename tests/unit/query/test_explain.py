@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.errors import ExtractorError, InvalidInputError
-from caraway.query import QueryEngine
+from caraway.query.executor import QueryEngine
 from caraway.query.explain import QueryExplained, analyze, explain
 from tests.effort import examples
 from tests.unit.query import garden

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from caraway.query import Catalog, Instants, QueryEngine
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
+from caraway.query.model import Instants
 from tests.unit.query import garden
 from tests.unit.query.garden import DictReader
 

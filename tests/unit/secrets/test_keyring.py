@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.config import ConfigurationError
+from caraway.config.errors import ConfigurationError
 from caraway.errors import UnavailableError
 from caraway.secrets.keyring import add_key, open_keyring
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from caraway.control import CommitService
+from caraway.control.service import CommitService
 from caraway.errors import CommitError, UnavailableError, UnknownEntityError
 from caraway.graph.connectors import PostgresSystem, SecretRef, TableConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import FilterFunction, Input
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.graph.wire import CommitRequest
+from caraway.graph.wire.graphs import CommitRequest
 from caraway.secrets.references import lacking, secret_references
 from tests.unit.control.graphs import clicks, shopper, spend, users
 from tests.unit.control.test_service import World

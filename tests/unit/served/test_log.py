@@ -14,9 +14,10 @@ from prometheus_client import REGISTRY
 from typing_extensions import override
 
 from caraway.errors import UnavailableError
-from caraway.query import Batch, CompiledPlan
+from caraway.query.batch import Batch
+from caraway.query.executor import CompiledPlan
 from caraway.served.log import CLOSE_S, MAX_RECORD_BYTES, SERVED, Origin, Served, ServedLog, records
-from caraway.topics import TopicItem, TopicWriter
+from caraway.topics.producer import TopicItem, TopicWriter
 from tests.effort import examples
 from tests.unit.query.garden import DictReader, engine
 

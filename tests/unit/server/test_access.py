@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
 from caraway.graph.specs import Graph
-from caraway.query import Catalog, QueryEngine
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
 from caraway.query.model import Instants, QueryReader
 from caraway.server.access.gate import Gate
 from caraway.server.access.limits import LimitedQueries, Tags
 from caraway.server.http.endpoints import Endpoint, Scope
 from caraway.server.http.messages import HttpResponse, Request, text_response
 from caraway.server.surface import ENDPOINTS
-from caraway.state import ANYBODY, AccessList, Act, Caller, Grant, Mode, TokenOwner
-from caraway.state.access import digest_of
+from caraway.state.access import AccessList, TokenOwner, digest_of
+from caraway.state.audit import Act
+from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from tests.effort import examples
 from tests.unit.query import garden
 

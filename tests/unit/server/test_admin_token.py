@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from caraway.config import ConfigurationError, ServerSettings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import ServerSettings
 from caraway.errors import UnauthenticatedError, UnavailableError
 from caraway.server import __main__ as program
 from caraway.server.access.admin_token import OPERATOR, AdminToken
 from caraway.server.access.gate import Gate
-from caraway.state import AccessList, Mode
-from caraway.state.access import digest_of
+from caraway.state.access import AccessList, digest_of
+from caraway.state.permissions import Mode
 from tests.unit.server.test_access import BY_TARGET, Headers
 
 TOKEN = "t" * 40

@@ -12,10 +12,12 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from caraway.config import ServerSettings
-from caraway.ingest import Endpoints, IngestService
-from caraway.plan import plan_graph
-from caraway.query import Catalog, QueryEngine
+from caraway.config.settings import ServerSettings
+from caraway.ingest.endpoints import Endpoints
+from caraway.ingest.service import IngestService
+from caraway.plan.planner import plan_graph
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
 from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
@@ -25,8 +27,8 @@ from caraway.server.handlers.arrow import read_columns
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API, Router, bound
 from caraway.server.surface import DOCUMENT, ENDPOINTS
-from caraway.state import BranchRecord, CommitRecord
-from caraway.topics import TopicItem
+from caraway.state.model import BranchRecord, CommitRecord
+from caraway.topics.producer import TopicItem
 from tests.unit.query import garden
 from tests.unit.server.test_access import Headers, Nothing
 

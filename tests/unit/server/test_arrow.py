@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DataType, optional
 from caraway.errors import InvalidInputError, TooLargeError
-from caraway.query import cast_input
+from caraway.query.inputs import cast_input
 from caraway.server.handlers import arrow_bounds, queries
 from caraway.server.handlers.arrow import CONTENT_TYPE, arrow_response, read_columns
 from tests.unit.expr.polars_results import same

@@ -3,9 +3,9 @@
 import pytest
 
 from caraway.errors import UnknownEntityError
-from caraway.index import IndexStatus
-from caraway.ingest import Endpoints
-from caraway.plan import plan_graph
+from caraway.index.feeding.worker import IndexStatus
+from caraway.ingest.endpoints import Endpoints
+from caraway.plan.planner import plan_graph
 from caraway.server.handlers.definitions import described, listed
 from caraway.server.served_graph import ServedGraph
 from tests.unit.query import garden

@@ -9,7 +9,7 @@ from caraway.errors import UnavailableError
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.server.expiry import Expiry, histories
-from caraway.state import Planned
+from caraway.state.plans import Planned
 from tests.unit.query import garden
 
 YEAR_US = 365 * 24 * 3_600_000_000

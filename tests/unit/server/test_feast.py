@@ -13,8 +13,8 @@ from caraway import F, connectors, dataset, extractor, featureset, field, meta
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.expr import col
 from caraway.lib.params import inputs, outputs
-from caraway.query import QueryEngine
 from caraway.query.event_times import time_columns
+from caraway.query.executor import QueryEngine
 from caraway.server.handlers.feast import (
     NO_TIME,
     Asked,

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import uvloop
 
-from caraway.config import ServerSettings
+from caraway.config.settings import ServerSettings
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
 from caraway.server.access.sites import Sites
@@ -19,7 +19,7 @@ from caraway.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.serving import http_server
 from caraway.stack import ports
-from caraway.state import AuditLog
+from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 
 IDLE = 2_000

@@ -11,8 +11,8 @@ from caraway.server.http.messages import HttpResponse, Request, text_response
 from caraway.server.surface import DOCUMENT
 from caraway.server.workers.forwarding import Forwarding
 from caraway.server.workers.reader import ReaderRouter
-from caraway.state import ANYBODY, AccessList, Caller, Grant, Mode, TokenOwner
-from caraway.state.access import digest_of
+from caraway.state.access import AccessList, TokenOwner, digest_of
+from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 
 MADE: Any = SimpleNamespace
 

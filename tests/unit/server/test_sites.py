@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from caraway.config import ConfigurationError, ServerSettings, load_settings
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import ServerSettings, load_settings
 from caraway.server.access.gate import Gate
 from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.app import App

@@ -16,19 +16,18 @@ from caraway.connectors import Webhook, source
 from caraway.datasets import Count, Dataset, dataset, field, pipeline
 from caraway.dtypes import Continuous, Tumbling
 from caraway.errors import ForbiddenError, InvalidInputError
-from caraway.index import IndexStatus
+from caraway.index.feeding.worker import IndexStatus
 from caraway.lib import inputs
-from caraway.plan import plan_graph
 from caraway.plan.model import GraphPlan, JobPlan
+from caraway.plan.planner import plan_graph
 from caraway.server.handlers.waiting import AT_ONCE, WaitBody, wait
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import Request
 from caraway.server.waiting.goals import Goal, Goals, source_topics
 from caraway.server.waiting.markers import Seen
-from caraway.state import Grant, JobRecord, JobState, Mode
-from caraway.state.model import DesiredState
-from caraway.topics import Arrival, decode_arrival, is_marker
-from caraway.topics.markers import job_tag
+from caraway.state.model import DesiredState, JobRecord, JobState
+from caraway.state.permissions import Grant, Mode
+from caraway.topics.markers import Arrival, decode_arrival, is_marker, job_tag
 from tests.unit.server.test_access import BY_TARGET, Headers, gate, owner
 
 __owner__ = "module@example.com"

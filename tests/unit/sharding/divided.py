@@ -18,11 +18,13 @@ from caraway.cluster.leases import Lease
 from caraway.cluster.members import Group, node_of
 from caraway.cluster.shards import Division, ShardMember, ShardProgress
 from caraway.errors import UnavailableError
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.storage.intervals import has_max_event_time
 from caraway.index.storage.snapshots import Snapshots
-from caraway.objects import ObjectFolder
+from caraway.index.storage.store import IndexStore
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.sharding.divided import DividedIndex
 from caraway.sharding.messages import Answer, Ask, Found, decode_answers, decode_asks, encode

@@ -27,10 +27,13 @@ from caraway.dtypes.types import FLOAT
 from caraway.errors import UnavailableError
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import HoppingWindow
-from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import IndexReader
 from caraway.index.records.locations import END_SUFFIX, PUT_SUFFIX
+from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, ID_BYTES, PUT, RETRACT, position_id
+from caraway.topics.codec import DELETE, PUT, RETRACT
+from caraway.topics.identity import ID_BYTES, position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import COLUMNS, ROW_COLUMNS, rows, same, times

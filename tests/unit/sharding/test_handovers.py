@@ -9,10 +9,11 @@ import pytest
 
 from caraway.cluster.shards import Division
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.index import IndexReader
+from caraway.index.reader import IndexReader
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.sharding.messages import Ask, Moved, MovingError
-from caraway.topics import PUT, position_id
+from caraway.topics.codec import PUT
+from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, SECOND, Sent, index_plan
 from tests.unit.sharding.divided import (
     LASTING,

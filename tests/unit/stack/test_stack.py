@@ -12,7 +12,7 @@ from caraway.children import runner as runner_module
 from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process import created_at, is_alive, start
 from caraway.client.discovery import RunningStack, ServerAddress, find_server, running_stacks
-from caraway.config import KafkaSettings, PostgresSettings, ServerSettings, Settings
+from caraway.config.settings import KafkaSettings, PostgresSettings, ServerSettings, Settings
 from caraway.stack import ports
 from caraway.stack import stack as stack_module
 from caraway.stack.errors import AlreadyRunningError, PartFailedError, PortInUseError

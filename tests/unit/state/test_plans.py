@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from typing_extensions import override
 
 from caraway.graph.specs import Graph
-from caraway.graph.wire import encode_graph
-from caraway.state import BranchHeads, BranchRecord, Plans, StateReader
+from caraway.graph.wire.graphs import encode_graph
 from caraway.state.blueprints import content_of
+from caraway.state.model import BranchHeads, BranchRecord
+from caraway.state.plans import Plans
+from caraway.state.reader import StateReader
 from tests.unit.control.graphs import clicks, spend, users
 
 GRAPHS = {"a": Graph(datasets=(clicks(), spend())), "b": Graph(datasets=(clicks(), spend(), users()))}

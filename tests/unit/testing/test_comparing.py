@@ -12,7 +12,7 @@ import caraway.testing
 from caraway import featureset
 from caraway.client import Client
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError, UnavailableError
-from caraway.graph.wire import decode_commit, encode_commit
+from caraway.graph.wire.graphs import decode_commit, encode_commit
 from caraway.testing import (
     IntegrationClient,
     InternalTestClient,

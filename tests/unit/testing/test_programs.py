@@ -19,7 +19,7 @@ from caraway.errors import CommitError, DefinitionError, DefinitionTypeError, In
 from caraway.expr import col, repeat, var
 from caraway.featuresets import extractor, featureset
 from caraway.featuresets import feature as F
-from caraway.graph.wire import decode_commit, encode_commit
+from caraway.graph.wire.graphs import decode_commit, encode_commit
 from caraway.lib import inputs, outputs
 from caraway.testing import MockClient
 

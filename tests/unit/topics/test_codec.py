@@ -28,7 +28,8 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
-from caraway.topics import DELETE, PUT, RETRACT, RecordCodec, position_id, position_of
+from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.topics.identity import position_id, position_of
 
 POINT = StructType("Point", (("x", FLOAT), ("tag", STRING), ("z", optional(FLOAT))))
 

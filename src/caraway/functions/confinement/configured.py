@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.functions.confinement.policy import Confinement, Report, deployment_user
 
 # The note, beside the heartbeat of the engine, which `caraway status` reads.

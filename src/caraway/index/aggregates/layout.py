@@ -20,7 +20,7 @@ from caraway.index.aggregates.decay import DecayedSum
 from caraway.index.aggregates.partials import AggregatedColumn, ColumnPartial, Extra, Partial
 from caraway.index.aggregates.values import Values, ValuesSpec
 from caraway.plan.model import IndexPlan
-from caraway.topics import Record
+from caraway.topics.codec import Record
 
 # An aggregate input: event time in microseconds, values of the aggregated columns, rank among inputs of equal times.
 AggregateInput = tuple[int, tuple[object, ...], bytes]

@@ -35,7 +35,7 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.change_points import pack_intervals, unpack_intervals
 from caraway.index.windows.current import CurrentRows, Row, row_readers
 from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.topics import PUT, RETRACT, RecordCodec
+from caraway.topics.codec import PUT, RETRACT, RecordCodec
 
 # A function that sends records (key, value) to a topic and returns when they are durable.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]

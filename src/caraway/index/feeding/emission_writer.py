@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 
-from caraway.topics import TopicWriter
+from caraway.topics.producer import TopicWriter
 
 
 class NotOursError(Exception):

@@ -15,7 +15,7 @@ from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US, SENT, after,
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.change_points import ChangePoints
 from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.topics import PUT, RecordCodec
+from caraway.topics.codec import PUT, RecordCodec
 
 BATCH = 2000
 WAIT_S = 0.5

@@ -15,7 +15,7 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import is_marker
+from caraway.topics.markers import is_marker
 
 LOGGER = logging.getLogger(__name__)
 

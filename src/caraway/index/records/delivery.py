@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from caraway.topics import Record
+from caraway.topics.codec import Record
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):

@@ -27,7 +27,8 @@ from caraway.index.storage.keys import (
 )
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, ID_BYTES, PUT, RETRACT
+from caraway.topics.codec import DELETE, PUT, RETRACT
+from caraway.topics.identity import ID_BYTES
 
 PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 

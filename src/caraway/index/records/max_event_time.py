@@ -13,7 +13,7 @@ from caraway.index.records.locations import Movement
 from caraway.index.storage.database import check_end
 from caraway.index.storage.keys import SIGN, TIMES, max_event_time_key, pack_u64, time_of, times_key, unpack_u64
 from caraway.index.storage.store import IndexStore
-from caraway.topics import RETRACT
+from caraway.topics.codec import RETRACT
 
 
 class MaxEventTime:

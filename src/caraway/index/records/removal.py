@@ -18,7 +18,7 @@ from caraway.index.records.locations import Location
 from caraway.index.storage.database import TRANSLATED, check_end
 from caraway.index.storage.keys import ASSET_BYTES, ERASED, LOCATIONS, after
 from caraway.index.storage.store import IndexStore
-from caraway.topics import RETRACT
+from caraway.topics.codec import RETRACT
 
 LENGTH_BYTES = 2
 # The most time to wait for reads that keep unused files, and the pause between looks.

@@ -14,7 +14,8 @@ from caraway.index.storage.database import check_end
 from caraway.index.storage.keys import VERSION, key_prefix, version_key, version_seek
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
-from caraway.topics import PUT, RETRACT, Record, RecordCodec, position_id
+from caraway.topics.codec import PUT, RETRACT, Record, RecordCodec
+from caraway.topics.identity import position_id
 from caraway.topics.keys import check_read
 
 

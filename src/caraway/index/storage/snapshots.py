@@ -19,7 +19,7 @@ from rocksdict import Checkpoint
 from caraway.errors import UnavailableError
 from caraway.index.storage.database import TRANSLATED
 from caraway.index.storage.store import IndexStore
-from caraway.objects import Digest, ObjectFolder, Stored
+from caraway.objects.folder import Digest, ObjectFolder, Stored
 from caraway.recurring import Recurring
 
 LOGGER = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from caraway.index.windows.change_points import ChangePoints, Lived
 from caraway.index.windows.pyramid import Pyramid, TileCache
 from caraway.index.windows.sessions import Sessions
 from caraway.plan.model import IndexPlan
-from caraway.topics import DELETE, PUT, RETRACT, RecordCodec, position_id
+from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.topics.identity import position_id
 from caraway.topics.keys import check_read
 
 

@@ -18,7 +18,7 @@ from caraway.index.windows.range_query import totals_of
 from caraway.index.windows.sessions import SECOND_US, sessions_from
 from caraway.index.windows.windows import Elsewhere, Read, finish_all, max_event_time_at, pick
 from caraway.plan.model import IndexPlan
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 
 
 class BucketReader:

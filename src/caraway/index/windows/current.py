@@ -16,7 +16,7 @@ from caraway.index.windows.change_points import LENGTH_BYTES
 from caraway.index.windows.sessions import session_by, sessions_from
 from caraway.index.windows.windows import WindowReader
 from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 
 
 class Row(NamedTuple):

@@ -12,7 +12,7 @@ from caraway.index.storage.database import check_end
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, from_time, tile_key, time_of
 from caraway.plan.model import IndexPlan
-from caraway.topics import Record, RecordCodec
+from caraway.topics.codec import Record, RecordCodec
 
 
 class IndexShape:

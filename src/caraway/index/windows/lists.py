@@ -18,7 +18,7 @@ from caraway.index.aggregates.partials import SPLIT
 from caraway.index.aggregates.values import Position, first_positions, last_positions
 from caraway.index.storage.intervals import Interval
 from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
-from caraway.topics import Record
+from caraway.topics.codec import Record
 
 # A value, or its identity, with its position.
 Found = tuple[Position, Any]

@@ -16,7 +16,7 @@ from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import HAS_ENDED, NO_HIGH, NO_LOW, SPLIT, Partial, unpack
 from caraway.index.storage.keys import ENDED, RAW, SIGN, TIME_BYTES, pack_u64, tile_key
 from caraway.index.storage.store import IndexStore
-from caraway.topics import RecordCodec
+from caraway.topics.codec import RecordCodec
 
 # Decoded tiles that are kept between batches, in two generations, of which the older one is dropped when the younger is
 # full. A tile takes 0.5 to 1 KiB, so the cache takes up to 20 MiB.

@@ -28,7 +28,7 @@ class SourcePositions:
     """Reads and writes checkpoints. Thread safe."""
 
     def __init__(self, engine: sa.Engine) -> None:
-        """Work through `engine` (`caraway.state.connect`)."""
+        """Work through `engine` (`caraway.state.database.connect`)."""
         self._engine = engine
 
     def load(self, source: str) -> Checkpoint | None:

@@ -20,7 +20,7 @@ from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.recurring import Recurring
 from caraway.state.blueprints import content_of
-from caraway.topics import TopicWriter
+from caraway.topics.producer import TopicWriter
 
 # Interval between two tries to read a source that can't be read now, or that another server reads.
 RETRY_S = 2.0
@@ -76,7 +76,7 @@ class Sources:
 
         Args:
             bootstrap_servers: The deployment's own broker, "host:port".
-            engine: The database (`caraway.state.connect`).
+            engine: The database (`caraway.state.database.connect`).
             member: The name of this server among those that compete for sources.
             erased: The erased keys.
             resolve: Returns the values of secrets.

@@ -24,7 +24,7 @@ from caraway.ingest.sources.reader import SourceReader, SourceRecord
 from caraway.ingest.table import RowTable, json_type
 from caraway.ingest.targets import Target
 from caraway.recurring import Recurring
-from caraway.topics import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS
 
 HEADER = "caraway-source"
 # The rows and bytes of one poll: enough that the costs of a write don't count, and few enough that a process holds only

@@ -5,10 +5,9 @@ It needs no Postgres, so a new stack has a token before it has tables. It is val
 
 from pathlib import Path
 
-from caraway.config import ConfigurationError
-from caraway.state import Caller
+from caraway.config.errors import ConfigurationError
 from caraway.state.access import digest_of
-from caraway.state.permissions import EVERYTHING
+from caraway.state.permissions import EVERYTHING, Caller
 
 OPERATOR = Caller(account="operator", token_id="admin_token_file", grants=(EVERYTHING,))  # noqa: S106 (what the audit log says)
 # The shortest token that is accepted. 32 characters of base64 are 192 random bits; a much shorter token was made up by

@@ -21,8 +21,9 @@ from caraway.server.access.admin_token import OPERATOR, AdminToken
 from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.messages import Headers, HttpResponse, Request, branch_of
 from caraway.server.watch import Watch
-from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller
-from caraway.state.access import digest_of
+from caraway.state.access import Access, AccessList, digest_of
+from caraway.state.audit import Act, AuditLog
+from caraway.state.permissions import ANYBODY, Caller
 
 LOG = structlog.get_logger(__name__)
 

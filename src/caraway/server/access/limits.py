@@ -12,8 +12,9 @@ from caraway.errors import ForbiddenError
 from caraway.graph.lineage import effective_field_tags, effective_tags
 from caraway.graph.specs import Graph
 from caraway.ingest.endpoints import Endpoint
-from caraway.query import Answer, Catalog, CompiledPlan
+from caraway.query.catalog import Catalog
 from caraway.query.event_times import is_time_column
+from caraway.query.executor import Answer, CompiledPlan
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.server.http.messages import Request
 from caraway.server.served_graph import Queryable, ServedGraph, Serving

@@ -17,7 +17,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from caraway.config import ServerSettings
+from caraway.config.settings import ServerSettings
 from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import Headers, media_type

@@ -8,7 +8,7 @@ import pyarrow as pa
 from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.types import DataType
 from caraway.errors import InvalidInputError, shortened
-from caraway.query import StoredColumns
+from caraway.query.executor import StoredColumns
 from caraway.server.handlers.arrow_bounds import Decoded, check_messages, check_schema
 from caraway.server.handlers.queries import check_rows
 from caraway.server.http.messages import HttpResponse

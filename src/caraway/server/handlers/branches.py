@@ -10,12 +10,14 @@ from msgspec import Meta, Struct, field
 from caraway.control.history import differences
 from caraway.errors import ForbiddenError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
-from caraway.graph.wire import decode_graph
+from caraway.graph.wire.graphs import decode_graph
 from caraway.server.access.limits import approval
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.state import MAIN, AssetState, BranchRecord, CommitRecord, LedgerEntry, Mode
+from caraway.state.allocation import AssetState
+from caraway.state.model import MAIN, BranchRecord, CommitRecord, LedgerEntry
+from caraway.state.permissions import Mode
 
 COMMIT_ID = re.compile(r"[0-9a-f]{32}")
 COMMITS_SHOWN = 50

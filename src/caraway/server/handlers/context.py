@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from caraway.ingest import IngestService
+from caraway.ingest.service import IngestService
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.queries import Queries

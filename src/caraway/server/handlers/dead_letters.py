@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.ingest import RequestKey
 from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.requests import RequestKey
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
 from caraway.plan.model import TopicPlan
@@ -27,7 +27,7 @@ from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph
-from caraway.state import Mode
+from caraway.state.permissions import Mode
 from caraway.topics.letters import Letter, letter_at, newest, parse_id
 
 # Number of dead letters in an answer: without the parameter `limit`, and the greatest value of `limit`.

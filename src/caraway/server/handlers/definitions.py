@@ -24,7 +24,7 @@ from caraway.graph.specs import (
     PythonExtractor,
 )
 from caraway.graph.trees import datasets_read
-from caraway.index import IndexStatus
+from caraway.index.feeding.worker import IndexStatus
 from caraway.plan.model import GraphPlan
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response

@@ -19,7 +19,7 @@ from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.state import Mode
+from caraway.state.permissions import Mode
 
 MAX_KEYS = 10_000
 SHOWN = 1_000

@@ -18,9 +18,10 @@ from msgspec import Meta, Struct
 from caraway.dtypes.instants import iso_instant
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.references import inputs_of
-from caraway.query import Answer, Batch, Catalog, CompiledPlan
-from caraway.query.catalog import listed
+from caraway.query.batch import Batch
+from caraway.query.catalog import Catalog, listed
 from caraway.query.event_times import newest, time_columns
+from caraway.query.executor import Answer, CompiledPlan
 from caraway.server.handlers.context import ReadContext
 from caraway.server.handlers.queries import Given
 from caraway.server.http.bodies import Flag, Values

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.ingest.json_text import MAX_VALUES, VALUE_BYTES
 from caraway.ingest.table import json_type
-from caraway.query import CompiledPlan, parse_instants
+from caraway.query.executor import CompiledPlan, parse_instants
 from caraway.query.explain import MAX_RUNS, analyze, explain
 from caraway.served.log import Origin
 from caraway.served.metrics import DEFAULT_WORKFLOW

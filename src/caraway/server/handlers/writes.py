@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError
-from caraway.graph.wire import decode_commit
-from caraway.ingest import RequestKey
+from caraway.graph.wire.graphs import decode_commit
+from caraway.ingest.requests import RequestKey
 from caraway.ingest.targets import RowError
 from caraway.server.access.limits import approval
 from caraway.server.handlers.context import ServerContext

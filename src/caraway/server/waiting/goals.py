@@ -9,9 +9,9 @@ are served when each index has reached the goal of its topic.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from caraway.index import IndexStatus
+from caraway.index.feeding.worker import IndexStatus
 from caraway.plan.model import GraphPlan, IndexPlan, JobPlan
-from caraway.state import JobRecord, JobState
+from caraway.state.model import JobRecord, JobState
 from caraway.topics.positions import Offsets
 
 # A position on a topic: the next offset of each partition.

@@ -9,9 +9,9 @@ from confluent_kafka import TopicPartition
 from caraway.index.feeding.consumption import connect
 from caraway.plan.model import JobMode, JobPlan
 from caraway.server.waiting.goals import Goal, Goals
-from caraway.topics import ARRIVAL_KEY, MARKER_KEY, Arrival, TopicWriter, decode_arrival
-from caraway.topics.markers import TOKEN_BYTES, job_tag
+from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, TOKEN_BYTES, Arrival, decode_arrival, job_tag
 from caraway.topics.positions import Offsets, TopicEnds
+from caraway.topics.producer import TopicWriter
 
 # Bound on the records that are read at once from the outputs of jobs.
 BATCH = 1_000

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from caraway.index import IndexStatus
+from caraway.index.feeding.worker import IndexStatus
 from caraway.plan.model import GraphPlan
 from caraway.server.waiting.goals import Goal, Goals, LaggingPart, source_topics
 from caraway.server.waiting.markers import Markers
-from caraway.state import JobRecord
-from caraway.topics import TopicWriter
+from caraway.state.model import JobRecord
+from caraway.topics.producer import TopicWriter
 
 # Duration of one step: how long arrivals are awaited, and how often the positions of indexes are checked.
 STEP_S = 0.02

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from caraway.config import Settings, load_settings
+from caraway.config.settings import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds

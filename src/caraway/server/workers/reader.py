@@ -12,13 +12,14 @@ import structlog
 from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.erasure.eraser import erasure_by
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
 from caraway.errors import UnavailableError
 from caraway.functions.extractors.pool import FunctionPool
-from caraway.index import IndexFollower, IndexReader
+from caraway.index.reader import IndexReader
+from caraway.index.storage.follower import IndexFollower
 from caraway.index.storage.shared_counters import SharedCounters
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Reader
@@ -37,9 +38,13 @@ from caraway.server.surface import READS
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
-from caraway.state import Access, AuditLog, Needed, Plans, StateReader, connect
+from caraway.state.access import Access
+from caraway.state.audit import AuditLog
+from caraway.state.database import connect
 from caraway.state.listening import Listener
-from caraway.topics import TopicWriter
+from caraway.state.plans import Needed, Plans
+from caraway.state.reader import StateReader
+from caraway.topics.producer import TopicWriter
 
 LOG = structlog.get_logger(__name__)
 

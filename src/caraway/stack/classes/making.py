@@ -12,7 +12,7 @@ from pathlib import Path
 from caraway.children import process
 from caraway.children.part import Launch
 from caraway.class_archives import ClassArchive
-from caraway.config import Settings
+from caraway.config.settings import Settings
 from caraway.spark.session import caraway_jar, spark_classes
 from caraway.stack import ports
 from caraway.stack.errors import PartFailedError

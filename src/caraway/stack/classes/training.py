@@ -29,9 +29,11 @@ from caraway.plan.planner import plan_graph
 from caraway.spark.java import jvm_process
 from caraway.spark.live import LiveRows
 from caraway.spark.session import SessionSettings, open_session
-from caraway.topics import PUT, TopicWriter, ensure_topics, position_id
-from caraway.topics.codec import RecordCodec
+from caraway.topics.admin import ensure_topics
+from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.identity import position_id
 from caraway.topics.positions import TopicEnds
+from caraway.topics.producer import TopicWriter
 
 SLOTS = 64
 ROWS = 200

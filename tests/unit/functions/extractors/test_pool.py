@@ -21,9 +21,9 @@ from caraway.dtypes.types import INT, STRING
 from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
 from caraway.functions.confinement.policy import Confinement
 from caraway.functions.extractors.pool import FunctionPool
-from caraway.query import CompiledPlan, DatasetLookups, QueryEngine
 from caraway.query.batch import Batch, LaterRun, Traceable
-from caraway.query.executor import stages
+from caraway.query.datasets import DatasetLookups
+from caraway.query.executor import CompiledPlan, QueryEngine, stages
 from caraway.query.explain import explain
 from caraway.query.functions import compile_function
 from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
