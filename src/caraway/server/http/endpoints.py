@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from msgspec import Struct
 
-from caraway.server.http.bodies import Nothing
+from caraway.server.http.bodies import Nothing, prepare
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.state.permissions import Caller, Mode
@@ -109,6 +109,8 @@ class Endpoint:
     def __post_init__(self) -> None:
         """Set what derives from the handler: the Structs, and the target if the row has none."""
         body, parameters = _forms(self.handler.func if isinstance(self.handler, partial) else self.handler)
+        prepare(body)
+        prepare(parameters)
         object.__setattr__(self, "body", body)
         object.__setattr__(self, "parameters", parameters)
         object.__setattr__(self, "target", self.target or self.handler.__name__)
