@@ -61,8 +61,7 @@ class LedgerReconciler:
     def converge(self) -> None:
         """Do all actions that can be done at once, until none is left or the time is up.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         deadline = self._clock() + CONVERGE_S
         with self._working:
@@ -72,8 +71,7 @@ class LedgerReconciler:
     def reconcile(self) -> None:
         """Do the actions that are due, and once a minute remove topics that came back; callers repeat it for ever.
 
-        Raises:
-            UnavailableError: Postgres or Kafka doesn't answer.
+        Raises `UnavailableError` if Postgres or Kafka doesn't answer.
         """
         with self._working:
             self.busy = self._ledger.expects(SOON)

@@ -161,8 +161,7 @@ class CommitService:
     def _check_secrets(self, before: Graph, after: Graph) -> tuple[str, ...]:
         """Return lines about missing secrets that don't prevent the commit.
 
-        Raises:
-            CommitError: A definition that is new or changed names a secret that doesn't exist.
+        Raises `CommitError` if a definition that is new or changed names a secret that doesn't exist.
         """
         old = _entities(before)
         changed = {name for name, spec in _entities(after).items() if old.get(name) != spec}

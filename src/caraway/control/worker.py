@@ -33,11 +33,7 @@ class AssetWorld(Protocol):
 
 
 def step(ledger: Ledger, world: AssetWorld) -> bool:
-    """Do one action that is due; False if none is.
-
-    Raises:
-        UnavailableError: Postgres doesn't answer.
-    """
+    """Do one action that is due; False if none is. Raises `UnavailableError` if Postgres doesn't answer."""
     claim = ledger.claim()
     if claim is None:
         return False
@@ -64,8 +60,7 @@ def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
 def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
     """Do at most `limit` due actions, and switch branches whose head is ready; True if anything changed.
 
-    Raises:
-        UnavailableError: Postgres doesn't answer.
+    Raises `UnavailableError` if Postgres doesn't answer.
     """
     done = sum(1 for _ in takewhile(bool, (step(ledger, world) for _ in range(limit))))
     return bool(ledger.promote()) or done > 0

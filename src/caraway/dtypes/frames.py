@@ -45,8 +45,7 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
 def to_timestamps(instants: Sequence[int | None]) -> pd.DatetimeIndex:
     """Return instants in microseconds as timestamps in UTC; None is NaT.
 
-    Raises:
-        InvalidInputError: pandas has no timestamp for one of them.
+    Raises `InvalidInputError` if pandas has no timestamp for one of them.
     """
     us = np.array([NOT_A_TIME if instant is None else instant for instant in instants], dtype=np.int64)
     beyond = (np.abs(us) > _MAX_US) & (us != NOT_A_TIME)

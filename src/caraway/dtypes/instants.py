@@ -61,8 +61,7 @@ def instant_us(value: Any) -> int:
 def day_number(value: Any) -> int:
     """Return a date, datetime or ISO string as days since the epoch.
 
-    Raises:
-        InvalidInputError: The value denotes no day.
+    Raises `InvalidInputError` if the value denotes no day.
     """
     if isinstance(value, (datetime, np.datetime64)):
         return instant_us(value) // US_PER_DAY

@@ -137,9 +137,7 @@ def oneof(dtype: type, options: list[Any]) -> Any:
 def regex(pattern: str) -> Any:
     """Return str restricted to values that match `pattern` as a whole.
 
-    Raises:
-        DefinitionTypeError: `pattern` is no string.
-        DefinitionError: `pattern` is no regular expression.
+    Raises `DefinitionTypeError` if `pattern` is no string, and `DefinitionError` if `pattern` is no regular expression.
     """
     if not isinstance(pattern, str):
         raise DefinitionTypeError(f"regex: the pattern is a str, not {_spelled(type(pattern))}")

@@ -225,8 +225,7 @@ def _plain(value: object) -> object:
 def key_values(values: Sequence[object], dtype: DataType, *, name: str) -> list[object]:
     """Return keys of users' code (`plain_values`) in stored form; nulls stay null.
 
-    Raises:
-        InvalidInputError: A value can't be cast to the key's type.
+    Raises `InvalidInputError` if a value can't be cast to the key's type.
     """
     convert = cast(base_type(dtype))
     keys: list[object] = []

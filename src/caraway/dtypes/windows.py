@@ -75,11 +75,7 @@ class Hopping:
         return f"hopping-{self.duration}-{self.stride}"
 
     def duration_total_seconds(self) -> int:
-        """Return the length in whole seconds.
-
-        Raises:
-            DefinitionError: The window is "forever".
-        """
+        """Return the length in whole seconds. Raises `DefinitionError` if the window is "forever"."""
         if self.duration == FOREVER:
             raise DefinitionError('Hopping: a window of "forever" has no length in seconds')
         return parse_duration(self.duration) // US_PER_SECOND

@@ -35,8 +35,7 @@ DAMAGED = ".damaged"
 def repairing(checkpoint: Path) -> Iterator[None]:
     """Put a checkpoint aside if the body of the context fails because the checkpoint can't be read.
 
-    Raises:
-        UnavailableError: The checkpoint couldn't be read, and was put aside.
+    Raises `UnavailableError` if the checkpoint couldn't be read, and was put aside.
     """
     try:
         yield

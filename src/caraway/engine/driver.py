@@ -84,8 +84,7 @@ class Driver:
     def require_lock(self) -> None:
         """Raise an error unless this engine holds the lock.
 
-        Raises:
-            UnavailableError: Another engine runs in this data folder.
+        Raises `UnavailableError` if another engine runs in this data folder.
         """
         if not self.has_lock():
             raise UnavailableError(f"another engine runs in this data folder: it holds {self.lock_path}")

@@ -70,8 +70,7 @@ class Engine:
     def run(self) -> int:
         """Run until `stop` is called or the JVM dies, and return the exit code of the process.
 
-        Raises:
-            UnavailableError: Another engine runs in this data folder.
+        Raises `UnavailableError` if another engine runs in this data folder.
         """
         self._heartbeat.start()
         # Polling Postgres begins while Spark starts.

@@ -89,11 +89,7 @@ class JobOwnership:
         return job in self._owned.folders or job in self._leaving
 
     def folder(self, job: str) -> Path:
-        """Return the folder of the checkpoint of a job.
-
-        Raises:
-            UnavailableError: Another engine owns the job.
-        """
+        """Return the folder of the checkpoint of a job. Raises `UnavailableError` if another engine owns the job."""
         folder = self._owned.folders.get(job)
         if folder is None:
             raise UnavailableError("another engine runs this job")
@@ -127,11 +123,7 @@ class JobOwnership:
             self._member.give_up(jobs)
 
     def forget(self, gone: Collection[str]) -> None:
-        """Delete the owners of jobs that are gone.
-
-        Raises:
-            UnavailableError: The registry doesn't answer.
-        """
+        """Delete the owners of jobs that are gone. Raises `UnavailableError` if the registry doesn't answer."""
         self._member.forget(gone)
 
     def _exchange(self, wanted: Collection[str], work: Work) -> None:

@@ -35,8 +35,7 @@ class SlotBook:
     def reserve(self, job: str, slots: int) -> None:
         """Reserve slots for a job in place of those that it held before.
 
-        Raises:
-            NoSlotsError: Too few slots are free.
+        Raises `NoSlotsError` if too few slots are free.
         """
         capacity = self._capacity()
         with self._lock:

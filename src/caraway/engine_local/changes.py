@@ -23,19 +23,14 @@ class SourceChange:
 
 
 def insertions(spec: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> list[Event]:
-    """Return rows as inserts at their time stamps.
-
-    Raises:
-        InvalidInputError: A column is missing.
-    """
+    """Return rows as inserts at their time stamps. Raises `InvalidInputError` if a column is missing."""
     return [Event(row, _instant(spec, row), delete=False) for row in (_complete(spec, row) for row in rows)]
 
 
 def events(spec: DatasetSpec, changes: Sequence[SourceChange]) -> list[Event]:
     """Return changes as events.
 
-    Raises:
-        InvalidInputError: A column is missing, or a change deletes a row of a keyless dataset.
+    Raises `InvalidInputError` if a column is missing, or a change deletes a row of a keyless dataset.
     """
     return [_deletion(spec, c) if c.delete else _insertion(spec, c) for c in changes]
 

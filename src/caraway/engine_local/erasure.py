@@ -22,8 +22,7 @@ class Erased:
 def erasing(spec: DatasetSpec, before: Erased, keys: Sequence[Mapping[str, object]]) -> Erased:
     """Return the erased keys with some more.
 
-    Raises:
-        InvalidInputError: A key has no columns, or a column that isn't a key.
+    Raises `InvalidInputError` if a key has no columns, or a column that isn't a key.
     """
     values = dict(before.values)
     for key in keys:

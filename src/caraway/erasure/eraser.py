@@ -99,11 +99,7 @@ class Eraser(Recurring):
         return new
 
     def refresh(self) -> None:
-        """Read the keys that are to be erased, and hide them.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Read the keys that are to be erased, and hide them. Raises `UnavailableError` if Postgres doesn't answer."""
         with self._refreshing:
             while records := self._log.since(self._number):
                 for record in records:
@@ -122,8 +118,7 @@ class Eraser(Recurring):
     def write_records(self) -> None:
         """Write the records that aren't on their topics yet; writing a record twice changes nothing.
 
-        Raises:
-            UnavailableError: Postgres or Kafka doesn't answer.
+        Raises `UnavailableError` if Postgres or Kafka doesn't answer.
         """
         needed = self._needed()
         if needed is None:
@@ -146,8 +141,7 @@ class Eraser(Recurring):
     def remove(self) -> None:
         """Remove the entries of erased keys, and write to Postgres which are removed.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer, or the index refuses.
+        Raises `UnavailableError` if Postgres doesn't answer, or the index refuses.
         """
         waiting = self._index.erasures(pending=True)
         if any(plan.asset not in self._met for plan, _ in waiting):

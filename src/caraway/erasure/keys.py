@@ -48,11 +48,7 @@ def is_erasure(key: bytes | None) -> bool:
 
 
 def decode_erasure(value: bytes | None) -> Erasure:
-    """Return the erasure in the value of a record.
-
-    Raises:
-        InvalidInputError: The value isn't that of an erasure.
-    """
+    """Return the erasure in the value of a record. Raises `InvalidInputError` if the value isn't that of an erasure."""
     try:
         version, erasure = _DECODE(value or b"")
     except msgspec.MsgspecError as error:

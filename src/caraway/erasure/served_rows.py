@@ -62,8 +62,7 @@ class ErasedRows:
     def hides(self, row: Row) -> bool:
         """Return whether a row, in the order of the archive's columns, is of an erased key.
 
-        Raises:
-            UnavailableError: The graph of the row's commit can't be read now.
+        Raises `UnavailableError` if the graph of the row's commit can't be read now.
         """
         if not self._topics or not row[COMMIT]:
             return False
@@ -97,8 +96,7 @@ class ErasedRows:
     def sweep(self, objects: ObjectFolder, stopping: threading.Event) -> bool:
         """Remove the rows of erased keys from the files; return whether all files were checked.
 
-        Raises:
-            UnavailableError: The object store doesn't answer.
+        Raises `UnavailableError` if the object store doesn't answer.
         """
         for stored in objects.stored(FOLDER):
             if stopping.is_set():

@@ -11,8 +11,7 @@ from caraway.expr.nodes import TimeUnit
 def time_unit(unit: object) -> TimeUnit:
     """Return a unit of time, given as itself or as a word in any case.
 
-    Raises:
-        DefinitionError: There is no such unit.
+    Raises `DefinitionError` if there is no such unit.
     """
     if isinstance(unit, TimeUnit):
         return unit
@@ -23,22 +22,14 @@ def time_unit(unit: object) -> TimeUnit:
 
 
 def plain_text(operation: str, parameter: str, value: object) -> str:
-    """Return a plain text, which no expression may replace.
-
-    Raises:
-        DefinitionTypeError: The value isn't a str.
-    """
+    """Return a plain text, which no expression may replace. Raises `DefinitionTypeError` if the value isn't a str."""
     if not isinstance(value, str):
         raise DefinitionTypeError(f"{operation}: {parameter} is a plain str, not {type(value).__name__} {value}")
     return str(value)
 
 
 def plain_int(operation: str, parameter: str, value: object) -> int:
-    """Return a plain int, which no expression may replace.
-
-    Raises:
-        DefinitionTypeError: The value isn't an int.
-    """
+    """Return a plain int, which no expression may replace. Raises `DefinitionTypeError` if the value isn't an int."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise DefinitionTypeError(f"{operation}: {parameter} is a plain int, not {type(value).__name__} {value}")
     return int(value)
@@ -47,8 +38,7 @@ def plain_int(operation: str, parameter: str, value: object) -> int:
 def zone(operation: str, value: object) -> str:
     """Return the name of a time zone; None is UTC. Inference of types checks later that the zone exists.
 
-    Raises:
-        DefinitionTypeError: The value is neither a str nor None.
+    Raises `DefinitionTypeError` if the value is neither a str nor None.
     """
     return "UTC" if value is None else plain_text(operation, "timezone", value)
 
@@ -56,8 +46,7 @@ def zone(operation: str, value: object) -> str:
 def struct_type(operation: str, cls: Any) -> StructType:
     """Return the type of a class made by `@struct`.
 
-    Raises:
-        DefinitionTypeError: The class wasn't made by `@struct`.
+    Raises `DefinitionTypeError` if the class wasn't made by `@struct`.
     """
     dtype = dtype_of(cls)
     if not isinstance(dtype, StructType):

@@ -65,8 +65,7 @@ def _promotes_inner(source: DataType, target: DataType) -> bool:
 def common_type(left: DataType | None, right: DataType | None) -> DataType | None:
     """Return the least type to which both promote (None for null literals alone).
 
-    Raises:
-        LookupError: There is no such type.
+    Raises `LookupError` if there is no such type.
     """
     if left is None or right is None:
         other = right if left is None else left

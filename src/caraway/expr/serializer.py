@@ -11,7 +11,6 @@ class ExprSerializer:
     def serialize(self, expr: Expr) -> ExprMessage:
         """Return the protobuf message of an expression (`proto/caraway/v1/expressions.proto`).
 
-        Raises:
-            InvalidExprException: The expression is incomplete.
+        Raises `InvalidExprException` if the expression is incomplete.
         """
         return encode_expr(expr.node)

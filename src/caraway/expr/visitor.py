@@ -61,11 +61,7 @@ class ExprPrinter(Visitor):
     """Prints expressions in the form of messages, which is stable."""
 
     def print(self, expr: Expr | n.Node) -> str:
-        """Print an expression.
-
-        Raises:
-            InvalidExprException: `expr` is no expression, or an incomplete one.
-        """
+        """Print an expression. Raises `InvalidExprException` if `expr` is no expression, or an incomplete one."""
         return print_node(_complete(expr))
 
     def visit(self, obj: Any) -> str:
@@ -82,8 +78,7 @@ class FetchReferences(Visitor):
     def fetch(self, expr: Expr | n.Node) -> set[str]:
         """Return the columns of one expression.
 
-        Raises:
-            InvalidExprException: `expr` is no expression, or an incomplete one.
+        Raises `InvalidExprException` if `expr` is no expression, or an incomplete one.
         """
         return set(columns_of(_complete(expr)))
 

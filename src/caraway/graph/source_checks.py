@@ -74,11 +74,7 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
 
 
 def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
-    """Check a sink against its dataset.
-
-    Raises:
-        CommitError: The connector can't be written to.
-    """
+    """Check a sink against its dataset. Raises `CommitError` if the connector can't be written to."""
     where = f"dataset {dataset.name}, sink {identifier(sink.connector)}"
     match sink.connector:
         case S3Connector(system=system) if not isinstance(system, RegisteredSystem):
@@ -91,8 +87,7 @@ def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
 def check_systems(graph: Graph) -> None:
     """Check that a name stands for one system throughout a graph.
 
-    Raises:
-        CommitError: Two sources or sinks give other settings for the same name.
+    Raises `CommitError` if two sources or sinks give other settings for the same name.
     """
     for message in conflicting_systems(graph):
         raise CommitError(message)

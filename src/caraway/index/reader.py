@@ -143,8 +143,7 @@ class DatasetReader(QueryReader):
 def hiding_times(erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants) -> Instants:
     """Return the times at which to read the keys; for erased keys a time before all rows, at which nothing is found.
 
-    Raises:
-        UnavailableError: This process lacks a secret to compare keys with erased ones.
+    Raises `UnavailableError` if this process lacks a secret to compare keys with erased ones.
     """
     hides = erased.hides(plan.topic, plan.schema.keys)
     if hides is None:

@@ -37,8 +37,7 @@ class RequestKey:
     def parse(cls, key: str, elapsed: str | None, digest: bytes) -> "RequestKey":
         """Return the key that the two headers of a request contain.
 
-        Raises:
-            InvalidInputError: The key is empty or too long, or the time isn't a number of milliseconds.
+        Raises `InvalidInputError` if the key is empty or too long, or the time isn't a number of milliseconds.
         """
         if not key or len(key) > MAX_KEY_LENGTH:
             raise InvalidInputError(f"Idempotency-Key has {len(key)} characters; 1 to {MAX_KEY_LENGTH} are expected")
@@ -64,8 +63,7 @@ class Answers(Generic[T]):
     async def once(self, scope: tuple[str, ...], digest: bytes, make: Coroutine[Any, Any, T]) -> T:
         """Return the answer known under `scope`, or that of `make`, which is then remembered unless it fails.
 
-        Raises:
-            ConflictError: The key was used with another body.
+        Raises `ConflictError` if the key was used with another body.
         """
         known = self._tasks.get(scope)
         if known is not None:
@@ -90,8 +88,7 @@ class Answers(Generic[T]):
 def read_back(bootstrap_servers: str, topics: Collection[str], request: RequestKey) -> Written:
     """Return the rows of a request that an earlier attempt wrote. Blocks.
 
-    Raises:
-        UnavailableError: Kafka doesn't answer.
+    Raises `UnavailableError` if Kafka doesn't answer.
     """
     if request.elapsed_ms is None:
         return frozenset()

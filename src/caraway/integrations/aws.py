@@ -35,11 +35,7 @@ class Secret:
             raise DefinitionError(f"aws.Secret {self.arn}: path is a list of str, not {self.path!r}")
 
     def __getitem__(self, key: str) -> "Secret":
-        """Return the part under `key` of a secret that holds JSON.
-
-        Raises:
-            DefinitionError: The key isn't text.
-        """
+        """Return the part under `key` of a secret that holds JSON. Raises `DefinitionError` if the key isn't text."""
         if not isinstance(key, str):  # type: ignore[unreachable, unused-ignore]  # users pass anything
             raise DefinitionError(f"aws.Secret {self.arn}: keys into a secret are str, not {key!r}")
         return replace(self, path=[*(self.path or ()), key])

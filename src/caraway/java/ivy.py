@@ -50,11 +50,7 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: C
 
 
 def pyspark_jars() -> Path:
-    """Return the folder of the jars that PySpark ships.
-
-    Raises:
-        JarsError: PySpark isn't installed.
-    """
+    """Return the folder of the jars that PySpark ships. Raises `JarsError` if pySpark isn't installed."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarsError("PySpark isn't installed. The data plane comes with: pip install 'caraway[server]'")

@@ -104,8 +104,7 @@ def plan_graph(graph: Graph) -> GraphPlan:
 def _refuse_sinks(graph: Graph) -> None:
     """Raise for a dataset with a sink, since sinks would be accepted and never written.
 
-    Raises:
-        CommitError: A dataset has a sink.
+    Raises `CommitError` if a dataset has a sink.
     """
     for spec in graph.datasets:
         for sink in spec.sinks:
@@ -116,11 +115,7 @@ def _refuse_sinks(graph: Graph) -> None:
 
 
 def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
-    """Return how rows of a source are ingested.
-
-    Raises:
-        CommitError: The server can't read such a source.
-    """
+    """Return how rows of a source are ingested. Raises `CommitError` if the server can't read such a source."""
     where = f"dataset {planned.spec.name}, source {identifier(source.connector)}"
     connector, possible = source.connector, supported_cdc(source.connector)
     if source.cdc not in possible:

@@ -61,11 +61,7 @@ class Catalog:
         )
 
     def dataset(self, name: str) -> DatasetSpec:
-        """Return a dataset.
-
-        Raises:
-            UnknownEntityError: There is no dataset of this name.
-        """
+        """Return a dataset. Raises `UnknownEntityError` if there is no dataset of this name."""
         spec = self.datasets.get(name)
         if spec is None:
             raise UnknownEntityError(f"there is no dataset {name!r}; {listed('datasets', self.datasets)}")

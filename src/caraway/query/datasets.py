@@ -53,8 +53,7 @@ def read_rows(
 ) -> FoundRows:
     """Read the rows of `keys` (stored form, a column for each key) as of `at`.
 
-    Raises:
-        InvalidInputError: There is no such field, or the dataset lacks the index that the read needs.
+    Raises `InvalidInputError` if there is no such field, or the dataset lacks the index that the read needs.
     """
     if spec.index is None:
         raise InvalidInputError(f"dataset {spec.name} has no index, so its rows can't be looked up; declare @index")

@@ -314,8 +314,7 @@ def _shown(dtype: DataType) -> Shown | None:
 def parse_instants(values: Sequence[object]) -> list[int]:
     """Parse timestamps of a request (ISO text or epoch numbers) to microseconds.
 
-    Raises:
-        InvalidInputError: A value isn't an instant.
+    Raises `InvalidInputError` if a value isn't an instant.
     """
     parsed: list[int] = []
     for row, value in enumerate(values):

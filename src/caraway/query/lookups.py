@@ -130,8 +130,7 @@ def compile_lookup(step: LookupStep, reader: QueryReader) -> Run | LaterRun:
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
     """Check that a dataset has the index that a read needs: offline for a time that the caller chose, otherwise online.
 
-    Raises:
-        InvalidInputError: The dataset lacks that index.
+    Raises `InvalidInputError` if the dataset lacks that index.
     """
     if not (indexed.offline if past else indexed.online):
         kind, remedy = ("offline", '@index(offline="forever")') if past else ("online", "@index(online=True)")

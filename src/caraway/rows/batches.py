@@ -155,8 +155,7 @@ def _plain(values: list[object]) -> "pd.Series[Any]":
 def member(value: Any, name: str) -> Any:
     """Return a member of a struct of the payload; null if the struct is null or lacks it.
 
-    Raises:
-        InvalidInputError: The value is no struct.
+    Raises `InvalidInputError` if the value is no struct.
     """
     if value is MISSING or is_null(value):
         return None

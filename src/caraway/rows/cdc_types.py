@@ -17,8 +17,7 @@ Schema = Mapping[str, Any]
 def in_logical_types(row: Mapping[str, object] | None, schema: Schema | None, side: str) -> Mapping[str, object] | None:
     """Convert a row of an envelope to Python values by the schema beside the payload; without one nothing changes.
 
-    Raises:
-        InvalidInputError: A value isn't of its logical type.
+    Raises `InvalidInputError` if a value isn't of its logical type.
     """
     if row is None or schema is None:
         return row

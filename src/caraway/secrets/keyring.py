@@ -72,8 +72,7 @@ class Keyring:
     def open(self, name: str, key_id: str, sealed: bytes) -> str:
         """Return a sealed value.
 
-        Raises:
-            UnavailableError: The key isn't among these, or the value wasn't sealed under this name.
+        Raises `UnavailableError` if the key isn't among these, or the value wasn't sealed under this name.
         """
         key = next((key for key in self.keys if key.id == key_id), None)
         if key is None:
@@ -90,8 +89,7 @@ class Keyring:
 def open_keyring(path: Path) -> Keyring:
     """Read the keys, or create the file with a first key.
 
-    Raises:
-        ConfigurationError: The file can't be read or made, others may read it, or it holds something else.
+    Raises `ConfigurationError` if the file can't be read or made, others may read it, or it holds something else.
     """
     try:
         if not path.exists():

@@ -133,8 +133,7 @@ class SecretStore:
     def update(self, name: str, value: str, by: str) -> None:
         """Store a new value of a secret, which need not exist.
 
-        Raises:
-            InvalidInputError: The name or the value isn't possible.
+        Raises `InvalidInputError` if the name or the value isn't possible.
         """
         values = self._values(name, value, by)
         statement = (
@@ -148,11 +147,7 @@ class SecretStore:
         self.refresh()
 
     def delete(self, name: str) -> None:
-        """Delete a secret.
-
-        Raises:
-            UnknownEntityError: There is no secret of this name.
-        """
+        """Delete a secret. Raises `UnknownEntityError` if there is no secret of this name."""
         statement = sa.delete(secrets).where(secrets.c.name == name)
         # Postgres refuses some texts as names, such as those with a NUL character.
         if not NAME.fullmatch(name) or not self._do(

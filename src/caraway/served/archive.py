@@ -86,8 +86,7 @@ def positions(names: Sequence[str]) -> dict[int, int]:
 def rows_of(data: bytes, partition: int, offset: int) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a record, in the order of `SCHEMA`.
 
-    Raises:
-        ValueError: The bytes aren't a record of `caraway.served.log`.
+    Raises `ValueError` if the bytes aren't a record of `caraway.served.log`.
     """
     record = orjson.loads(data)
     try:

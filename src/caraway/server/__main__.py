@@ -71,8 +71,7 @@ def _log_start(settings: Settings, port: int) -> None:
 def require_protection(server: ServerSettings) -> None:
     """Check that a server without tokens is reached from this machine only.
 
-    Raises:
-        ConfigurationError: The server would be open to the network, and no setting allows that.
+    Raises `ConfigurationError` if the server would be open to the network, and no setting allows that.
     """
     if server.tokens or server.allow_network_without_tokens or is_loopback(server.host):
         return

@@ -77,8 +77,7 @@ class EmissionRight:
     def release(self) -> None:
         """Release the right to other servers; the caller must wait before until all that was sent has arrived.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         self._held.release()
 

@@ -46,11 +46,7 @@ class Reconciling:
         return LEDGER_INTERVAL_S if self._reconciler.busy else IDLE_INTERVAL_S
 
     def run(self) -> None:
-        """Do a round.
-
-        Raises:
-            UnavailableError: Postgres or Kafka doesn't answer.
-        """
+        """Do a round. Raises `UnavailableError` if Postgres or Kafka doesn't answer."""
         self._require_tables()
         now = time.monotonic()
         if now - self._emission_renewed_at > EMISSION_INTERVAL_S:

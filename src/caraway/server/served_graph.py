@@ -138,8 +138,7 @@ class ServedGraphs:
     def reload(self) -> None:
         """Serve what the branches serve now, if it has changed.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         with self._reloading:
             needed = self._read()

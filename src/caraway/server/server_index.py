@@ -91,8 +91,7 @@ class ServerIndex:
     def renew_emission(self) -> None:
         """Renew or claim the right to write rows of aggregates; their topics are followed only with this right.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         try:
             self._emission.claim_or_renew()
@@ -108,11 +107,7 @@ class ServerIndex:
         self._worker.set_plans([plan for plan in self._plans or () if plan.emits is None or self._emitting])
 
     def forget(self, gone: set[bytes]) -> None:
-        """Remove the entries of indexes that are gone.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Remove the entries of indexes that are gone. Raises `UnavailableError` if Postgres doesn't answer."""
         for asset in self._store.assets() & gone - {plan.asset for plan in self._plans or ()}:
             self._store.drop(asset)
             LOG.info("forgot an index", asset=asset.hex())

@@ -90,8 +90,7 @@ def http_server(app: App, host: str, port: int, *, connections: int, socket: Pat
 async def serve(server: Server, start: Callable[[], None], *, end_s: float = END_S) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way finish; `start` starts what is behind the server.
 
-    Raises:
-        OSError: The address can't be listened on.
+    Raises `OSError` if the address can't be listened on.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

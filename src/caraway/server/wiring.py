@@ -63,8 +63,7 @@ BACKGROUND_STOP_S = 1.0
 def addresses(settings: Settings) -> tuple[str, str]:
     """Return the URL of Postgres and the address of the broker, at which this process signs in from now on.
 
-    Raises:
-        ConfigurationError: Postgres or Kafka isn't named.
+    Raises `ConfigurationError` if Postgres or Kafka isn't named.
     """
     if settings.postgres.url is None:
         raise ConfigurationError("postgres.url: the server needs to know the database (set CARAWAY_POSTGRES__URL)")
@@ -95,11 +94,7 @@ class Definitions:
         self._migrated = False
 
     def read(self) -> Needed:
-        """Return what the branches need now.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
+        """Return what the branches need now. Raises `UnavailableError` if Postgres doesn't answer."""
         if not self._migrated:
             migrate(self._postgres_url)
             self._migrated = True

@@ -72,11 +72,7 @@ class Shard:
         self.worker.set_plans(plans)
 
     def reconcile(self) -> None:
-        """Update the progress of the indexes.
-
-        Raises:
-            UnavailableError: Kafka doesn't answer.
-        """
+        """Update the progress of the indexes. Raises `UnavailableError` if Kafka doesn't answer."""
         positions = self._positions()
         with self._lock:
             plans = [plan for asset, plan in self._plans.items() if asset not in self._filled]
@@ -102,11 +98,7 @@ class Shard:
             )
 
     def ends(self) -> Ends:
-        """Return the current ends of the topics.
-
-        Raises:
-            UnavailableError: Kafka doesn't answer.
-        """
+        """Return the current ends of the topics. Raises `UnavailableError` if Kafka doesn't answer."""
         with self._lock:
             plans = list(self._plans.values())
         return self._ends(plans)
@@ -125,16 +117,14 @@ class Shard:
     def max_event_time(self, asset: bytes) -> int | None:
         """Return the greatest event time of an index in this shard.
 
-        Raises:
-            UnavailableError: The database can't be read.
+        Raises `UnavailableError` if the database can't be read.
         """
         return stored_max_event_time(self.store, asset)
 
     def progress(self) -> Mapping[str, ShardProgress]:
         """Return the progress of each index, by asset as text.
 
-        Raises:
-            UnavailableError: The database can't be read, or is being built anew.
+        Raises `UnavailableError` if the database can't be read, or is being built anew.
         """
         if self.store.refusing:
             raise UnavailableError("the index was damaged and isn't built anew yet")

@@ -154,8 +154,7 @@ class ShardOwner:
     def look(self, seen: Division | None = None) -> Division:
         """Return the owners, read anew unless another thread has done so since `seen`. Thread safe.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         with self._looking:
             if seen is None or self.division is seen:

@@ -39,8 +39,7 @@ class Topics:
     def learn(self, topics: Collection[str]) -> None:
         """Read the numbers of partitions of those topics for which they aren't known; they never change.
 
-        Raises:
-            UnavailableError: Kafka doesn't answer.
+        Raises `UnavailableError` if Kafka doesn't answer.
         """
         asked_at = time.monotonic()
         if asked_at < self._learned_at + PAUSE_S or all(topic in self._partitions for topic in topics):
@@ -58,8 +57,7 @@ class Topics:
     def ends(self, topics: Collection[str], belongs: Callable[[int], bool]) -> Ends:
         """Return the current ends of partitions for which `belongs` is true; missing topics are left out.
 
-        Raises:
-            UnavailableError: Kafka doesn't answer.
+        Raises `UnavailableError` if Kafka doesn't answer.
         """
         self.learn(topics)
         ends: dict[str, dict[int, int]] = {topic: {} for topic in topics if topic in self._partitions}

@@ -60,8 +60,7 @@ class SessionSettings:
 def caraway_jar() -> Path:
     """Return the jar of `jvm/`, which the package build compiles.
 
-    Raises:
-        FileNotFoundError: The package was not built, and must be installed again.
+    Raises `FileNotFoundError` if the package was not built, and must be installed again.
     """
     jar = Path(str(files("caraway").joinpath("_jars/caraway-jvm.jar")))
     if not jar.is_file():

@@ -26,11 +26,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
-    """Return a free port.
-
-    Raises:
-        PortInUseError: A hundred attempts found none.
-    """
+    """Return a free port. Raises `PortInUseError` if a hundred attempts found none."""
     taken = set(avoid)
     for _ in range(100):
         # The first port is random, so that two stacks that start at the same moment don't try the same ports in turn.

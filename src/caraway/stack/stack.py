@@ -80,11 +80,7 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """The URL of the HTTP server.
-
-        Raises:
-            PartFailedError: The stack has not been started.
-        """
+        """The URL of the HTTP server. Raises `PartFailedError` if the stack has not been started."""
         url = self.settings.server.url
         if url is None:
             raise PartFailedError("The stack has no address before it is started: call start() first.")

@@ -12,8 +12,7 @@ SECRET_BYTES = 32
 def ensure_token(file: Path) -> None:
     """Create a token if there is none, readable by this user only.
 
-    Raises:
-        OSError: The file can't be read or written.
+    Raises `OSError` if the file can't be read or written.
     """
     if file.exists():
         file.chmod(0o600)

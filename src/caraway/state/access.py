@@ -116,8 +116,7 @@ class Access:
     def revoke_token(self, token_id: str) -> None:
         """End a token. Servers refuse it within a second or two; revoking a token again changes nothing.
 
-        Raises:
-            UnknownEntityError: There is no such token.
+        Raises `UnknownEntityError` if there is no such token.
         """
 
         def write(connection: sa.Connection) -> None:
@@ -132,8 +131,7 @@ class Access:
     def define_role(self, name: str, grants: Sequence[Grant]) -> None:
         """Set the grants of a role to exactly these; they apply at once to the accounts that have the role.
 
-        Raises:
-            InvalidInputError: The name isn't possible.
+        Raises `InvalidInputError` if the name isn't possible.
         """
         _check_name(name, "a role")
         stored = [_stored(grant) for grant in grants]
@@ -150,9 +148,7 @@ class Access:
     def delete_role(self, name: str) -> None:
         """Delete a role that no account has.
 
-        Raises:
-            ConflictError: An account has it.
-            UnknownEntityError: There is no such role.
+        Raises `ConflictError` if an account has it, and `UnknownEntityError` if there is no such role.
         """
 
         def write(connection: sa.Connection) -> None:
@@ -167,11 +163,7 @@ class Access:
         self._change("delete role", name, write)
 
     def give_role(self, account: str, role: str) -> None:
-        """Assign a role to an account.
-
-        Raises:
-            UnknownEntityError: There is no such account or role.
-        """
+        """Assign a role to an account. Raises `UnknownEntityError` if there is no such account or role."""
 
         def write(connection: sa.Connection) -> None:
             _require_account(connection, account)
@@ -180,11 +172,7 @@ class Access:
         self._change("give role", f"{role} to {account}", write)
 
     def take_role(self, account: str, role: str) -> None:
-        """Remove a role from an account.
-
-        Raises:
-            UnknownEntityError: There is no such account.
-        """
+        """Remove a role from an account. Raises `UnknownEntityError` if there is no such account."""
 
         def write(connection: sa.Connection) -> None:
             _require_account(connection, account)

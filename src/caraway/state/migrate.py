@@ -36,8 +36,7 @@ def is_migrated(engine: sa.Engine) -> bool:
 def wait_until_migrated(url: str, *, timeout_seconds: float) -> None:
     """Wait until another process has run `migrate`.
 
-    Raises:
-        UnavailableError: It has not within `timeout_seconds`.
+    Raises `UnavailableError` if it has not within `timeout_seconds`.
     """
     deadline = time.monotonic() + timeout_seconds
     engine = connect(url)

@@ -37,8 +37,7 @@ class StateReader:
     def head_id(self, branch: str = MAIN) -> str | None:
         """Return the id of a branch's newest commit, None before the first: cheap enough to be polled.
 
-        Raises:
-            UnknownEntityError: There is no such branch.
+        Raises `UnknownEntityError` if there is no such branch.
         """
         rows = self._rows(sa.select(branches.c.head).where(branches.c.name == branch), what=f"read branch {branch}")
         if not rows:
@@ -47,11 +46,7 @@ class StateReader:
         return head
 
     def head(self, branch: str = MAIN) -> Head:
-        """Return a branch's newest commit and its graph.
-
-        Raises:
-            UnknownEntityError: There is no such branch.
-        """
+        """Return a branch's newest commit and its graph. Raises `UnknownEntityError` if there is no such branch."""
         query = (
             sa.select(branches.c.head, commits.c.graph)
             .join_from(branches, commits, branches.c.head == commits.c.id, isouter=True)
@@ -63,11 +58,7 @@ class StateReader:
         return Head(branch=branch, commit_id=rows[0]["head"], graph=rows[0]["graph"] or b"")
 
     def commit(self, commit_id: str) -> CommitRecord:
-        """Return a commit.
-
-        Raises:
-            UnknownEntityError: There is no such commit.
-        """
+        """Return a commit. Raises `UnknownEntityError` if there is no such commit."""
         rows = self._rows(sa.select(*COMMIT_COLUMNS).where(commits.c.id == commit_id), what="read a commit")
         if not rows:
             raise UnknownEntityError(f"there is no commit {commit_id!r}")
@@ -76,8 +67,7 @@ class StateReader:
     def history(self, branch: str = MAIN, *, limit: int = 50) -> tuple[CommitRecord, ...]:
         """Return a branch's newest commits, newest first; a clone's include those that it began with.
 
-        Raises:
-            UnknownEntityError: There is no such branch.
+        Raises `UnknownEntityError` if there is no such branch.
         """
         head = self.head_id(branch)
         line = sa.select(commits.c.id, commits.c.parent, sa.literal(1).label("distance")).where(commits.c.id == head)
@@ -91,11 +81,7 @@ class StateReader:
         return tuple(_commit_record(row) for row in self._rows(query, what="read the history"))
 
     def graph(self, commit_id: str) -> bytes:
-        """Return the graph of a commit, as protobuf.
-
-        Raises:
-            UnknownEntityError: There is no such commit.
-        """
+        """Return the graph of a commit, as protobuf. Raises `UnknownEntityError` if there is no such commit."""
         rows = self._rows(sa.select(commits.c.graph).where(commits.c.id == commit_id), what="read a commit")
         if not rows:
             raise UnknownEntityError(f"there is no commit {commit_id!r}")

@@ -46,8 +46,7 @@ class JobRegistry:
     ) -> None:
         """Write the state of a job, the mode that it runs in, how often it was started, and its last error.
 
-        Raises:
-            ValueError: `state` is not a value of `JobState`.
+        Raises `ValueError` if `state` is not a value of `JobState`.
         """
         self._writer.report(
             job_id, state=JobState(state), mode=mode, attempts=attempts, error=error, progress=progress or {}

@@ -52,8 +52,7 @@ class Replays:
     def claim(self, dead_letter: str, account: str) -> ReplayClaim:
         """Claim a dead letter before it is sent again.
 
-        Raises:
-            ConflictError: Another attempt began less than a minute ago and hasn't ended.
+        Raises `ConflictError` if another attempt began less than a minute ago and hasn't ended.
         """
 
         def run(connection: sa.Connection) -> ReplayClaim:

@@ -111,8 +111,7 @@ def _reason(error: KafkaException) -> str:
 def drop_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: float = 30.0) -> None:
     """Remove topics with all of their records; names of topics that don't exist are ignored.
 
-    Raises:
-        UnavailableError: The broker can't be reached or refuses.
+    Raises `UnavailableError` if the broker can't be reached or refuses.
     """
     wanted = sorted(set(names))
     if not wanted:
@@ -127,10 +126,6 @@ def drop_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: floa
 
 
 def topic_names(bootstrap_servers: str, *, timeout_s: float = 30.0) -> frozenset[str]:
-    """Return the names of all topics.
-
-    Raises:
-        UnavailableError: The broker can't be reached.
-    """
+    """Return the names of all topics. Raises `UnavailableError` if the broker can't be reached."""
     admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
     return frozenset(_listed(admin, bootstrap_servers, timeout_s))

@@ -106,11 +106,7 @@ class RecordCodec:
         return _encode((FORMAT, self._fingerprint, op, time_us, ingested_us, record_id, rev, row))
 
     def decode_key(self, data: bytes) -> list[object]:
-        """Return the values of the key columns.
-
-        Raises:
-            InvalidInputError: The bytes are no key of this schema.
-        """
+        """Return the values of the key columns. Raises `InvalidInputError` if the bytes are no key of this schema."""
         try:
             values = _DECODE_KEY(data)
         except msgspec.MsgspecError as error:
@@ -122,8 +118,7 @@ class RecordCodec:
     def decode_value(self, data: bytes) -> Record:
         """Return the record in `data`.
 
-        Raises:
-            InvalidInputError: The bytes are no record, of another format or of another schema.
+        Raises `InvalidInputError` if the bytes are no record, of another format or of another schema.
         """
         try:
             record = _DECODE_RECORD(data)

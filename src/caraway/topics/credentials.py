@@ -27,8 +27,7 @@ _known: dict[str, _Credentials] = {}
 def sign_in(kafka: KafkaSettings) -> str:
     """Register the settings' credentials for all clients made from now on, and return the addresses of the brokers.
 
-    Raises:
-        ConfigurationError: The settings have no addresses of brokers.
+    Raises `ConfigurationError` if the settings have no addresses of brokers.
     """
     if kafka.bootstrap_servers is None:
         raise ConfigurationError("kafka.bootstrap_servers must be known (set CARAWAY_KAFKA__BOOTSTRAP_SERVERS)")

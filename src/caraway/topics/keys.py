@@ -33,8 +33,7 @@ def too_long(key: bytes, columns: Sequence[Column], values: Sequence[object]) ->
 def check_read(key: bytes) -> None:
     """Check that a key, including the window if it is part of the key, isn't longer than any that the index can have.
 
-    Raises:
-        InvalidInputError: The key is too long.
+    Raises `InvalidInputError` if the key is too long.
     """
     if len(key) > MAX_INDEXED_BYTES:
         raise InvalidInputError(f"a key takes {len(key):,} bytes; {MOST}")

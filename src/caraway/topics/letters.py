@@ -44,11 +44,7 @@ class Letter:
 
 
 def parse_id(text: str) -> tuple[int, int]:
-    """Return partition and offset of a dead letter's id.
-
-    Raises:
-        InvalidInputError: The text isn't such an id.
-    """
+    """Return partition and offset of a dead letter's id. Raises `InvalidInputError` if the text isn't such an id."""
     partition, sign, offset = text.partition("-")
     if not sign or not _is_number(partition) or not _is_number(offset):
         raise InvalidInputError(f"{text[:40]!r} is no id of a dead letter, such as 0-17")
@@ -84,8 +80,7 @@ def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> lis
 def letter_at(bootstrap_servers: str, partition: int, offset: int) -> Letter | None:
     """Return the dead letter at a position; None if there is none. Blocks.
 
-    Raises:
-        UnavailableError: Kafka doesn't answer in time.
+    Raises `UnavailableError` if Kafka doesn't answer in time.
     """
     with _consumer(bootstrap_servers) as consumer:
         if partition not in _partitions(consumer):

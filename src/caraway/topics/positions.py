@@ -39,8 +39,7 @@ class TopicEnds:
     def ends(self, names: Iterable[str]) -> Offsets:
         """Return the offset that the next record of each partition will have; topics that don't exist are left out.
 
-        Raises:
-            UnavailableError: The broker doesn't answer.
+        Raises `UnavailableError` if the broker doesn't answer.
         """
         return self._ask(names, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 

@@ -37,8 +37,7 @@ def drop_null(table: Table, keys: Sequence[str], columns: Sequence[str]) -> Tabl
 def explode(table: Table, columns: Sequence[str]) -> Table:
     """Return a row for each element of some list columns, taken together by position; for empty lists a row with nulls.
 
-    Raises:
-        InvalidInputError: The lists of a row have different lengths.
+    Raises `InvalidInputError` if the lists of a row have different lengths.
     """
     versions = []
     for row, begin_us, end_us in table.versions:

@@ -17,11 +17,7 @@ DEEPEST = 200
 
 
 def load_json(text: str) -> Any:
-    """Parse a document.
-
-    Raises:
-        ValueError: The text is no valid JSON.
-    """
+    """Parse a document. Raises `ValueError` if the text is no valid JSON."""
     document = orjson.loads(text)
     if text.count("[") + text.count("{") > DEEPEST and _depth(document) > DEEPEST:
         raise ValueError(f"it has more than {DEEPEST} levels")

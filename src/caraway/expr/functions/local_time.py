@@ -19,8 +19,7 @@ def time_zone(name: str) -> ZoneInfo:
 def local_instant(wall: datetime, zone: str) -> int:
     """Return the microseconds since the epoch at which clocks in a zone show `wall`, which has no zone of its own.
 
-    Raises:
-        InvalidInputError: The clocks never show `wall`, or show it twice.
+    Raises `InvalidInputError` if the clocks never show `wall`, or show it twice.
     """
     zoned = wall.replace(tzinfo=time_zone(zone))
     offset, other = zoned.utcoffset(), zoned.replace(fold=1).utcoffset()

@@ -10,11 +10,7 @@ MOST_DECIMALS = 300
 
 
 def power_of_ints(base: int, exponent: int) -> int:
-    """Raise an int to a power, in 64 bits.
-
-    Raises:
-        InvalidInputError: The exponent is negative.
-    """
+    """Raise an int to a power, in 64 bits. Raises `InvalidInputError` if the exponent is negative."""
     if exponent < 0:
         raise InvalidInputError(
             f"num.pow(): {base} to the power of {exponent} is no int; make the base or the exponent a float"

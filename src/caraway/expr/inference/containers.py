@@ -35,8 +35,7 @@ from caraway.expr.promotion import NUMBERS, promotes
 def element_type(node: n.Node, operand: DataType | None) -> DataType:
     """Return the type of the elements of a list, which the operand must be.
 
-    Raises:
-        DefinitionError: The operand is no list.
+    Raises `DefinitionError` if the operand is no list.
     """
     base = None if operand is None else operand_type(operand)
     if not isinstance(base, ListType):

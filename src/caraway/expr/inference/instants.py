@@ -100,11 +100,7 @@ def is_timezone(name: str) -> bool:
 
 
 def require_timezone(node: Node, name: str) -> None:
-    """Check that a name is a time zone.
-
-    Raises:
-        DefinitionError: There is no IANA zone of this name.
-    """
+    """Check that a name is a time zone. Raises `DefinitionError` if there is no IANA zone of this name."""
     if not is_timezone(name):
         raise wrong(node, f'{operation_name(node)}: unknown time zone "{name}"; zones are named as "Europe/Paris"')
 

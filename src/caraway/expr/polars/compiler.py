@@ -44,8 +44,7 @@ def compile_as(
 ) -> pl.Expr:
     """Compile an expression and convert its result to the type that it is declared to have.
 
-    Raises:
-        DefinitionError: The expression is ill-typed.
+    Raises `DefinitionError` if the expression is ill-typed.
     """
     if isinstance(node, Literal) and node.dtype is None:
         return pl.lit(None, dtype=polars_type(dtype))

@@ -41,8 +41,7 @@ class ScalarScope(TypedScope):
 def compile_node(node: Node, scope: ScalarScope) -> Scalar:  # noqa: ARG001 (handlers take it)
     """Compile an expression that is well-typed in its scope.
 
-    Raises:
-        NoScalarFormError: Only polars can evaluate the expression.
+    Raises `NoScalarFormError` if only polars can evaluate the expression.
     """
     raise NoScalarFormError(type(node).__name__)
 

@@ -14,8 +14,7 @@ F = TypeVar("F")
 def includes(*functions: Callable[..., Any]) -> Callable[[F], F]:
     """Add helper functions, whose code becomes part of the decorated function's; their own helpers follow.
 
-    Raises:
-        DefinitionTypeError: An argument isn't a function.
+    Raises `DefinitionTypeError` if an argument isn't a function.
     """
     for function in functions:
         if not callable(function):

@@ -70,8 +70,7 @@ class _Server:
     def fork(self, channel: socket.socket, lease: socket.socket) -> None:
         """Request a new process that uses these ends of sockets.
 
-        Raises:
-            OSError: The fork server can't be reached, even after it was started again.
+        Raises `OSError` if the fork server can't be reached, even after it was started again.
         """
         with self._lock:
             for attempt in range(2):

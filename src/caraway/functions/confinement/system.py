@@ -37,8 +37,7 @@ def libc() -> ctypes.CDLL:
 def checked(result: int) -> int:
     """Return the result of a call of the C library.
 
-    Raises:
-        OSError: The result is negative, so the call has failed.
+    Raises `OSError` if the result is negative, so the call has failed.
     """
     if result < 0:
         number = ctypes.get_errno()
@@ -47,21 +46,13 @@ def checked(result: int) -> int:
 
 
 def prctl(option: int, *arguments: object) -> None:
-    """Change a property of this process.
-
-    Raises:
-        OSError: The kernel refuses.
-    """
+    """Change a property of this process. Raises `OSError` if the kernel refuses."""
     padded = [*arguments, *[0] * (4 - len(arguments))]
     checked(libc().prctl(option, *(ctypes.c_ulong(a) if isinstance(a, int) else a for a in padded)))
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Make a system call for which the C library has no function.
-
-    Raises:
-        OSError: The call has failed.
-    """
+    """Make a system call for which the C library has no function. Raises `OSError` if the call has failed."""
     given = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
     return checked(int(libc().syscall(ctypes.c_long(number), *given)))
 
@@ -69,8 +60,7 @@ def syscall(number: int, *arguments: object) -> int:
 def unshare(flags: int) -> None:
     """Move this process from the namespaces that it shares with others into new ones.
 
-    Raises:
-        OSError: The kernel refuses.
+    Raises `OSError` if the kernel refuses.
     """
     checked(libc().unshare(flags))
 
@@ -78,8 +68,7 @@ def unshare(flags: int) -> None:
 def keep_capabilities(*capabilities: int) -> None:
     """Remove all capabilities of this process but these, which it must have.
 
-    Raises:
-        OSError: The process lacks one of them.
+    Raises `OSError` if the process lacks one of them.
     """
     mask = sum(1 << capability for capability in capabilities)
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)

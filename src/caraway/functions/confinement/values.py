@@ -27,8 +27,7 @@ _encode = msgspec.msgpack.Encoder().encode
 def packed(message: object) -> bytes:
     """Return the bytes of a message.
 
-    Raises:
-        InvalidInputError: The message has a value of a type that can't be sent.
+    Raises `InvalidInputError` if the message has a value of a type that can't be sent.
     """
     try:
         sendable = _sendable(message)
@@ -44,8 +43,7 @@ def packed(message: object) -> bytes:
 def unpacked(content: bytes) -> Any:
     """Return the message that some bytes encode.
 
-    Raises:
-        EOFError: The bytes are no message, so their sender can't be trusted any more.
+    Raises `EOFError` if the bytes are no message, so their sender can't be trusted any more.
     """
     try:
         return _decode(content)

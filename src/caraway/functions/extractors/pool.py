@@ -287,11 +287,7 @@ class _Workers:
         self._waiting: deque[Future[FunctionWorker | None]] = deque()
 
     def take(self, seconds: float) -> FunctionWorker | None:
-        """Take an idle worker, waiting for one at most so long.
-
-        Raises:
-            TimeoutError: All workers are busy.
-        """
+        """Take an idle worker, waiting for one at most so long. Raises `TimeoutError` if all workers are busy."""
         taken = self._next()
         try:
             return taken.result(seconds)

@@ -142,8 +142,7 @@ def _pickled(message: object) -> bytes:
 def _message(content: bytes) -> tuple[str, Any]:
     """Parse a message of the process, which may be any bytes, since a function can write to the channel.
 
-    Raises:
-        EOFError: The bytes aren't a message.
+    Raises `EOFError` if the bytes aren't a message.
     """
     message = unpacked(content)
     if type(message) is not list or len(message) != 2 or type(message[0]) is not str:
@@ -159,8 +158,7 @@ def _checks(step: PythonStep) -> Checks:
 def _columns(checks: Checks, what: object, rows: int) -> Columns:
     """Return the columns of an answer, after checking the types of their values.
 
-    Raises:
-        EOFError: A value isn't of its type, so a function has taken the process over.
+    Raises `EOFError` if a value isn't of its type, so a function has taken the process over.
     """
     if not isinstance(what, list) or len(what) != len(checks):
         raise EOFError("columns of another function")

@@ -136,8 +136,7 @@ def struct_array(rows: Sequence[Mapping[str, object]], type_: pa.StructType) -> 
 def results(call: _Call, columns: _Columns, rows: int) -> list[tuple[object, ...] | Failed]:
     """Return for each row its values, or the reason why it has none.
 
-    Raises:
-        ExhaustedError: The function has used up the memory, which it may still hold.
+    Raises `ExhaustedError` if the function has used up the memory, which it may still hold.
     """
     if not rows:
         return []

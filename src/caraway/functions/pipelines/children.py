@@ -161,8 +161,7 @@ def _secret(address: SecretAddress, name: str) -> tuple[str | None, str, bool]:
 def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
     """Parse an answer, which may be any bytes, since a function can write to the channel.
 
-    Raises:
-        EOFError: The answer isn't an array of this type and length.
+    Raises `EOFError` if the answer isn't an array of this type and length.
     """
     try:
         with pa.ipc.open_stream(content) as reader:
@@ -197,8 +196,7 @@ class Halving(Generic[Answer]):
     def answers(self, low: int, high: int, share: float = 1.0) -> list[Answer]:
         """Return the answers for all rows from `low` to `high`, in their order.
 
-        Raises:
-            UselessError: There were too many failures.
+        Raises `UselessError` if there were too many failures.
         """
         began, fresh, seconds = time.monotonic(), self.fresh(), share * self.limits.seconds
         try:

@@ -117,8 +117,7 @@ class FunctionCalls:
 def _outcome(answer: object, rows: int) -> Outcome:
     """Return the values and errors in an answer.
 
-    Raises:
-        EOFError: They aren't those of as many rows, so a function has taken the process over.
+    Raises `EOFError` if they aren't those of as many rows, so a function has taken the process over.
     """
     match answer:
         case ["done", [list(values), list(reasons)]]:

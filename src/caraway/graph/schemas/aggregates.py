@@ -32,11 +32,7 @@ def function_name(function: AggregateFunction) -> str:
 
 
 def column_of(aggregate: AggregateSpec, before: Schema) -> DataType:
-    """Return the type of the column that an aggregate reads.
-
-    Raises:
-        DefinitionError: There is no such column.
-    """
+    """Return the type of the column that an aggregate reads. Raises `DefinitionError` if there is no such column."""
     if aggregate.of is None or aggregate.of not in before.columns:
         raise DefinitionError(
             f"aggregate: {_spell(aggregate)}: unknown column {aggregate.of}; columns: {listed(before.columns)}"

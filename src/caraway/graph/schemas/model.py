@@ -50,8 +50,7 @@ def step_schema(operator: Operator, before: Schema) -> Schema:
 def require_not_terminal(before: Schema, operator: str) -> None:
     """Refuse to put anything behind an eager aggregate over continuous windows.
 
-    Raises:
-        DefinitionError: The input ends in such an aggregate.
+    Raises `DefinitionError` if the input ends in such an aggregate.
     """
     if before.terminal:
         raise DefinitionError(
@@ -110,11 +109,7 @@ def role_of(name: str, schema: Schema) -> str:
 
 
 def require_keyless(operator: str, before: Schema, error: type[Exception]) -> None:
-    """Refuse a keyed input.
-
-    Raises:
-        Exception: `error`, if the input has keys.
-    """
+    """Refuse a keyed input. Raises `Exception` if `error`, if the input has keys."""
     if before.keys:
         raise error(
             f"{operator}: the input must be keyless, but has the keys {listed(before.keys)}; changelog(...) makes a "

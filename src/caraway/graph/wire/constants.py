@@ -7,8 +7,7 @@ from caraway.graph.wire.codec import Argument, Content, Value
 def encode_constant(value: Value) -> Argument:
     """Encode a constant as the arguments of its message.
 
-    Raises:
-        InvalidInputError: The value is not of the stored form.
+    Raises `InvalidInputError` if the value is not of the stored form.
     """
     match value:
         case None:
@@ -35,8 +34,7 @@ def encode_constant(value: Value) -> Argument:
 def decode_constant(message: Content) -> Value:
     """Decode a constant from its message.
 
-    Raises:
-        InvalidInputError: The message is of a kind that this version doesn't know.
+    Raises `InvalidInputError` if the message is of a kind that this version doesn't know.
     """
     kind = message.WhichOneof("kind")
     match kind:

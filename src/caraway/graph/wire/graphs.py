@@ -39,8 +39,7 @@ def encode_commit(request: CommitRequest) -> bytes:
 def decode_commit(data: bytes) -> CommitRequest:
     """Decode a commit request from bytes.
 
-    Raises:
-        InvalidInputError: These are not the bytes of a commit request, or of one from a newer version.
+    Raises `InvalidInputError` if these are not the bytes of a commit request, or of one from a newer version.
     """
     message = pb.CommitRequest()
     try:
@@ -60,8 +59,7 @@ def encode_graph(graph: Graph) -> bytes:
 def decode_graph(data: bytes) -> Graph:
     """Decode a graph from bytes.
 
-    Raises:
-        InvalidInputError: These are not the bytes of a graph, or of one from a newer version.
+    Raises `InvalidInputError` if these are not the bytes of a graph, or of one from a newer version.
     """
     message = pb.Graph()
     try:

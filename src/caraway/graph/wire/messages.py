@@ -29,8 +29,7 @@ _TYPES: dict[type[Message], Any] = {
 def to_message(spec: object, kind: type[M]) -> M:
     """Encode a spec as its message; `kind` is the class of the message.
 
-    Raises:
-        InvalidInputError: The spec holds a constant that isn't of the stored form.
+    Raises `InvalidInputError` if the spec holds a constant that isn't of the stored form.
     """
     return kind(**codec_of(_TYPES[kind], kind.DESCRIPTOR).encode(spec, None))
 
@@ -53,7 +52,6 @@ def encode_expr(root: Node) -> expressions_pb2.Expr:
 def decode_expr(message: expressions_pb2.Expr) -> Node:
     """Decode an expression from its message.
 
-    Raises:
-        InvalidInputError: The message is damaged, or has something that this version doesn't know.
+    Raises `InvalidInputError` if the message is damaged, or has something that this version doesn't know.
     """
     return cast("Node", from_message(message))

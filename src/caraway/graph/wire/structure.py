@@ -56,8 +56,7 @@ _SCALARS: dict[type, set[int]] = {
 def codec_of(hint: Hint, message: Message) -> Codec:
     """Return the codec of a type for a message.
 
-    Raises:
-        TypeError: The two don't fit: one has a field or a member that the other lacks.
+    Raises `TypeError` if the two don't fit: one has a field or a member that the other lacks.
     """
     if message.name in differences.SHAPES:
         return differences.SHAPES[message.name](hint, message, codec_of)
@@ -75,8 +74,7 @@ def codec_of(hint: Hint, message: Message) -> Codec:
 def _slots(cls: type, message: Message, names: list[str], besides: Collection[str] = ()) -> list[Slot]:
     """Return the slots of those fields of a class that stand in a message.
 
-    Raises:
-        TypeError: The message lacks one of them, or has a field that is neither one of them nor in `besides`.
+    Raises `TypeError` if the message lacks one of them, or has a field that is neither one of them nor in `besides`.
     """
     hints = get_type_hints(cls)
     slots = [_slot(cls, name, hints[name], message) for name in names]

@@ -92,8 +92,7 @@ def _of_sums(name: str, spec: AggregateSpec, layout: Layout, default: object) ->
 def _default(spec: AggregateSpec, layout: Layout) -> object:
     """Return the value of an empty window in stored form.
 
-    Raises:
-        InvalidInputError: The plan's default doesn't fit the function.
+    Raises `InvalidInputError` if the plan's default doesn't fit the function.
     """
     family, unit = family_of(layout.types[spec.of]) if spec.of in layout.types else (Family.ANY, 1)
     match spec.default:

@@ -117,8 +117,7 @@ class IndexWorker:
     def repair(self) -> None:
         """Check the database once: replace it if it is damaged, allow reads if the new one has caught up.
 
-        Raises:
-            UnavailableError: The damaged database can't be replaced now.
+        Raises `UnavailableError` if the damaged database can't be replaced now.
         """
         store = self._store
         if store.damaged:
@@ -207,8 +206,7 @@ class IndexWorker:
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return the erasures of each index that is followed: those whose entries may still be there, or all others.
 
-        Raises:
-            UnavailableError: The database can't be read.
+        Raises `UnavailableError` if the database can't be read.
         """
         plans = [s.plan for s in self._live.subscriptions() if s.plan.emits is None]
         waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]

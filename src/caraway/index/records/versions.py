@@ -61,11 +61,7 @@ class VersionReader:
     """A reader of the version of a key that holds at a time."""
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str]) -> None:
-        """Prepare to read `columns`.
-
-        Raises:
-            InvalidInputError: The dataset lacks a column.
-        """
+        """Prepare to read `columns`. Raises `InvalidInputError` if the dataset lacks a column."""
         self._asset = plan.asset
         self._codec = RecordCodec(plan.schema)
         keys = {column.name: position for position, column in enumerate(plan.schema.keys)}

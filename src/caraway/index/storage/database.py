@@ -83,9 +83,7 @@ def is_damage(text: str) -> bool:
 def check_end(iterator: RdictIter) -> None:
     """Raise if an iterator ended because it couldn't read an entry, which looks like an ordinary end.
 
-    Raises:
-        DamagedError: The entry is damaged.
-        UnavailableError: The disk fails.
+    Raises `DamagedError` if the entry is damaged, and `UnavailableError` if the disk fails.
     """
     if not iterator.valid():
         with TRANSLATED:

@@ -87,8 +87,7 @@ class IndexFollower:
     def iterator(self) -> RdictIter:
         """Return an iterator over all entries as they are now: it shows earlier writes and no later ones.
 
-        Raises:
-            UnavailableError: The database hasn't been opened yet.
+        Raises `UnavailableError` if the database hasn't been opened yet.
         """
         counters = self._counters
         if counters[GENERATION] != self._generation or counters[SEQUENCE] > self._reached:

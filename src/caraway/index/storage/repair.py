@@ -51,9 +51,7 @@ class DatabaseFolder:
     def open(self) -> Rdict:
         """Return the opened database; one that can't be used is moved aside and replaced by a new one.
 
-        Raises:
-            ConflictError: Another process has it open.
-            UnavailableError: The folder can't be used.
+        Raises `ConflictError` if another process has it open, and `UnavailableError` if the folder can't be used.
         """
         if is_marked(self.path):
             return self._replace("it was found damaged")

@@ -16,8 +16,7 @@ class SharedCounters:
     def __init__(self, path: Path, count: int) -> None:
         """Map the file `path` with `count` numbers; in a new file all are 0.
 
-        Raises:
-            OSError: The file can't be created or mapped.
+        Raises `OSError` if the file can't be created or mapped.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         size = count * NUMBER_BYTES

@@ -92,8 +92,7 @@ class Snapshots:
     def take(self, store: IndexStore) -> Manifest | None:
         """Take a snapshot; return None if nothing was written since the last one of this process.
 
-        Raises:
-            UnavailableError: The object store doesn't take it, or the database is too busy or damaged.
+        Raises `UnavailableError` if the object store doesn't take it, or the database is too busy or damaged.
         """
         taken_us = int(self._clock() * 1e6)
         sequence = store.db.latest_sequence_number()

@@ -27,8 +27,7 @@ class BucketReader:
     def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
         """Prepare to read `columns`.
 
-        Raises:
-            InvalidInputError: The dataset lacks a column, or its windows have no begin.
+        Raises `InvalidInputError` if the dataset lacks a column, or its windows have no begin.
         """
         match plan.window:
             case HoppingWindow(length_us=int(length_us)) as window:

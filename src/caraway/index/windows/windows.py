@@ -35,11 +35,7 @@ class WindowReader:
     """A reader of the aggregates of one index. The windows of all sums share one range query."""
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
-        """Prepare to read `columns`.
-
-        Raises:
-            InvalidInputError: The dataset lacks a column.
-        """
+        """Prepare to read `columns`. Raises `InvalidInputError` if the dataset lacks a column."""
         self._asset = plan.asset
         self._shape = IndexShape(plan, geometry)
         self._has_max_event_time = has_max_event_time(plan)

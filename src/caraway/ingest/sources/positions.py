@@ -34,8 +34,7 @@ class SourcePositions:
     def load(self, source: str) -> Checkpoint | None:
         """Return the last checkpoint of a source; None if it was never read.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         query = sa.select(source_positions).where(source_positions.c.source == source)
         row = attempt(self._engine, lambda c: c.execute(query).one_or_none(), what=f"read the position of {source}")
@@ -48,8 +47,7 @@ class SourcePositions:
     def save(self, source: str, token: int, checkpoint: Checkpoint) -> bool:
         """Replace the checkpoint of a source, and return whether that was possible: False if a later owner saved one.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         values = {"token": token, "read": dict(checkpoint.read), "written": dict(checkpoint.written)}
         change = (
@@ -68,8 +66,7 @@ class SourcePositions:
     def forget(self, sources: Collection[str]) -> None:
         """Remove the checkpoints of sources that are gone for good.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer.
+        Raises `UnavailableError` if Postgres doesn't answer.
         """
         removal = sa.delete(source_positions).where(source_positions.c.source.in_(sources))
         if sources:

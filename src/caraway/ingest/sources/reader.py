@@ -27,8 +27,7 @@ class SourceReader(Protocol):
     def seek(self, offsets: Offsets) -> None:
         """Go on from these offsets; partitions without an offset are read from their beginning.
 
-        Raises:
-            UnavailableError: The system doesn't answer, or refuses.
+        Raises `UnavailableError` if the system doesn't answer, or refuses.
         """
         ...
 

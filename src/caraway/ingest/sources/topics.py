@@ -22,8 +22,7 @@ class SourceTopics:
     def ends(self, names: Sequence[str]) -> Starts:
         """Return the offset that the next record of each partition will have; topics that don't exist are left out.
 
-        Raises:
-            UnavailableError: The broker doesn't answer.
+        Raises `UnavailableError` if the broker doesn't answer.
         """
         with self._lock:
             self._ends = self._ends or TopicEnds(self._bootstrap_servers)
@@ -32,7 +31,6 @@ class SourceTopics:
     def marks(self, starts: Starts, header: str, key: str) -> Written:
         """Return the marks of a source on the records from some offsets until now.
 
-        Raises:
-            UnavailableError: The broker doesn't answer in time.
+        Raises `UnavailableError` if the broker doesn't answer in time.
         """
         return read_marks(self._bootstrap_servers, lambda _: starts, header=header, key=key, timeout_s=READ_BACK_S)

@@ -99,8 +99,7 @@ class SourceWorker:
     def run(self, work: Recurring) -> None:
         """Read until `work` stops, or until something fails; then another call goes on.
 
-        Raises:
-            CarawayError: The source, Kafka or Postgres doesn't answer, or a secret is missing.
+        Raises `CarawayError` if the source, Kafka or Postgres doesn't answer, or a secret is missing.
         """
         try:
             while not work.stopping.is_set() and self.step():
@@ -112,8 +111,7 @@ class SourceWorker:
     def step(self) -> bool:
         """Read and write once; return False if another server has the right to read.
 
-        Raises:
-            CarawayError: The source, Kafka or Postgres doesn't answer, or a secret is missing.
+        Raises `CarawayError` if the source, Kafka or Postgres doesn't answer, or a secret is missing.
         """
         if not self._right.keep(succeeds=True):
             self._close()

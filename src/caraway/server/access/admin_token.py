@@ -21,8 +21,7 @@ class AdminToken:
     def __init__(self, file: Path) -> None:
         """Read the token.
 
-        Raises:
-            ConfigurationError: The file can't be read, or its text is too short for a token.
+        Raises `ConfigurationError` if the file can't be read, or its text is too short for a token.
         """
         self._file = file
         try:

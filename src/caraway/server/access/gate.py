@@ -57,8 +57,7 @@ class Gate:
     ) -> None:
         """Write to `audit`; read tokens from `access`, and the operator's token from a file.
 
-        Raises:
-            ConfigurationError: The file holds no token.
+        Raises `ConfigurationError` if the file holds no token.
         """
         self._audit = audit
         self._access = access

@@ -128,8 +128,7 @@ class AccessLimits:
     def check_branch(self, caller: Caller, modes: Iterable[Mode], branch: str, graph_of: str) -> None:
         """Check that the caller has modes on a branch for all that the branch `graph_of` holds.
 
-        Raises:
-            ForbiddenError: The caller lacks a mode.
+        Raises `ForbiddenError` if the caller lacks a mode.
         """
         for mode in modes:
             # A caller with the mode on everything needs no check of entities; the branch may hold newer ones than this

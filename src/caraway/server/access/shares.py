@@ -38,8 +38,7 @@ class Shares:
     def enter(self, caller: str) -> None:
         """Count a request that begins; `leave` must follow.
 
-        Raises:
-            BusyError: The caller has too many requests under way, or made too many within the last second.
+        Raises `BusyError` if the caller has too many requests under way, or made too many within the last second.
         """
         under_way = self._under_way.get(caller, 0)
         if 0 < self._concurrency <= under_way:

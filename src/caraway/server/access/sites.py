@@ -86,8 +86,7 @@ class Sites:
 def check_media_type(endpoint: Endpoint, headers: Headers) -> None:
     """Check that an endpoint accepts the media type of a request; a request that names no type is accepted.
 
-    Raises:
-        UnsupportedMediaTypeError: The endpoint doesn't accept the type.
+    Raises `UnsupportedMediaTypeError` if the endpoint doesn't accept the type.
     """
     given = headers.get("content-type")
     if given is None or not endpoint.accepts or media_type(given) in endpoint.accepts:

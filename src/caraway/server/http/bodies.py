@@ -59,8 +59,7 @@ def structured(given: object, form: type[S]) -> S:
 def from_query(parameters: dict[str, str], form: type[S]) -> S:
     """Return the parameters of a query string as a Struct.
 
-    Raises:
-        InvalidInputError: A parameter is missing or isn't what is expected.
+    Raises `InvalidInputError` if a parameter is missing or isn't what is expected.
     """
     try:
         return msgspec.convert(parameters, form, strict=False)

@@ -78,11 +78,7 @@ class _Zlib:
         self._decompressor = zlib.decompressobj(ANY_HEADER)
 
     def step(self) -> bytes:
-        """Return the next bytes, none at the end.
-
-        Raises:
-            InvalidInputError: The body is damaged.
-        """
+        """Return the next bytes, none at the end. Raises `InvalidInputError` if the body is damaged."""
         found = b""
         try:
             # Headers and ends of blocks yield no bytes, so the step goes on until there are some.
@@ -112,11 +108,7 @@ class _Zstd:
             raise _not_zstd(error) from error
 
     def step(self) -> bytes:
-        """Return the next bytes, none at the end.
-
-        Raises:
-            InvalidInputError: The body is damaged.
-        """
+        """Return the next bytes, none at the end. Raises `InvalidInputError` if the body is damaged."""
         try:
             found: bytes = self._stream.read(STEP_BYTES)
         except OSError as error:

@@ -44,8 +44,7 @@ class Budget:
     def take(self, caller: str, size: int, held: int) -> None:
         """Take `size` bytes for a request that holds `held` already.
 
-        Raises:
-            BusyError: Too much is held by all requests, or by those of this caller.
+        Raises `BusyError` if too much is held by all requests, or by those of this caller.
         """
         large = held + size > SMALL_BYTES
         limit = self._large_bytes if large else self._max_bytes
@@ -84,11 +83,7 @@ class Hold:
         self._size = 0
 
     def grow(self, size: int) -> None:
-        """Hold `size` bytes more.
-
-        Raises:
-            BusyError: The budget has fewer bytes left.
-        """
+        """Hold `size` bytes more. Raises `BusyError` if the budget has fewer bytes left."""
         if size > 0:
             self._budget.take(self._caller, size, self._size)
             self._size += size

@@ -140,8 +140,7 @@ class Request(Generic[B, P]):
     def parameters(self) -> P:
         """Return the parameters of the query string; the last one counts if several have the same name.
 
-        Raises:
-            InvalidInputError: A parameter is missing or isn't what is expected.
+        Raises `InvalidInputError` if a parameter is missing or isn't what is expected.
         """
         return from_query(dict(parse_qsl(self.query_string, keep_blank_values=True)), self.parameters_form)
 

@@ -62,8 +62,7 @@ class Markers:
     def begin(self) -> None:
         """Start reading the outputs of all jobs, before any marker is written.
 
-        Raises:
-            UnavailableError: The broker doesn't answer.
+        Raises `UnavailableError` if the broker doesn't answer.
         """
         if self._consumer is None:
             return
@@ -79,8 +78,7 @@ class Markers:
     def send(self, goals: Goals) -> None:
         """Write a marker to each topic whose goal is known and that some job may not have processed up to it.
 
-        Raises:
-            UnavailableError: The broker doesn't accept a marker.
+        Raises `UnavailableError` if the broker doesn't accept a marker.
         """
         due = {
             topic.name

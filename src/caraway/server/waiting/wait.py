@@ -72,8 +72,7 @@ class Wait:
     async def until(self, deadline: float) -> "WaitOutcome":
         """Wait until all is served, or until the clock shows `deadline`; return the outcome.
 
-        Raises:
-            UnavailableError: Kafka or Postgres doesn't answer.
+        Raises `UnavailableError` if Kafka or Postgres doesn't answer.
         """
         try:
             await asyncio.to_thread(self._begin)

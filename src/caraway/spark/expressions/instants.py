@@ -80,8 +80,7 @@ def _(node: DatetimeLiteral, scope: SparkScope) -> Column:  # noqa: ARG001 (the 
 def local_timestamp(micros: Column, timezone: str) -> Column:
     """Return the wall time in a zone, as a Spark timestamp (the session is in UTC).
 
-    Raises:
-        DefinitionError: Java doesn't know the zone.
+    Raises `DefinitionError` if Java doesn't know the zone.
     """
     moment = F.timestamp_micros(micros)
     if timezone == "UTC":

@@ -96,8 +96,7 @@ class _Named:
 def run_jobs(classes: ClassArchive, jars: Sequence[Path], bootstrap_servers: str, folder: Path) -> None:
     """Run jobs in both modes until each has written something, in a session that archives its classes.
 
-    Raises:
-        TimeoutError: A job wrote nothing within the time.
+    Raises `TimeoutError` if a job wrote nothing within the time.
     """
     session = open_session(
         SessionSettings(
