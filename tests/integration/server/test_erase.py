@@ -4,7 +4,7 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from io import BytesIO
@@ -110,6 +110,16 @@ def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
         client.delete_branch("erasing")
 
 
+@pytest.fixture(scope="module")
+def branch(server: ServerProcess) -> Iterator[str]:
+    """Yield a branch that has the garden and `Stays`, since other tests compare all that the main branch has."""
+    with Client(str(server.settings.server.url)) as client:
+        client.clone_branch("wrong-erasures", "main")
+        client.commit("stays", datasets=[Stays], incremental=True)
+        yield client.branch()
+        client.delete_branch(client.branch())
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -122,14 +132,13 @@ def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
         ({"erase_keys": [{"guest": [1]}]}, "row 0, erase key guest: expected str"),
     ],
 )
-def test_wrong_keys_are_refused(server: ServerProcess, body: object, reason: str) -> None:
-    with Client(str(server.settings.server.url), branch="main") as client:
-        client.commit("stays", datasets=[Stays], incremental=True)
-    refused = server.http.post("/dataset/Stays/erase", json=body)
+def test_wrong_keys_are_refused(server: ServerProcess, branch: str, body: object, reason: str) -> None:
+    on = {"X-Caraway-Branch": branch}
+    refused = server.http.post("/dataset/Stays/erase", json=body, headers=on)
     assert (refused.status_code, reason in refused.json()["err_msg"]) == (400, True), refused.text
-    pots = server.http.post("/dataset/Pots/erase", json={"erase_keys": [{"pot": 1}]})
+    pots = server.http.post("/dataset/Pots/erase", json={"erase_keys": [{"pot": 1}]}, headers=on)
     assert "mark one with field(key=True, erase_key=True)" in pots.json()["err_msg"]
-    assert server.http.post("/dataset/Nothing/erase", json=body).status_code == 404
+    assert server.http.post("/dataset/Nothing/erase", json=body, headers=on).status_code == 404
 
 
 def erasures(server: ServerProcess) -> list[dict[str, Any]]:

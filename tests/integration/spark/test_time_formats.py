@@ -60,7 +60,12 @@ WALL_TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 NEW_RULES: Mapping[str, str] = {}
 
 
-@pytest.mark.parametrize("format_", READING)
+# These formats are read in each run, the others hold one unusual rule each.
+OFTEN = {"%Y-%m-%d %H:%M:%S", "%FT%T%.f%z", "%d %b %y, %I:%M %p", "%s%.6f", "%Y %j", "%Y-%m-%d"}
+RARE = pytest.mark.full(reason="a query of Spark more beside those of the usual formats")
+
+
+@pytest.mark.parametrize("format_", [pytest.param(each, marks=() if each in OFTEN else RARE) for each in READING])
 def test_texts_in_formats(format_: str, spark: SparkSession) -> None:
     # Each zone makes the query longer, so only formats of wall times use all zones.
     zones = ZONES if format_ in WALL_TIMES else ZONES[:1]

@@ -62,8 +62,11 @@ def test_the_index_answers_as_the_engine_does(found: Case, tmp_path: Path) -> No
     check(found, rng.choice([EXACT, TIGHT]), rng.randrange(2**32), tmp_path, rounds=1)
 
 
+_MORE = pytest.mark.full(reason="another minute; each run has a trace of three rounds for each case and geometry")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=_MORE) for seed in (1, 2))])
 @pytest.mark.parametrize("geometry", [EXACT, TIGHT], ids=["exact", "tight"])
 @pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
 def test_many_traces(found: Case, geometry: Geometry, seed: int, tmp_path: Path) -> None:
