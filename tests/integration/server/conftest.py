@@ -28,7 +28,7 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
     process.start()
     process.commit(garden.graph())
     yield process
-    # Which tests share the server, and their order, depends on the number of processes: none may change what it serves.
+    # No test may change what the server serves, because the tests that share it run in an order that is never the same.
     datasets = process.http.get("/status").json()["datasets"]
     assert process.stop() == 0, process.said()
     assert datasets == [spec.name for spec in garden.graph().datasets]
