@@ -38,7 +38,7 @@ def test_only_bodies_of_json_have_members() -> None:
     assert all(JSON in endpoint.accepts and endpoint.takes_body for endpoint in ENDPOINTS if endpoint.target in found)
 
 
-@pytest.mark.parametrize("form", {form for each in ENDPOINTS for form in (each.body, each.parameters)})
+@pytest.mark.parametrize("form", dict.fromkeys(form for each in ENDPOINTS for form in (each.body, each.parameters)))
 def test_every_member_says_what_it_has_to_be(form: type[Struct]) -> None:
     _, components = msgspec.json.schema_components([form])
     assert all("description" in member for member in components[form.__name__]["properties"].values())
