@@ -251,7 +251,8 @@ def test_the_version_counts(spec: DatasetSpec, version: int) -> None:
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
     program = (
         "import sys; from caraway.graph.fingerprints import dataset_fingerprint as f;"
-        "from caraway.graph.wire import decode_graph; print(f(decode_graph(sys.stdin.buffer.read()).datasets[0]).hex())"
+        "from caraway.graph.wire.graphs import decode_graph;"
+        "print(f(decode_graph(sys.stdin.buffer.read()).datasets[0]).hex())"
     )
     sent = encode_graph(Graph(datasets=(DATASET,)))
     other = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, input=sent).stdout

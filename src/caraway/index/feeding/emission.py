@@ -146,10 +146,15 @@ class Emission:
         batch = self._store.batch()
         writer = _Writer(self, batch, progress)
         closed_us = self._closed()
-        if self._closes and progress.closed_low == progress.closed_high:
-            # No rows were emitted after `closed_low`, and all of them are compared when the advance of the max event
-            # time is processed.
-            closed_us = min(closed_us, progress.closed_low)
+        if self._closes:
+            if progress.closed_low == progress.closed_high:
+                # No rows were emitted after `closed_low`, and all of them are compared when the advance of the max
+                # event time is processed.
+                closed_us = min(closed_us, progress.closed_low)
+            # If the process is killed before `_close`, and the max event time changes again, the rows between these
+            # times have to be compared once more.
+            low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
+            progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
         entries = self._asset + DIRTY
         any_dirty = False
         for key, data in self._store.scan(entries, after(entries)):
