@@ -45,7 +45,8 @@ def test_data_and_offsets_survive_a_restart(tmp_path: Path) -> None:
 def test_one_process_has_the_database(tmp_path: Path) -> None:
     with IndexStore(tmp_path / "index"):
         folder = str(tmp_path / "index")
-        script = f"from pathlib import Path; from caraway.index.storage.store import IndexStore; IndexStore(Path({folder!r}))"
+        imports = "from pathlib import Path; from caraway.index.storage.store import IndexStore"
+        script = f"{imports}; IndexStore(Path({folder!r}))"
         second = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
         assert "ConflictError: the index database at" in second.stderr
         assert "in use by another process" in second.stderr
