@@ -12,7 +12,6 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.errors import UnavailableError
 from caraway.state.database import in_transaction
 from caraway.state.tables import leases
 
@@ -152,7 +151,4 @@ def attempt(engine: sa.Engine, operation: Callable[[sa.Connection], T], *, what:
     Raises:
         UnavailableError: Postgres doesn't answer, or has no tables yet.
     """
-    try:
-        return in_transaction(engine, operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
-    except sa.exc.ProgrammingError as error:
-        raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
+    return in_transaction(engine, operation, what=what, timeout_seconds=TIMEOUT_SECONDS)

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.exc import ProgrammingError
 
-from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
+from caraway.errors import ConflictError, UnknownEntityError
 from caraway.recurring import Recurring
 from caraway.secrets.keyring import Keyring, add_key, open_keyring
 from caraway.secrets.port import SecretPort, open_port
@@ -203,12 +202,5 @@ def hand_out(store: SecretStore, *, local: bool, host: str) -> SecretPort:
         local: True if Spark runs on this machine only.
         host: The name of this machine by which workers on others reach it.
     """
-    Recurring("secrets", lambda: _follow(store), INTERVAL_SECONDS, at_once=True).start()
+    Recurring("secrets", store.refresh, INTERVAL_SECONDS, at_once=True).start()
     return open_port(store.get, "127.0.0.1" if local else host)
-
-
-def _follow(store: SecretStore) -> None:
-    try:
-        store.refresh()
-    except ProgrammingError as error:
-        raise UnavailableError("the tables are being set up") from error

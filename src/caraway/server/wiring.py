@@ -106,7 +106,7 @@ class Definitions:
     def require_tables(self) -> None:
         """Raise UnavailableError as long as the tables don't exist."""
         if not self._migrated:
-            raise UnavailableError("the tables in Postgres aren't there yet")
+            raise UnavailableError("the server has not set up the tables yet")
 
 
 def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from caraway.errors import UnavailableError
 from caraway.state.access_tables import audit
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 
@@ -65,10 +64,7 @@ class AuditLog:
         Raises:
             UnavailableError: Postgres doesn't answer; the caller must not do the act then.
         """
-        try:
-            return self._write(lambda connection: write_act(connection, act, BEGUN), self._timeout_seconds)
-        except sa.exc.ProgrammingError as error:
-            raise UnavailableError("could not write the audit log: the tables are being set up") from error
+        return self._write(lambda connection: write_act(connection, act, BEGUN), self._timeout_seconds)
 
     def end(self, number: int, outcome: str) -> None:
         """Write down the outcome of an act.

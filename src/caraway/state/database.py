@@ -67,7 +67,7 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
         timeout_seconds: How long to go on trying.
 
     Raises:
-        UnavailableError: Postgres was unreachable for too long, or the tables aren't there yet.
+        UnavailableError: Postgres was unreachable for too long, or has no tables yet.
     """
     retrying = Retrying(
         retry=retry_if_exception(is_outage),
@@ -79,7 +79,7 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
         return retrying(operation)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == UNDEFINED_TABLE:
-            raise UnavailableError(f"could not {what}: the tables in Postgres aren't there yet") from error
+            raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
         if not is_outage(error):
             raise
         reason = str(error.orig).strip()

@@ -102,7 +102,7 @@ def test_an_engine_waits_for_the_tables(postgres: str) -> None:
 
 
 def test_a_read_before_the_tables_are_made_can_be_asked_again(postgres: str) -> None:
-    with opened(postgres) as engine, pytest.raises(UnavailableError, match="the tables in Postgres aren't there yet"):
+    with opened(postgres) as engine, pytest.raises(UnavailableError, match="has not set up the tables yet"):
         StateReader(engine).head_id()
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
 from caraway.config.settings import Settings
@@ -78,10 +77,7 @@ class ReaderGraphs(ServedGraphs):
     @override
     def reload(self) -> None:
         seen = self._changes[0]
-        try:
-            super().reload()
-        except ProgrammingError as error:
-            raise UnavailableError("the tables are being set up") from error
+        super().reload()
         self._seen = seen
         self.loaded.set()
 
