@@ -130,7 +130,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # All stateful operators of a JVM share these caches and buffers; otherwise each would take 100 MB for itself.
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
-        # Both modes can use one checkpoint only in this format, and only if it has this format from the first batch on.
+        # A job may change between real-time mode and micro-batches and go on from its checkpoint. Spark allows that
+        # only with this format of the state store's checkpoints, used from the job's first batch on.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         # Hadoop would start a process for each file of a checkpoint, while the job stands still (decision 10). Spark's
         # other checkpoint file manager would start one more to look for links.

@@ -24,7 +24,8 @@ from caraway.spark.types import row_type
 
 # The operator takes a negative bound as no bound.
 _FOREVER = -1
-# Values of the operator's column `which`: the record at the begin of a version, and a version as sent to join keys.
+# The operator AdjacentRows numbers its output records in the column `which`: 0 is the begin of a version, 1 its end
+# (not needed here), and 2 a copy of a version that goes to the join key in the column `to`.
 _BEGIN, _FAN_OUT = 0, 2
 # Temporary columns, with names that no user's column has.
 _TO, _IS_FAN_OUT = "$to", "$fan_out"

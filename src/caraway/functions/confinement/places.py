@@ -37,7 +37,8 @@ def python_places() -> list[Path]:
     """Return the folders of Python and its packages."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     found = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    # Only these parts of a prefix are added: /usr is among the system's folders already, and "/" would be everything.
+    # A prefix isn't added as a whole, since with the prefix "/" a function could read every file. The prefix /usr loses
+    # nothing by this, because `SYSTEM` has all of /usr anyway.
     found |= {os.path.join(prefix, part) for prefix in prefixes for part in ("lib", "lib64", "share", "bin")}  # noqa: PTH118
     found |= {path for path in sys.path if path}
     found |= {os.path.realpath(path) for path in found}

@@ -158,7 +158,8 @@ def _require(
     dataset = dead_letter.body["dataset"]
     names = _fields(served.graph, dataset)
     if not names:
-        # The dataset is inside a pipeline, or has another definition now, so no tags decide who may see the row.
+        # The served graph has no dataset of this name, which is that of a step inside a pipeline. So the row has no
+        # fields with tags, and a caller with rights by tags alone is refused.
         raise ForbiddenError(
             f"account {request.caller.account!r} has {mode} by tags only, and {dataset!r} is no dataset of the branch"
         )

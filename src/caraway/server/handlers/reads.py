@@ -150,7 +150,7 @@ async def _columns(request: Request[Any, Any]) -> dict[str, Any]:
     body = request.body
     if request.is_large:
         size = await in_decoder(decoded_bytes, body)
-        # A number takes eight times as many bytes in Python as in Arrow.
+        # The Python values take up to eight times the bytes of 64-bit numbers in Arrow; a request may have MAX_VALUES.
         request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
     return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
 
