@@ -41,7 +41,7 @@ class Plans:
         """Read from `source`; nothing is read yet."""
         self._source = source
         self.needed: Needed | None = None
-        """What the last refresh returned; None before the first one."""
+        """The needs that the last refresh returned; None before the first one."""
 
     def refresh(self) -> Needed:
         """Return what the branches need now: the very same object as long as no branch has moved."""

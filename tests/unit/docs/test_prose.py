@@ -5,6 +5,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,10 @@ def riddles(text: str) -> Iterator[str]:
 
 
 def _docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of modules, classes and functions, and the texts below attributes."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text:
-                yield node.body[0].lineno, text
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, cleandoc(node.value.value)
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
