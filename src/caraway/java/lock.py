@@ -57,6 +57,7 @@ def ivy_module(jars: Iterable[Jar]) -> str:
     ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")
     dependencies = ET.SubElement(module, "dependencies")
     for jar in jars:
+        # The configuration `default` exists for a jar with its POM and for one without; `master` needs the POM.
         names = {"org": jar.organisation, "name": jar.name, "rev": jar.revision}
-        ET.SubElement(dependencies, "dependency", names, transitive="false", conf="default->master")
+        ET.SubElement(dependencies, "dependency", names, transitive="false", conf="default->default")
     return ET.tostring(module, encoding="unicode")
