@@ -8,6 +8,10 @@ cores := num_cpus()
 processes := env("CARAWAY_TEST_PROCESSES", if cores =~ '^[1-4]$' { cores } else { "4" })
 services := "--dist loadscope --no-loadscope-reorder --durations=20"
 
+# Byte code is kept, whatever the shell says: tests start hundreds of Python processes, and each would compile what it
+# imports, which takes seconds of the processor's time.
+export PYTHONDONTWRITEBYTECODE := ""
+
 # List the recipes.
 default:
     @just --list
@@ -43,12 +47,11 @@ fix:
     .venv/bin/ruff check --fix .
     .venv/bin/ruff format .
 
-# Compiling the tests would take a third of the fast tier's time: their byte code is kept, whatever the shell says.
 # Plugins that no unit test needs would be imported three times.
 
 # The fast tier: no JVM, no services, few examples for each property; under half a minute.
 test-fast *options:
-    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow and not full" -n {{cores}} --dist worksteal -p no:schemathesis -p no:anyio {{options}}
+    CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow and not full" -n {{cores}} --dist worksteal -p no:schemathesis -p no:anyio {{options}}
 
 # What guards most (docs/ci.md): unit tests, then what needs real Postgres, Kafka and Spark, less the tests marked `full`.
 test *options:
@@ -56,7 +59,7 @@ test *options:
     # The second part runs also if the first one fails: one run reports everything.
     export CARAWAY_TESTS=ci
     failed=0
-    env -u PYTHONDONTWRITEBYTECODE {{python}} -m pytest tests/unit -m "not full" -n {{cores}} --dist worksteal --durations=10 {{options}} || failed=$?
+    {{python}} -m pytest tests/unit -m "not full" -n {{cores}} --dist worksteal --durations=10 {{options}} || failed=$?
     {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}} || failed=$?
     exit $failed
 
