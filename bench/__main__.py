@@ -6,7 +6,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # Modules that are no benchmarks: they are shared, or are a server that a benchmark starts.
-NO_PROGRAMS = {"__main__", "alone", "drivers", "load", "more_jobs", "services"}
+NO_PROGRAMS = {
+    "__main__",
+    "alone",
+    "drivers",
+    "ingest_cases",
+    "load",
+    "more_jobs",
+    "processor_times",
+    "services",
+}
 
 
 def main() -> int:

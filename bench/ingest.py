@@ -1,10 +1,13 @@
-"""Ingest: events a second through HTTP in batches of 1,000, until durable and until visible in the flights' aggregates.
+"""Ingest: events a second through HTTP in batches of 1,000, until durable and until served.
 
-    python bench/ingest.py [--url URL] [--events 300000] [--senders 2] [--json FILE]
+    python -m bench ingest [--case demo|windows|join] [--keys 1000] [--events 300000] [--senders 2] [--json FILE]
 
-The events are the departures of January 2013, again and again, each time a month later. Bodies are encoded before the
-clock starts, so that only the server is measured. Events are "visible" when the last hour, day and week of every
-airport and carrier are served as pandas computes them. Without --url a stack is started for the run.
+The cases: `demo` is the demo's five jobs over its departures; `windows` one pipeline with five functions over four
+windows of each key; `join` an as-of join into an aggregate. Events are "served" when queries as of the last event's
+time answer what pandas computes. Bodies are encoded before the clock starts. A first part of the events warms the
+compilers of the JVMs up and isn't counted; the time that it takes is reported by itself. The processor time of each
+process and group of threads is that of the counted part, and so are memory and the largest backlog of the indexes.
+Without --url a stack is started for the run; processor times and memory need that.
 """
 
 import argparse
@@ -13,152 +16,157 @@ import math
 import os
 import platform
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import orjson
-import pandas as pd
+from ingest_cases import BATCH, Bodies, Case, Question, demo, joined, windows
+from processor_times import processor_seconds, resident_bytes
 from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.client import Client
 from caraway.demo.embedded import server
-from caraway.demo.example import WEBHOOK, Flights, load_example
 from caraway.demo.http import DemoConnection
 from caraway.demo.jobs import wait_for_jobs
 
-BATCH = 1000
-POLL_SECONDS = 0.05
-TIMEOUT_SECONDS = 300.0
+POLL_SECONDS = 0.1
+SAMPLE_SECONDS = 1.0
+TIMEOUT_SECONDS = 1200.0
 TOLERANCE = 1e-9
-HOUR = pd.Timedelta("1h")
-LATE_MINUTES = 15
-LONG_AGO = pd.Timestamp("2012-01-01T00:00:00Z")
-
-
-@dataclass(frozen=True)
-class Question:
-    """The values of one feature that must be served as of a time, by key."""
-
-    input: str
-    output: str
-    at: pd.Timestamp
-    wanted: Mapping[str, float]
+MEBIBYTE = 1 << 20
 
 
 def main() -> int:
-    """Run the benchmark; return 1 if the events didn't become visible."""
+    """Run the benchmark; return 1 if the events weren't served."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="", help="a server that runs already, without departures")
+    parser.add_argument("--url", default="", help="a server that runs already, without events")
+    parser.add_argument("--case", choices=["demo", "windows", "join"], default="demo")
     parser.add_argument("--events", type=int, default=300_000)
+    parser.add_argument("--keys", type=int, default=1000, help="keys of the case `windows`")
+    parser.add_argument("--warm-up", type=int, default=60_000, help="events that are sent first and not counted")
     parser.add_argument("--senders", type=int, default=2, help="connections that send events")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
-    flights = load_example()
-    events = departures(flights, options.events)
-    bodies = encode(events)
-    wanted = final_values(events)
+    case = chosen(options.case, options.events, options.keys)
     with server(options.url) as url:
         client = Client(url)
-        client.commit("Flights out of New York", flights.datasets, flights.featuresets)
+        client.commit(f"The case {options.case}", case.datasets, case.featuresets)
         client.close()
         wait_for_jobs(url, report=print)
-        warm_up(url, events)
-        started = time.monotonic()
-        send(url, bodies, options.senders)
-        durable = time.monotonic() - started
-        visible = wait_until_visible(url, wanted, started)
+        warmed = warm_up(url, case, options.warm_up, options.senders)
+        with Watch(url) as watch:
+            started = time.monotonic()
+            send(url, case.bodies, options.senders)
+            durable = time.monotonic() - started
+            served = wait_until_served(url, case.questions, started)
+        memory = resident_bytes(os.getpid())
     report = {
         "bench": "ingest",
-        "events": len(events),
+        "case": options.case,
+        "events": case.events,
+        "keys": options.keys if options.case == "windows" else None,
         "batch": BATCH,
         "senders": options.senders,
+        "warm_up_events": options.warm_up,
+        "warm_up_seconds": warmed,
         "durable_seconds": durable,
-        "durable_events_per_second": len(events) / durable,
-        "visible_seconds": visible,
-        "visible_events_per_second": len(events) / visible if visible else None,
+        "durable_events_per_second": case.events / durable,
+        "served_seconds": served,
+        "served_events_per_second": case.events / served if served else None,
+        "largest_backlog": watch.largest_backlog,
+        "memory_mib": memory / MEBIBYTE,
+        "us_per_event": {f"{role}: {group}": 1e6 * s / case.events for (role, group), s in watch.spent.most_common()},
         "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
         "python": platform.python_version(),
     }
-    show(len(events), durable, visible)
+    show(report, watch.spent, case.events)
     print(json.dumps(report))
     if options.json:
         options.json.write_text(json.dumps(report, indent=2))
-    return 0 if visible else 1
+    return 0 if served else 1
 
 
-def departures(flights: Flights, count: int) -> pd.DataFrame:
-    """Return January's departures again and again, each time 31 days later, in order of time."""
-    month = flights.tables(months=1)["departures"]
-    times = -(-count // len(month))
-    rounds = [
-        month.assign(
-            flight_id=month["flight_id"] + f"+{number}", departed=month["departed"] + number * pd.Timedelta("31d")
-        )
-        for number in range(times)
-    ]
-    return pd.concat(rounds, ignore_index=True).head(count).sort_values("departed", ignore_index=True)
+def chosen(name: str, events: int, keys: int) -> Case:
+    """Return the case of a name."""
+    if name == "demo":
+        return demo(events)
+    return windows(events, keys) if name == "windows" else joined(events)
 
 
-def encode(events: pd.DataFrame) -> list[bytes]:
-    """Return the bodies of the requests."""
-    rows = events.assign(departed=[time.isoformat() for time in events["departed"]])
-    return [
-        orjson.dumps(
-            {
-                "webhook": WEBHOOK,
-                "endpoint": "departures",
-                "data": {name: column.tolist() for name, column in rows.iloc[start : start + BATCH].items()},
-            }
-        )
-        for start in range(0, len(rows), BATCH)
-    ]
+class Watch:
+    """Measures processor time, and the largest backlog of the indexes, from its beginning to its end."""
+
+    def __init__(self, url: str) -> None:
+        """Ask the server at `url`."""
+        self._url = url
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._before: Counter[tuple[str, str]] = Counter()
+        self.spent: Counter[tuple[str, str]] = Counter()
+        self.largest_backlog = 0
+
+    def __enter__(self) -> Self:
+        self._before = processor_seconds(os.getpid())
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self.spent = processor_seconds(os.getpid()) - self._before
+
+    def _sample(self) -> None:
+        with DemoConnection(self._url) as connection:
+            while not self._stopping.wait(SAMPLE_SECONDS):
+                indexes = connection.get("/status")["index"]["indexes"]
+                self.largest_backlog = max(self.largest_backlog, sum(index["lag"] or 0 for index in indexes))
 
 
-def final_values(events: pd.DataFrame) -> list[Question]:
-    """Return the values that must be served at the end."""
-    end = events["departed"].max()
-    hour, day, week = (events[events["departed"] >= end - hours * HOUR] for hours in (1, 24, 7 * 24))
-    late = (week["delay"] > LATE_MINUTES).groupby(week["carrier"]).mean()
-    return [
-        Question("Origin.origin", "Origin.mean_delay_1d", end, day.groupby("origin")["delay"].mean().to_dict()),
-        Question("Origin.origin", "Origin.departures_1h", end, hour.groupby("origin").size().to_dict()),
-        Question("Risk.carrier", "Risk.carrier_late_share_7d", end, late.to_dict()),
-    ]
+def warm_up(url: str, case: Case, count: int, senders: int) -> float:
+    """Send the case's first bodies and `count` events; return the seconds until they are served."""
+    started = time.monotonic()
+    with DemoConnection(url) as connection:
+        for body in case.first:
+            connection.post_bytes("/log", body)
+    send(url, case.warm_up(count), senders)
+    seconds = wait_until_served(url, case.warmed(count), started)
+    if seconds is None:
+        raise SystemExit("the first events weren't served; see `caraway status`")
+    return seconds
 
 
-def warm_up(url: str, events: pd.DataFrame) -> None:
-    """Send some events of long ago, which no window at the end includes, and wait until they are served."""
-    early = events.head(20 * BATCH).assign(
-        flight_id="warm-up", origin="warm-up", carrier="warm-up", dest="warm-up", departed=LONG_AGO
-    )
-    post(url, encode(early))
-    wanted = Question("Origin.origin", "Origin.departures_1h", LONG_AGO, {"warm-up": len(early)})
-    if wait_until_visible(url, [wanted], time.monotonic()) is None:
-        raise SystemExit("the first events did not become visible; see `caraway status`")
-
-
-def send(url: str, bodies: Sequence[bytes], senders: int) -> None:
+def send(url: str, bodies: Bodies, senders: int) -> None:
     """Send all bodies over some connections and wait until all are durable."""
     with ThreadPoolExecutor(senders) as pool:
-        list(pool.map(lambda first: post(url, bodies[first::senders]), range(senders)))
+        list(pool.map(lambda first: post(url, bodies, first, senders), range(senders)))
 
 
-def post(url: str, bodies: Sequence[bytes]) -> None:
-    """Send bodies over one connection."""
+def post(url: str, bodies: Bodies, first: int, step: int) -> None:
+    """Send each `step`-th body over one connection."""
+    file = bodies.file.fileno()
     with DemoConnection(url) as connection:
-        for body in bodies:
-            connection.post_bytes("/log", body)
+        for start, length in bodies.spans[first::step]:
+            connection.post_bytes("/log", os.pread(file, length, start))
 
 
-def wait_until_visible(url: str, questions: Sequence[Question], started: float) -> float | None:
+def wait_until_served(url: str, questions: Sequence[Question], started: float) -> float | None:
     """Ask until all answers are right; return the seconds since `started`, None if they never were."""
+    waiting = list(questions)
     with DemoConnection(url) as connection:
         while time.monotonic() - started < TIMEOUT_SECONDS:
-            if all(answered(connection, question) for question in questions):
+            # The first question that is open is asked until it is answered, so that asking costs little.
+            while waiting and answered(connection, waiting[0]):
+                waiting.pop(0)
+            if not waiting:
                 return time.monotonic() - started
             time.sleep(POLL_SECONDS)
     return None
@@ -180,17 +188,29 @@ def answered(connection: DemoConnection, question: Question) -> bool:
     )
 
 
-def show(events: int, durable: float, visible: float | None) -> None:
-    """Print a table."""
-    table = Table(title=f"{events:,} events through HTTP, {BATCH:,} a request")
-    for heading in ("", "seconds", "events/s"):
+def show(report: dict[str, object], spent: Counter[tuple[str, str]], events: int) -> None:
+    """Print the tables."""
+    table = Table(title=f"{events:,} events through HTTP, {BATCH:,} a request, case {report['case']}")
+    for heading in ("until", "seconds", "events/s"):
         table.add_column(heading, justify="right")
-    table.add_row("until durable", f"{durable:.1f}", f"{events / durable:,.0f}")
-    if visible:
-        table.add_row("until visible", f"{visible:.1f}", f"{events / visible:,.0f}")
-    else:
-        table.add_row("until visible", f"not within {TIMEOUT_SECONDS:.0f}", "")
+    for name in ("durable", "served"):
+        seconds, rate = report[f"{name}_seconds"], report[f"{name}_events_per_second"]
+        table.add_row(name, f"{seconds:.1f}", f"{rate:,.0f}") if seconds else table.add_row(name, "never", "")
     out.print(table)
+    times = Table(title="Processor time of an event in microseconds")
+    for heading, side in (("process", "left"), ("threads", "left"), ("us", "right")):
+        times.add_column(heading, justify=side)  # type: ignore[arg-type]  # one of rich's literals
+    roles: Counter[str] = Counter()
+    for (role, _), seconds in spent.items():
+        roles[role] += seconds
+    for role, seconds in roles.most_common():
+        times.add_row(role, "", f"{1e6 * seconds / events:.1f}", style="bold")
+        of_role = Counter({group: s for (name, group), s in spent.items() if name == role})
+        for group, s in of_role.most_common(8):
+            times.add_row("", group, f"{1e6 * s / events:.1f}")
+    out.print(times)
+    backlog, memory = report["largest_backlog"], report["memory_mib"]
+    out.print(f"Largest backlog of the indexes: {backlog:,} records. Memory: {memory:,.0f} MiB.")
 
 
 if __name__ == "__main__":
