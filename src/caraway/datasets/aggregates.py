@@ -47,11 +47,7 @@ class AggregateType:
     function: ClassVar[AggregateFunction]
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        """Refuse wrong parameters before the dataclass does, because the API's error is no plain TypeError.
-
-        Raises:
-            DefinitionError: A parameter is unknown, missing or not named.
-        """
+        """Raise `DefinitionError` for wrong parameters, before the dataclass raises a TypeError."""
         name, fields = cls.__name__, {f.name: f for f in dataclasses.fields(cls)}
         if args:
             raise DefinitionError(f"{name}: parameters go by name: {', '.join(fields)}; not {args[0]!r}")
@@ -79,22 +75,17 @@ class AggregateType:
             object.__setattr__(self, "of", str(of))
 
     def refusal(self, problem: str) -> DefinitionError:
-        """Return the error for a wrong parameter, with the aggregate, its output and its column as far as known."""
+        """Return the error for a wrong parameter."""
         return DefinitionError(f"{self.label()}: {problem}")
 
     def label(self) -> str:
-        """Return the name of the aggregate in messages."""
+        """Return the aggregate for messages, with its output and its column as far as they are known."""
         into = f"{self.into_field} = " if self.into_field else ""
         of = getattr(self, "of", None)
         return f"{into}{type(self).__name__}({'' if of is None else f'of={of}'})"
 
     def to_spec(self, before: Schema) -> AggregateSpec:
-        """Return the aggregate over an input of this schema as a value.
-
-        Raises:
-            DefinitionError: The output column is missing, or a column is unknown.
-            DefinitionTypeError: The aggregate isn't defined for the column's type, or its default doesn't fit.
-        """
+        """Return the aggregate over an input of this schema as a value."""
         name = type(self).__name__
         if not self.into_field:
             raise self.refusal(
@@ -119,7 +110,7 @@ class AggregateType:
         return {}
 
     def stored_default(self, spec: AggregateSpec, before: Schema) -> object:  # noqa: ARG002 (some need them)
-        """Return the value of an empty window in stored form; None for null and for an empty list."""
+        """Return the aggregate of an empty window in stored form; None for null and for an empty list."""
         return None
 
 
@@ -137,18 +128,18 @@ class Count(AggregateType):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.unique and not self.approx:
-            raise self.refusal("unique=True needs approx=True, which licenses a sketch")
+            raise self.refusal("unique=True needs approx=True, because a sketch may count the values")
         if self.unique and self.of is None:
             raise self.refusal("unique=True needs a column: of=...")
         if self.dropnull and self.of is None:
             raise self.refusal("dropnull=True needs an optional column: of=...")
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters; without unique and dropnull neither the column nor approx makes a difference."""
+        """Return the parameters; approx has an effect only with unique."""
         return {"unique": self.unique, "approx": self.unique, "dropnull": self.dropnull}
 
     def to_spec(self, before: Schema) -> AggregateSpec:
-        """Return the aggregate over an input of this schema as a value; see the base class."""
+        """Return the aggregate as a value. A count of all rows is the same for every column, so it has none."""
         if self.of is not None and not (self.unique or self.dropnull):
             return replace(self, of=None).to_spec(before)
         return super().to_spec(before)
@@ -180,11 +171,7 @@ class _Moment(AggregateType):
     default: Default = None
 
     def stored_default(self, spec: AggregateSpec, before: Schema) -> object:  # noqa: ARG002
-        """Return the default as a float.
-
-        Raises:
-            DefinitionTypeError: The default is no number.
-        """
+        """Return the default as a float."""
         if self.default is None:
             return None
         if isinstance(self.default, bool) or not isinstance(self.default, (int, float, Decimal)):
@@ -231,7 +218,7 @@ class Quantile(_Moment):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.approx:
-            raise self.refusal("approx=True is needed, which licenses a sketch")
+            raise self.refusal("approx=True is needed, because the value may come from a sketch")
         p: object = self.p
         if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
             raise self.refusal(f"p is a number from 0 to 1, not {p!r}")
@@ -249,11 +236,7 @@ class _Extreme(AggregateType):
     default: Default = None
 
     def stored_default(self, spec: AggregateSpec, before: Schema) -> object:
-        """Return the default in the stored form of the column's type.
-
-        Raises:
-            DefinitionTypeError: The default doesn't fit the column.
-        """
+        """Return the default in the stored form of the column's type."""
         dtype = base_type(column_of(spec, before))
         if self.default is None or not (dtype in (INT, FLOAT, DATE, DATETIME) or isinstance(dtype, DecimalType)):
             return None
@@ -312,6 +295,7 @@ class _Ends(AggregateType):
     of: Column
     limit: int
     dedup: bool
+    dropnull: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -321,7 +305,7 @@ class _Ends(AggregateType):
 
     def parameters(self) -> dict[str, Any]:
         """Return the number of values, and the treatment of nulls and duplicates."""
-        return {"limit": self.limit, "dedup": bool(self.dedup), "dropnull": bool(getattr(self, "dropnull"))}  # noqa: B009 (a field of both subclasses)
+        return {"limit": self.limit, "dedup": bool(self.dedup), "dropnull": bool(self.dropnull)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,14 +321,12 @@ class LastK(_Ends):
 class FirstK(_Ends):
     """The first `limit` values, oldest first; with `dedup` each once, at its oldest position."""
 
-    dropnull: bool
-
     function: ClassVar = AggregateFunction.FIRST_K
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpDecaySum(AggregateType):
-    """Sum of the values that aren't null, each halved for every `half_life` that it is old when it is read."""
+    """Sum of the values that aren't null, each halved once for every `half_life` of its age at the time of the read."""
 
     of: Column
     half_life: str

@@ -12,11 +12,7 @@ from caraway.graph.operators import AssignedColumn
 
 
 def column_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...] | None:
-    """Return the columns given to an operator: by position, as one list, or as `columns=`; None if there are none.
-
-    Raises:
-        DefinitionError: The columns are given in two ways, or one is no name.
-    """
+    """Return the columns given to an operator: by position, as one list, or as `columns=`; None if there are none."""
     if args and columns is not None:
         raise DefinitionError(f"{operator}: give the columns by position or as columns=, not both")
     if columns is not None:
@@ -33,11 +29,7 @@ def column_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | 
 
 
 def required_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...]:
-    """Return the columns given to an operator, as `column_names` does, each once.
-
-    Raises:
-        DefinitionError: No columns are given.
-    """
+    """Return the columns given to an operator, as `column_names` does, each once; there must be at least one."""
     names = column_names(operator, args, columns)
     if names is None:
         raise DefinitionError(f"{operator}: name at least one column")
@@ -45,23 +37,14 @@ def required_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] 
 
 
 def column_name(operator: str, given: object) -> str:
-    """Return the name of a column that is given as text or as a field.
-
-    Raises:
-        DefinitionError: The argument is neither.
-    """
+    """Return the name of a column that is given as text or as a field."""
     if not isinstance(given, (str, Field)):
         raise DefinitionError(f"{operator}: a column is named by text or by a field, not by {kind(given)}")
     return str(given)
 
 
 def column_type(operator: str, name: str, annotation: Any) -> DataType:
-    """Return the data type that a user declares for a column.
-
-    Raises:
-        DefinitionError: The annotation is no supported type. DefinitionTypeError: The same, where the API has
-        a TypeError.
-    """
+    """Return the data type that a user declares for a column; the error of another annotation names the column."""
     try:
         return dtype_of(annotation)
     except (DefinitionError, DefinitionTypeError) as error:
@@ -69,11 +52,7 @@ def column_type(operator: str, name: str, annotation: Any) -> DataType:
 
 
 def schema_columns(operator: str, schema: object, timestamp: str) -> tuple[tuple[str, DataType], ...]:
-    """Return the columns of a schema that a user gives as a dict; the timestamp is a datetime, whatever the dict says.
-
-    Raises:
-        DefinitionError: The schema is no dict of names and types.
-    """
+    """Return the columns of a schema given as a dict; the timestamp is a datetime, whatever the dict says."""
     if not isinstance(schema, Mapping):
         raise DefinitionError(f"{operator}: a schema is a dict {{column: type}}, not {kind(schema)}")
     names = {column_name(operator, name): annotation for name, annotation in schema.items()}
@@ -84,12 +63,7 @@ def schema_columns(operator: str, schema: object, timestamp: str) -> tuple[tuple
 
 
 def assigned_column(name: str, value: object) -> AssignedColumn:
-    """Return a column that `assign` computes from an expression.
-
-    Raises:
-        DefinitionTypeError: The expression has no declared type.
-        DefinitionError: The value is no expression.
-    """
+    """Return a column that `assign` computes from an expression with a declared type."""
     if isinstance(value, TypedExpr):
         return AssignedColumn(name=name, dtype=value.data_type, expr=value.expr.node)
     if isinstance(value, Expr):

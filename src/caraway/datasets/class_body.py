@@ -1,9 +1,8 @@
 """Reading of a dataset's fields from the class body that a user writes."""
 
-import sys
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from caraway.datasets.fields import FieldMarker
@@ -12,78 +11,57 @@ from caraway.dtypes.structs import take_as_struct
 from caraway.dtypes.types import DATE, DATETIME, DataType, OptionalType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.functions.capture.code_trees import fields_text
-from caraway.graph.specs import FieldSpec, Metadata
+from caraway.graph.specs import FieldSpec
 
 RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")
 
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A field as the class body has it."""
-
-    annotation: Any
-    marker: FieldMarker | None
+# The marker of a field without `= field(...)`.
+NO_MARK = FieldMarker(key=False, timestamp=False, erase_key=False)
 
 
-def fields_of(body: type, namespace: Mapping[str, Any]) -> tuple[FieldSpec, ...]:
+def fields_of(body: type, local_names: Mapping[str, Any]) -> tuple[FieldSpec, ...]:
     """Return the fields that a class body declares, in order.
 
-    Args:
-        body: The class.
-        namespace: The names in the scope of the class, for annotations that are strings.
+    Annotations that are strings may refer to `local_names`, the names where the class is defined.
 
     Raises:
         DefinitionError: A field is wrong, or there isn't one timestamp; the message names dataset and field.
         DefinitionTypeError: A field is of one struct or another.
     """
     where = f"dataset {body.__name__}"
-    written = _written(body, namespace, where)
-    comments = {field.name: field.comment for field in fields_text(body)}
-    fields = [_field(where, name, w, comments.get(name, "")) for name, w in written.items()]
-    marked = [name for name, w in written.items() if w.marker is not None and w.marker.timestamp]
-    timestamp = _timestamp(fields, marked, where)
+    annotations = own_annotations(body, local_names)
+    markers = {name: value for name, value in vars(body).items() if isinstance(value, FieldMarker)}
+    texts = fields_text(body)
+    _check_names(where, annotations, markers, [text.name for text in texts])
+    comments = {text.name: text.comment for text in texts}
+    fields = [
+        _field(where, name, annotation, markers.get(name, NO_MARK), comments.get(name, ""))
+        for name, annotation in annotations.items()
+    ]
+    timestamp = _timestamp(fields, [name for name in annotations if markers.get(name, NO_MARK).timestamp], where)
     return tuple(replace(f, timestamp=True, dtype=DATETIME) if f.name == timestamp else f for f in fields)
 
 
-def _written(body: type, namespace: Mapping[str, Any], where: str) -> dict[str, _Written]:
-    module = vars(sys.modules[body.__module__]) if body.__module__ in sys.modules else {}
-    annotations = own_annotations(body, {**module, **namespace})
+def _check_names(
+    where: str, annotations: Mapping[str, Any], markers: Mapping[str, FieldMarker], written: Sequence[str]
+) -> None:
+    """Check the names of fields; `written` has those in the text of the class, where one may stand twice."""
     if wrong := [name for name in annotations if name in RESERVED]:
         raise DefinitionError(
             f"{where}: reserved names can't be fields: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}"
         )
-    if twice := _annotated_twice(body):
+    if twice := sorted({name for name in written if written.count(name) > 1}):
         raise DefinitionError(f"{where}: field {', '.join(twice)} is declared twice; names are unique")
-    for name, value in vars(body).items():
-        if isinstance(value, FieldMarker) and name not in annotations:
-            raise DefinitionError(f"{where}: {name} has no type; write {name}: int = field(...), of whatever type")
-    values = {name: vars(body).get(name) for name in annotations}
-    return {
-        name: _Written(annotation, value if isinstance(value := values[name], FieldMarker) else None)
-        for name, annotation in annotations.items()
-    }
+    if untyped := next((name for name in markers if name not in annotations), None):
+        raise DefinitionError(f"{where}: {untyped} has no type; write {untyped}: int = field(...), of whatever type")
 
 
-def _annotated_twice(body: type) -> list[str]:
-    """Return the fields that are annotated twice in the text of a class; Python itself keeps the last of them."""
-    names = [field.name for field in fields_text(body)]
-    return sorted({name for name in names if names.count(name) > 1})
-
-
-def _field(where: str, name: str, written: _Written, comment: str) -> FieldSpec:
-    marker = written.marker
-    dtype = _type(where, name, written.annotation)
-    is_key = marker is not None and marker.key
-    if is_key and isinstance(dtype, OptionalType):
+def _field(where: str, name: str, annotation: Any, marker: FieldMarker, comment: str) -> FieldSpec:
+    dtype = _type(where, name, annotation)
+    if marker.key and isinstance(dtype, OptionalType):
         raise DefinitionError(f"{where}: key {name} is {type_name(dtype)}; a key can't be optional")
-    metadata = marker.metadata if marker is not None else Metadata()
-    return FieldSpec(
-        name=name,
-        dtype=dtype,
-        key=is_key,
-        erase_key=marker is not None and marker.erase_key,
-        metadata=metadata if metadata.description else replace(metadata, description=comment),
-    )
+    metadata = marker.metadata if marker.metadata.description else replace(marker.metadata, description=comment)
+    return FieldSpec(name=name, dtype=dtype, key=marker.key, erase_key=marker.erase_key, metadata=metadata)
 
 
 def _type(where: str, name: str, annotation: Any) -> DataType:

@@ -11,7 +11,6 @@ from caraway.datasets.fields import Field
 from caraway.datasets.lookups import Lookup, lookup_function
 from caraway.datasets.nodes import Node
 from caraway.datasets.pipelines import Pipeline
-from caraway.datasets.suites import expectations_of
 from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
@@ -22,17 +21,18 @@ from caraway.graph.schemas import schema_of_dataset
 from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, IndexSpec, Metadata
 from caraway.graph.trees import is_terminal
+from caraway.lib.expectations import expectations_of
 from caraway.lib.metadata import get_metadata, module_owner
 
-# The attributes in which `@source` and `@sink` leave their connectors: of the class if they stand below `@dataset`,
-# else of the dataset.
+# The attributes in which `@source` and `@sink` leave their connectors. They set them on the class if they stand below
+# `@dataset`, and on the dataset if they stand above.
 SOURCE_FIELD = "__caraway_data_sources__"
 SINK_FIELD = "__caraway_data_sinks__"
 FOREVER_RETENTION = "forever"
 
 
 class _Connector(Protocol):
-    """The dataset's own copy of a connector, with the arguments of `@source` or `@sink`."""
+    """A connector with the arguments of the `@source` or `@sink` that attached it to the dataset."""
 
     def source_spec(self, dataset: DatasetSpec) -> SourceSpec: ...
 
@@ -76,7 +76,7 @@ class Dataset(Node):
         return dataset_html(self._spec, get_metadata(self) or self._spec.metadata, vars(self).get(SOURCE_FIELD, []))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A pickled function holds no definitions but a handle, which suffices for lookups.
+        # A pickled function holds a handle in place of the dataset, which suffices for lookups.
         handle = self._handle()
         return (DatasetHandle, (handle._name, handle._keys, handle._columns))  # noqa: SLF001 (every other name may be a column's)
 
@@ -84,11 +84,12 @@ class Dataset(Node):
         return DatasetHandle(self._name, self._spec.keys, tuple(self._fields))
 
     def complete(self, body: type) -> None:
-        """Add the pipelines and expectations of the class body, which need the dataset itself.
+        """Add the pipelines and expectations of the class body, whose functions get the dataset as `cls`.
 
         Raises:
             DefinitionError: A pipeline or expectation is wrong.
-            DefinitionTypeError: One has a wrong type, or pipelines don't fit the dataset; the text has all of these.
+            DefinitionTypeError: A pipeline or expectation is wrong in a type; if it is the output of pipelines, the
+                message has all that differ from the dataset.
         """
         built = [item.build(self, self._name) for item in vars(body).values() if isinstance(item, Pipeline)]
         if problems := [problem for pipeline in built for problem in pipeline.problems]:
@@ -120,7 +121,7 @@ class Dataset(Node):
 
     @property
     def is_terminal(self) -> bool:
-        """True if a pipeline ends in an aggregate over continuous windows, so that nothing can be computed from it."""
+        """True if a pipeline ends in an aggregate over continuous windows; no pipeline can read such a dataset."""
         return any(is_terminal(p.operator) for p in self._spec.pipelines)
 
     @property
@@ -170,7 +171,7 @@ class Dataset(Node):
 if TYPE_CHECKING:
 
     class DatasetClass(Dataset, type):
-        """The type of a class below `@dataset` for mypy, which keeps it a class: see `caraway.integrations.mypy`."""
+        """The type that `caraway.integrations.mypy` gives a class below `@dataset`: dataset and class."""
 
 
 @overload
@@ -199,19 +200,19 @@ def dataset(
         cls: The class, if the decorator stands bare.
         version: The version, which must rise when the definition changes.
         history: The time for which rows are kept, a duration.
-        index: Serve lookups; needs keys. Both online and offline, unless one of these is False.
-        online: Serve lookups at the present only; or with `index`, False: don't.
-        offline: Serve lookups at any time only; or with `index`, False: don't.
+        index: Serve lookups at the present (online) and at any past time (offline); the dataset needs keys.
+        online: Without `index`, True serves lookups at the present only. With `index`, False turns them off.
+        offline: Without `index`, True serves lookups at any past time only. With `index`, False turns them off.
 
     Raises:
         DefinitionError: The class can't be a dataset; the message names the field and what would be right.
         DefinitionTypeError: The same, where the API has a TypeError.
     """
-    # These are the names in the scope of the class, for annotations that are strings.
-    namespace = sys._getframe(1).f_locals  # noqa: SLF001 (nothing else gives them)
+    # Annotations of the class that are strings may refer to local names of the function that defines the class.
+    local_names = sys._getframe(1).f_locals  # noqa: SLF001 (no public function returns them)
 
     def decorate(body: type) -> Dataset:
-        return _make(body, namespace, version, history, (index, online, offline))
+        return _make(body, local_names, version, history, (index, online, offline))
 
     return decorate if cls is None else decorate(cls)
 
@@ -228,7 +229,7 @@ def index(
     online: bool = True,
     offline: str | None = FOREVER_RETENTION,
 ) -> Dataset | Callable[[Dataset], Dataset]:
-    """Serve lookups of a dataset; stands above `@dataset`.
+    """Serve lookups of a dataset; the decorator stands above `@dataset`.
 
     Args:
         obj: The dataset, if the decorator stands bare.
@@ -255,11 +256,7 @@ def index(
 
 
 def _make(
-    body: type,
-    namespace: dict[str, Any],
-    version: int,
-    history: str,
-    flags: tuple[bool, bool | None, bool | None],
+    body: type, local_names: dict[str, Any], version: int, history: str, flags: tuple[bool, bool | None, bool | None]
 ) -> Dataset:
     if not isinstance(body, type):
         raise DefinitionTypeError(f"@dataset goes onto a class, not {type(body).__name__} {body!r}")
@@ -271,7 +268,7 @@ def _make(
         history_us = parse_duration(history)
     except (DefinitionError, DefinitionTypeError) as error:
         raise type(error)(f"{where}: history: {error}") from None
-    fields = fields_of(body, namespace)
+    fields = fields_of(body, local_names)
     spec = DatasetSpec(
         name=name,
         version=version,

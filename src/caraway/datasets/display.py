@@ -1,4 +1,4 @@
-"""Datasets as notebooks show them."""
+"""The HTML by which notebooks show a dataset."""
 
 from collections.abc import Sequence
 

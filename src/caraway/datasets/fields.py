@@ -11,7 +11,7 @@ from caraway.lib.metadata import metadata_of_arguments
 
 
 class FieldMarker:
-    """The value of `field(...)` in a class body, until the dataset reads it."""
+    """The value of `field(...)` in a class body, from which the dataset makes a `Field`."""
 
     def __init__(self, *, key: bool, timestamp: bool, erase_key: bool) -> None:
         self.key = key

@@ -1,4 +1,4 @@
-"""The steps behind a groupby: first, latest, aggregate."""
+"""`groupby`, and the steps that follow it: `first`, `latest` and `aggregate`."""
 
 import warnings
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class GroupBy:
-    """Rows grouped by columns, which is no step yet."""
+    """The rows of a step grouped by columns; `first`, `latest` or `aggregate` makes the next step from the groups."""
 
     def __init__(self, node: "Node", args: tuple[Any, ...], window: Any = None) -> None:
         if window is not None:
@@ -119,7 +119,6 @@ class GroupBy:
 
 
 def _warn_of_keyed_input(operator: Aggregate, keys: tuple[str, ...]) -> None:
-    """Warn if a keyed input is aggregated over anything but all time in strides."""
     in_strides = all(isinstance(a.window, HoppingWindow) and a.window.length_us is None for a in operator.aggregates)
     if keys and operator.along is None and not in_strides:
         warnings.warn(

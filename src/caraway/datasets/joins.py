@@ -1,4 +1,4 @@
-"""The arguments of a join."""
+"""Conversion of the arguments of `join` to an operator."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,11 +22,7 @@ def join_operator(
     within: tuple[str, str],
     fields: Names | None,
 ) -> Join:
-    """Return the operator of a join from the arguments of `Node.join`.
-
-    Raises:
-        DefinitionError: An argument is wrong. DefinitionTypeError: The right side is no dataset.
-    """
+    """Return the operator of a join from the arguments of `Node.join`; `ons` are `on`, `left_on` and `right_on`."""
     if not hasattr(other, "node_operator"):
         raise DefinitionTypeError(f"join: the right side is a dataset, not {kind(other)}")
     if not hasattr(other, "node_spec"):
@@ -52,11 +48,7 @@ def join_operator(
 
 
 def _columns(where: str, given: object) -> tuple[str, ...] | None:
-    """Return the columns of one side of a join.
-
-    Raises:
-        DefinitionError: The argument is no list of names.
-    """
+    """Return the columns of one side of a join."""
     if given is None:
         return None
     if not isinstance(given, (list, tuple)):
@@ -65,11 +57,7 @@ def _columns(where: str, given: object) -> tuple[str, ...] | None:
 
 
 def _bounds(where: str, within: object) -> tuple[int | None, int]:
-    """Return how long before (None: any time) and after a left row a match may be.
-
-    Raises:
-        DefinitionError: The bounds aren't two durations.
-    """
+    """Return how long before (None: any time) and after a left row a match may be."""
     if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:
         raise DefinitionError(
             f'{where}: within is two durations such as ("1d", "0s"), the first may be "forever"; not {within!r}'

@@ -1,6 +1,6 @@
-"""The names that programs import from `caraway.datasets` and that have no effect on a dataset.
+"""Former names of `caraway.datasets`, which programs still import and which have no effect on a dataset.
 
-Only the names exist: missing rows aren't computed on demand, and there is no step `summarize`.
+Missing rows aren't computed on demand, and there is no step `summarize`.
 """
 
 from collections.abc import Callable

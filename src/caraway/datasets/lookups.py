@@ -13,7 +13,7 @@ Found = tuple[pd.DataFrame, pd.Series]
 
 
 class Lookup(Protocol):
-    """The type of any dataset's lookup for editors, which don't know the names of its keys."""
+    """The type of a dataset's lookup for type checkers, which don't know the names of the dataset's keys."""
 
     def __call__(
         self, ts: "pd.Series[Any]", *, fields: Sequence[str | Field] | None = (), **keys: "pd.Series[Any]"

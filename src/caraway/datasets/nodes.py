@@ -35,13 +35,13 @@ from caraway.graph.schemas import Schema, join_schema, require_not_terminal, ste
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset
 
-# The helpers of `@includes` on the pipeline whose body runs.
+# The helpers that `@includes` names on the pipeline whose function runs now.
 _included: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("caraway_pipeline_includes", default=())
 
 
 @contextmanager
 def including(helpers: tuple[Callable[..., Any], ...]) -> Iterator[None]:
-    """Add these helpers to the functions of operators that are made inside the context."""
+    """Add helpers to the users' functions of all operators that are made inside of the context."""
     token = _included.set(helpers)
     try:
         yield
@@ -50,14 +50,14 @@ def including(helpers: tuple[Callable[..., Any], ...]) -> Iterator[None]:
 
 
 class Node:
-    """A step of a pipeline: an operator over earlier ones, with its schema."""
+    """A step of a pipeline: an operator over the operators of earlier steps, with the schema of its output."""
 
     def __init__(self, operator: ops.Operator, schema: Schema) -> None:
         self._operator = operator
         self._schema = schema
         self._out_edges = 0
 
-    # The names are long so that they don't take those of a dataset's columns.
+    # These names begin with `node_`, because a dataset, which is a node, has its columns as attributes.
     @property
     def node_operator(self) -> ops.Operator:
         """The operator tree up to here."""
@@ -81,11 +81,7 @@ class Node:
         self._out_edges += 1
 
     def add_step(self, operator: ops.Operator) -> "Dataset":
-        """Return a new step behind this one, by an operator of one input, which is this node's.
-
-        Raises:
-            DefinitionError: The operator doesn't fit. DefinitionTypeError: The same, where the API has a TypeError.
-        """
+        """Return a new step after this one, by an operator whose only input is the operator of this step."""
         node = Node(operator, step_schema(operator, self._schema))
         self.count_out_edge()
         return _as_dataset(node)
@@ -115,7 +111,7 @@ class Node:
         function of the frame.
 
         Raises:
-            DefinitionTypeError: An expression has no declared type, or its own doesn't fit that.
+            DefinitionTypeError: An expression has no declared type, or isn't of the declared one.
             DefinitionError: A column can't be assigned, or an expression refers to an unknown column.
         """
         usage = 'assign(total=expression.astype(float)) or assign("total", float, function)'
@@ -152,8 +148,8 @@ class Node:
             schema: The complete output schema, {column: type}; by default that of the input.
 
         Raises:
-            DefinitionTypeError: The schema lacks the timestamp or a key, or has another type for that.
-            DefinitionError: `func` is no function, or the schema no schema.
+            DefinitionTypeError: The schema lacks the timestamp or a key, or has another type for one of them.
+            DefinitionError: `func` is no function, or `schema` no dict of names and types.
         """
         if not callable(func):
             raise DefinitionError(f"transform takes a function of the frame, not {kind(func)}")
@@ -183,7 +179,7 @@ class Node:
         return self.add_step(ops.Drop(of=self._operator, columns=required_names("drop", args, columns)))
 
     def dropnull(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
-        """Remove rows with a null in one of the columns, which are no longer optional then.
+        """Remove rows with a null in one of the columns, which are no longer optional in the output.
 
         If no columns are named, all optional columns count.
 
@@ -248,8 +244,8 @@ class Node:
         """Convert the changes of a keyed input to keyless rows: an update is a delete and an insert.
 
         Args:
-            delete: Name of a bool column that is true on deletes; or
-            insert: of one that is true on inserts.
+            delete: Name of an added bool column that is true on deletes.
+            insert: In place of `delete`, name of an added bool column that is true on inserts.
 
         Raises:
             DefinitionTypeError: The input has no keys.
@@ -323,7 +319,7 @@ class Node:
 
 
 def _as_dataset(node: Node) -> "Dataset":
-    """Return a step under its type for checkers: a dataset, so that `orders = orders.filter(...)` is no mistake."""
+    """Return a step with the type of a dataset, so that type checkers allow `orders = orders.filter(...)`."""
     return cast("Dataset", node)
 
 

@@ -19,7 +19,7 @@ from caraway.lib.params import INPUTS_ATTRIBUTE
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A pipeline as a spec, and the differences between its output and the dataset."""
+    """A pipeline as a value, and the differences between its output and the dataset."""
 
     spec: PipelineSpec
     problems: list[str]
@@ -36,19 +36,14 @@ class Pipeline:
         _check_signature(self)
 
     def build(self, dataset: Node, dataset_name: str) -> "Built":
-        """Run the function once and compare its result with the dataset.
-
-        Raises:
-            DefinitionError: A step is wrong; the message names dataset and pipeline.
-            DefinitionTypeError: A step is wrong in a type.
-        """
+        """Run the function once and compare its result with the dataset; an error names dataset and pipeline."""
         where = f"pipeline {dataset_name}.{self.name}"
         helpers = tuple(dict.fromkeys([*included(self), *included(self.function)]))
         try:
             with including(helpers):
                 result = self.function(dataset, *self.inputs)
         except CarawayError as error:
-            # The exception stays the same, so that the traceback still ends at the user's line.
+            # The same exception is raised again with another text, so that its traceback ends at the user's line.
             error.args = (f"{where}: {error}",)
             raise
         if isinstance(result, GroupBy):
@@ -88,7 +83,7 @@ def pipeline(
         DefinitionTypeError: The first parameter isn't `cls`, `@inputs` is missing, or an input can't be one.
     """
     if function is None:
-        # The check is done here so that a wrong env is refused at its own line.
+        # The call checks `env`, so that a wrong one is refused at the decorator's line, before the function is defined.
         selector(env, "pipeline")
         return lambda decorated: Pipeline(decorated, env)
     if not callable(function):

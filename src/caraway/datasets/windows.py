@@ -1,4 +1,4 @@
-"""Conversion of users' windows to plain data."""
+"""Conversion of the windows that users write to the windows of specs."""
 
 from typing import overload
 
@@ -17,11 +17,7 @@ def window_spec(window: Session) -> SessionWindow: ...
 def window_spec(
     window: Continuous | Tumbling | Hopping | Session,
 ) -> ContinuousWindow | HoppingWindow | SessionWindow:
-    """Return a window in its plain form, in which two spellings of one length are equal.
-
-    Raises:
-        DefinitionError: The window is shorter than a second, in which windows are counted.
-    """
+    """Return a window as specs have it: with lengths in microseconds, so that "1d" and "24h" are equal."""
     match window:
         case Continuous():
             return ContinuousWindow(length_us=window.duration_us)

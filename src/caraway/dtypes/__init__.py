@@ -5,7 +5,7 @@ from caraway.dtypes.restrictions import Decimal, Embedding, between, oneof, rege
 from caraway.dtypes.structs import Struct, Window, struct
 from caraway.dtypes.windows import Continuous, Hopping, Session, Tumbling
 
-# These modules register the conversions of their types when they are imported, as `restrictions` and `structs` do.
+# Importing these modules registers the conversions of their types; `restrictions` and `structs` do the same above.
 _FAMILIES = (containers, numbers, text, times)
 
 __all__ = [

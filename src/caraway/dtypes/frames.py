@@ -1,4 +1,4 @@
-"""Columns of stored values as pandas shows them to users, and in Arrow, their canonical form in memory."""
+"""Conversion of columns of stored values to pandas, as users see them, and to Arrow."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,20 +12,15 @@ from caraway.dtypes.types import BoolType, DataType, DatetimeType, FloatType, In
 from caraway.dtypes.values import arrow_type, decode, to_arrow
 from caraway.errors import InvalidInputError
 
-# The number of numpy's NaT, in every unit.
+# The integer by which numpy stores NaT, in every unit.
 NOT_A_TIME = np.iinfo(np.int64).min
-# The greatest instant that pandas can hold in nanoseconds; numpy would wrap around beyond it.
+# The greatest instant in microseconds that fits the 64-bit nanoseconds of pandas. Numpy converts a greater one to a
+# wrong instant, without an error.
 _MAX_US = np.iinfo(np.int64).max // 1_000
 
 
 def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -> "pd.Series[Any]":
-    """Return stored values as a nullable column: `Int64`, `Float64`, `boolean`, `string`, UTC datetimes or objects.
-
-    Args:
-        values: The values in stored form (docs/records.md); None is null.
-        dtype: Type of the column.
-        name: Name of the Series.
-    """
+    """Return stored values as a nullable column: `Int64`, `Float64`, `boolean`, `string`, UTC datetimes or objects."""
     match base_type(dtype):
         case IntType():
             return pd.Series(pd.array(values, dtype="Int64"), name=name)

@@ -18,11 +18,11 @@ from caraway.errors import InvalidInputError, quoted, shortened
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1)
 US_PER_DAY = 86_400_000_000
-# Bound on epoch numbers in seconds: the range of int64 nanoseconds. A bare number has the first unit in which it is in
-# this range.
+# The greatest number of seconds since the epoch that fits int64 nanoseconds, which end in 2262. A number without a unit
+# is in the first of s, ms, us and ns in which it isn't beyond this.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
-# The instants that Python's datetime can hold in UTC, in microseconds.
+# The first and the last instant that Python's datetime can hold in UTC, in microseconds.
 MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // US
 MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
 # Bound on the characters of an instant as text; the longest in use, of RFC 2822 with a comment, have some 50.
@@ -105,7 +105,7 @@ def _parse(text: str) -> int:
             raise InvalidInputError(f'expected datetime (ISO 8601), found "{shortened(text)}"') from None
     us = ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
     if not MIN_US <= us <= MAX_US:
-        # The conversion to UTC moved it out of the years that an answer can hold.
+        # The conversion to UTC moved the instant out of the years 1 to 9999, so no datetime in UTC can show it.
         raise InvalidInputError(f'expected datetime in the years 1 to 9999 UTC, found "{digits}"')
     return us
 

@@ -9,26 +9,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from caraway.dtypes import values as v
 from caraway.dtypes.types import FLOAT, INT, BoolType, DecimalType, FloatType, IntType, type_name
-from caraway.dtypes.values import (
-    CONVERSIONS,
-    DECIMAL_DIGITS,
-    INT_MAX,
-    INT_MIN,
-    NAN_WORD,
-    Conversions,
-    Convert,
-    cast,
-    casts,
-    conforms,
-    is_null,
-    mismatch,
-)
 from caraway.errors import InvalidInputError, quoted
 
 _NUMERIC = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE | re.ASCII)
 _TRUTH = {"true": True, "false": False}
-# JSON has no infinities; Python's float() reads these words.
+# JSON has no infinities. These words stand for them, because Python's float() can read them.
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _INTS = frozenset({"int64", "Int64", "int64[pyarrow]"})
 _FLOATS = frozenset({"float64", "Float64", "double[pyarrow]"})
@@ -37,7 +24,7 @@ _FLOATS = frozenset({"float64", "Float64", "double[pyarrow]"})
 def _int(value: Any) -> int:
     if type(value) is not int:
         value = _to_int(value)
-    if INT_MIN <= value <= INT_MAX:
+    if v.INT_MIN <= value <= v.INT_MAX:
         return value  # type: ignore[no-any-return]
     raise InvalidInputError(f"expected int, found {quoted(value)}, which doesn't fit 64 bits")
 
@@ -51,11 +38,12 @@ def _to_int(value: Any) -> int:
         try:
             number = Decimal(value) if isinstance(value, Decimal) or _NUMERIC.fullmatch(value) else Decimal("nan")
         except InvalidOperation:
-            raise mismatch("int", value) from None
-        # Longer numbers are beyond 64 bits, and an exponent of a million would make a number of as many digits.
+            raise v.mismatch("int", value) from None
+        # A number of more than 20 digits doesn't fit 64 bits. It is refused before it is converted to an int, because
+        # 1e1000000 would become an int of a million digits.
         if number.is_finite() and number.adjusted() < 20 and number == number.to_integral_value():
             return int(number)
-    raise mismatch("int", value)
+    raise v.mismatch("int", value)
 
 
 def _float(value: Any) -> float:
@@ -71,13 +59,13 @@ def _float(value: Any) -> float:
     else:
         number = None
     if number is None or number != number:  # noqa: PLR0124 (NaN is null)
-        raise mismatch("float", value)
+        raise v.mismatch("float", value)
     return number
 
 
 def _float_or_nan(value: Any) -> float:
-    # Answers in JSON spell NaN in this way.
-    return math.nan if value == NAN_WORD else _float(value)
+    # The server's answers in JSON spell NaN as this word.
+    return math.nan if value == v.NAN_WORD else _float(value)
 
 
 def _bool(value: Any) -> bool:
@@ -85,28 +73,28 @@ def _bool(value: Any) -> bool:
         return bool(value)
     if isinstance(value, str) and value.lower() in _TRUTH:
         return _TRUTH[value.lower()]
-    if isinstance(value, (int, np.integer, float, np.floating)) and not is_null(value):
+    if isinstance(value, (int, np.integer, float, np.floating)) and not v.is_null(value):
         return bool(value)
-    raise mismatch("bool", value)
+    raise v.mismatch("bool", value)
 
 
-def _decimal(dtype: DecimalType) -> Convert:
+def _decimal(dtype: DecimalType) -> v.Convert:
     expected, step = type_name(dtype), Decimal(1).scaleb(-dtype.scale)
 
     def to_decimal(value: Any) -> str:
-        is_float = isinstance(value, (float, np.floating)) and not is_null(value)
+        is_float = isinstance(value, (float, np.floating)) and not v.is_null(value)
         if not is_float and (
             isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer, str))
         ):
-            raise mismatch(expected, value)
+            raise v.mismatch(expected, value)
         try:
-            with localcontext(prec=DECIMAL_DIGITS):
+            with localcontext(prec=v.DECIMAL_DIGITS):
                 number = Decimal(float(value) if is_float else int(value) if isinstance(value, np.integer) else value)
                 rounded = number.quantize(step)
         except InvalidOperation:
-            raise mismatch(f"{expected} of at most {DECIMAL_DIGITS} digits", value) from None
+            raise v.mismatch(f"{expected} of at most {v.DECIMAL_DIGITS} digits", value) from None
         if not rounded.is_finite() or (not is_float and rounded != number):
-            raise mismatch(expected, value)
+            raise v.mismatch(expected, value)
         return format(abs(rounded) if rounded == 0 else rounded, "f")
 
     return to_decimal
@@ -114,19 +102,19 @@ def _decimal(dtype: DecimalType) -> Convert:
 
 def json_float(value: float) -> float | str:
     """Return a float as JSON has it: NaN and the infinities as words."""
-    return value if math.isfinite(value) else _NOT_FINITE.get(value, NAN_WORD)
+    return value if math.isfinite(value) else _NOT_FINITE.get(value, v.NAN_WORD)
 
 
 def _is_float(value: Any, _dtype: FloatType, widen: bool) -> bool:
-    is_float = isinstance(value, (float, np.floating)) and not is_null(value)
-    return is_float or (widen and conforms(value, INT))
+    is_float = isinstance(value, (float, np.floating)) and not v.is_null(value)
+    return is_float or (widen and v.conforms(value, INT))
 
 
 def _is_decimal(value: Any, dtype: DecimalType, _widen: bool) -> bool:
-    return isinstance(value, (Decimal, int, float)) and not isinstance(value, bool) and casts(value, dtype)
+    return isinstance(value, (Decimal, int, float)) and not isinstance(value, bool) and v.casts(value, dtype)
 
 
-CONVERSIONS[IntType] = Conversions(
+v.CONVERSIONS[IntType] = v.Conversions(
     written="int",
     cast=lambda _, __: _int,
     conforms=lambda value, _, __: isinstance(value, (int, np.integer)) and not isinstance(value, bool),
@@ -136,7 +124,7 @@ CONVERSIONS[IntType] = Conversions(
     taken_from=_INTS.__contains__,
     strict=False,
 )
-CONVERSIONS[FloatType] = Conversions(
+v.CONVERSIONS[FloatType] = v.Conversions(
     written="float",
     cast=lambda _, manner: _float_or_nan if manner.takes_nan else _float,
     conforms=_is_float,
@@ -144,11 +132,11 @@ CONVERSIONS[FloatType] = Conversions(
     python=(float, np.float64),
     pandas=(pd.Float64Dtype,),
     to_json=lambda _: json_float,
-    from_json=lambda _: lambda value: math.nan if value == NAN_WORD else cast(FLOAT)(value),
+    from_json=lambda _: lambda value: math.nan if value == v.NAN_WORD else v.cast(FLOAT)(value),
     taken_from=(_INTS | _FLOATS).__contains__,
     strict=False,
 )
-CONVERSIONS[BoolType] = Conversions(
+v.CONVERSIONS[BoolType] = v.Conversions(
     written="bool",
     cast=lambda _, __: _bool,
     conforms=lambda value, _, __: isinstance(value, (bool, np.bool_)),
@@ -158,10 +146,10 @@ CONVERSIONS[BoolType] = Conversions(
     taken_from=frozenset({"bool", "boolean", "bool[pyarrow]"}).__contains__,
     strict=False,
 )
-CONVERSIONS[DecimalType] = Conversions(
+v.CONVERSIONS[DecimalType] = v.Conversions(
     written="Decimal[n]",
     cast=lambda dtype, _: _decimal(dtype),
     conforms=_is_decimal,
-    arrow=lambda dtype: pa.decimal128(DECIMAL_DIGITS, dtype.scale),
+    arrow=lambda dtype: pa.decimal128(v.DECIMAL_DIGITS, dtype.scale),
     decode=lambda _: Decimal,
 )

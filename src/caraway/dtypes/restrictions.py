@@ -1,8 +1,8 @@
 """The types that users write as values: `between`, `oneof`, `regex`, `Decimal[n]`, `Embedding[n]`.
 
-Here are the conversions of the restricted types too, which are those of their base types with a check.
-
-Each returns the type itself, so that equal types are equal and can be used in `Optional[...]` and `List[...]`.
+Each of these expressions returns a frozen data type. Two of them with equal arguments are therefore equal, and they can
+stand in `Optional[...]` and `List[...]`. The module also has the conversions of values of `between`, `oneof` and
+`regex`, which are those of the base type with a check.
 """
 
 import re
@@ -10,32 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from caraway.dtypes.types import (
-    FLOAT,
-    INT,
-    STRING,
-    BetweenType,
-    DecimalType,
-    EmbeddingType,
-    FloatType,
-    IntType,
-    OneOfType,
-    RegexType,
-    base_type,
-    type_name,
-)
-from caraway.dtypes.values import (
-    CONVERSIONS,
-    Conversions,
-    Convert,
-    Manner,
-    arrow_type,
-    cast,
-    casts,
-    conforms,
-    mismatch,
-    to_json,
-)
+from caraway.dtypes import types as t
+from caraway.dtypes import values as v
 from caraway.errors import DefinitionError, DefinitionTypeError
 
 MAX_DECIMAL_SCALE = 28
@@ -56,36 +32,28 @@ class Decimal(metaclass=_Bracketed):
     """Type of fixed-point numbers: `Decimal[2]` has two fractional digits."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Refuse the call.
-
-        Raises:
-            DefinitionTypeError: Always; the scale goes into brackets.
-        """
+        """Raise `DefinitionTypeError`, because the scale goes into brackets."""
         del args, kwargs
         raise DefinitionTypeError("Decimal is a type: write Decimal[2], not Decimal(2)")
 
     def __class_getitem__(cls, scale: int) -> Any:
         if not _is_int(scale) or not 1 <= scale <= MAX_DECIMAL_SCALE:
             raise DefinitionTypeError(f"Decimal[{scale!r}]: the scale is an int from 1 to {MAX_DECIMAL_SCALE}")
-        return DecimalType(scale)
+        return t.DecimalType(scale)
 
 
 class Embedding(metaclass=_Bracketed):
     """Type of vectors: `Embedding[8]` has eight floats."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Refuse the call.
-
-        Raises:
-            DefinitionTypeError: Always; the dimension goes into brackets.
-        """
+        """Raise `DefinitionTypeError`, because the dimension goes into brackets."""
         del args, kwargs
         raise DefinitionTypeError("Embedding is a type: write Embedding[8], not Embedding(8)")
 
     def __class_getitem__(cls, dim: int) -> Any:
         if not _is_int(dim) or dim < 1:
             raise DefinitionTypeError(f"Embedding[{dim!r}]: the dimension is a positive int")
-        return EmbeddingType(dim)
+        return t.EmbeddingType(dim)
 
 
 def between(
@@ -101,11 +69,11 @@ def between(
         DefinitionTypeError: `dtype` is neither int nor float, or a bound doesn't fit it.
         DefinitionError: `min` is greater than `max`.
     """
-    base: IntType | FloatType
+    base: t.IntType | t.FloatType
     if dtype is int:
-        base, allowed = INT, (int,)
+        base, allowed = t.INT, (int,)
     elif dtype is float:
-        base, allowed = FLOAT, (int, float)  # type: ignore[assignment]
+        base, allowed = t.FLOAT, (int, float)  # type: ignore[assignment]
     else:
         raise DefinitionTypeError(f"between: the type is int or float, not {_spelled(dtype)}")
     for bound in (min, max):
@@ -114,7 +82,7 @@ def between(
     if min > max:
         raise DefinitionError(f"between({dtype.__name__}, {min}, {max}): min is greater than max")
     low, high = (float(min), float(max)) if dtype is float else (min, max)
-    return BetweenType(base, low, high, bool(strict_min), bool(strict_max))
+    return t.BetweenType(base, low, high, bool(strict_min), bool(strict_max))
 
 
 def oneof(dtype: type, options: list[Any]) -> Any:
@@ -131,7 +99,7 @@ def oneof(dtype: type, options: list[Any]) -> Any:
             raise DefinitionTypeError(f"oneof({dtype.__name__}, …): option {option!r} is not {dtype.__name__}")
     if not options:
         raise DefinitionError(f"oneof({dtype.__name__}, []): there are no options")
-    return OneOfType(INT if dtype is int else STRING, tuple(options))
+    return t.OneOfType(t.INT if dtype is int else t.STRING, tuple(options))
 
 
 def regex(pattern: str) -> Any:
@@ -145,7 +113,7 @@ def regex(pattern: str) -> Any:
         re.compile(pattern)
     except re.error as error:
         raise DefinitionError(f"regex({pattern!r}): {error}") from None
-    return RegexType(pattern)
+    return t.RegexType(pattern)
 
 
 def _is_int(value: object) -> bool:
@@ -156,8 +124,8 @@ def _spelled(dtype: object) -> str:
     return dtype.__name__ if isinstance(dtype, type) else repr(dtype)
 
 
-def _between(dtype: BetweenType, manner: Manner) -> Convert:
-    inner, expected = cast(dtype.of, manner), type_name(dtype)
+def _between(dtype: t.BetweenType, manner: v.Manner) -> v.Convert:
+    inner, expected = v.cast(dtype.of, manner), t.type_name(dtype)
 
     def to_between(value: Any) -> Any:
         number = inner(value)
@@ -165,61 +133,61 @@ def _between(dtype: BetweenType, manner: Manner) -> Convert:
         below = number < dtype.maximum if dtype.strict_max else number <= dtype.maximum
         if above and below:
             return number
-        raise mismatch(expected, value)
+        raise v.mismatch(expected, value)
 
     return to_between
 
 
-def _oneof(dtype: OneOfType, manner: Manner) -> Convert:
-    inner, expected, options = cast(dtype.of, manner), type_name(dtype), frozenset(dtype.options)
+def _oneof(dtype: t.OneOfType, manner: v.Manner) -> v.Convert:
+    inner, expected, options = v.cast(dtype.of, manner), t.type_name(dtype), frozenset(dtype.options)
 
     def to_option(value: Any) -> Any:
         option = inner(value)
         if option in options:
             return option
-        raise mismatch(expected, value)
+        raise v.mismatch(expected, value)
 
     return to_option
 
 
-def _regex(dtype: RegexType, as_text: Convert) -> Convert:
-    expected, pattern = type_name(dtype), re.compile(dtype.pattern)
+def _regex(dtype: t.RegexType, as_text: v.Convert) -> v.Convert:
+    expected, pattern = t.type_name(dtype), re.compile(dtype.pattern)
 
     def to_matching(value: Any) -> str:
         text: str = as_text(value)
         if pattern.fullmatch(text):
             return text
-        raise mismatch(expected, value)
+        raise v.mismatch(expected, value)
 
     return to_matching
 
 
-def _conforms(value: Any, dtype: BetweenType | OneOfType | RegexType, widen: bool) -> bool:
-    return conforms(value, base_type(dtype), widen=widen) and casts(value, dtype)
+def _conforms(value: Any, dtype: t.BetweenType | t.OneOfType | t.RegexType, widen: bool) -> bool:
+    return v.conforms(value, t.base_type(dtype), widen=widen) and v.casts(value, dtype)
 
 
-CONVERSIONS[BetweenType] = Conversions(
+v.CONVERSIONS[t.BetweenType] = v.Conversions(
     written="between",
     cast=_between,
     conforms=_conforms,
-    arrow=lambda dtype: arrow_type(dtype.of),
-    to_json=lambda dtype: to_json(dtype.of),
-    inside=cast,
+    arrow=lambda dtype: v.arrow_type(dtype.of),
+    to_json=lambda dtype: v.to_json(dtype.of),
+    inside=v.cast,
     strict=False,
 )
-CONVERSIONS[OneOfType] = Conversions(
+v.CONVERSIONS[t.OneOfType] = v.Conversions(
     written="oneof",
     cast=_oneof,
     conforms=_conforms,
-    arrow=lambda dtype: arrow_type(dtype.of),
-    inside=cast,
+    arrow=lambda dtype: v.arrow_type(dtype.of),
+    inside=v.cast,
     strict=False,
 )
-CONVERSIONS[RegexType] = Conversions(
+v.CONVERSIONS[t.RegexType] = v.Conversions(
     written="regex",
-    cast=lambda dtype, manner: _regex(dtype, cast(STRING, manner)),
+    cast=lambda dtype, manner: _regex(dtype, v.cast(t.STRING, manner)),
     conforms=_conforms,
     arrow=lambda _: pa.string(),
-    inside=cast,
+    inside=v.cast,
     strict=False,
 )

@@ -11,29 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 import pandas as pd
 import pyarrow as pa
 
+from caraway.dtypes import values as v
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell, struct_class
 from caraway.dtypes.containers import at
 from caraway.dtypes.types import DataType, StructType
-from caraway.dtypes.values import (
-    CONVERSIONS,
-    Check,
-    Conversions,
-    Convert,
-    Manner,
-    arrow_type,
-    cast,
-    conforms,
-    decode,
-    from_json,
-    has_form,
-    mismatch,
-    to_arrow,
-    to_json,
-    verify,
-)
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 
-# A function that makes an expression for `S.expr(…)` or `S.zip(…)`; the package of expressions, a higher layer,
+# A function that makes an expression for `S.expr(…)` or `S.zip(…)`. `caraway.expr`, which this package may not import,
 # registers it.
 Builder = Callable[[type, Mapping[str, object]], Any]
 _builders: dict[str, Builder] = {}
@@ -73,9 +57,7 @@ def struct(cls: type[T]) -> type[T]:
         raise DefinitionError(
             f"struct {name}: @meta goes on datasets, featuresets, fields and features, not on structs"
         )
-    frame = sys._getframe(1)  # noqa: SLF001 (local names in string annotations)
-    namespace = {**vars(sys.modules[cls.__module__]), **frame.f_locals} if cls.__module__ in sys.modules else {}
-    annotations = own_annotations(cls, namespace)
+    annotations = own_annotations(cls, sys._getframe(1).f_locals)  # noqa: SLF001 (local names in string annotations)
     for attribute, value in cls.__dict__.items():
         if attribute in annotations:
             raise DefinitionError(f"struct {name}: field {attribute} has a default; the fields of a struct have none")
@@ -113,7 +95,7 @@ def take_as_struct(annotation: object) -> None:
         return
     if any(inspect.isfunction(value) or isinstance(value, (staticmethod, classmethod)) for value in body.values()):
         return
-    for field in own_annotations(annotation, vars(sys.modules.get(annotation.__module__, typing))).values():
+    for field in own_annotations(annotation, {}).values():
         take_as_struct(field)
     struct(annotation)
 
@@ -124,19 +106,17 @@ def register_builders(**builders: Builder) -> None:
 
 
 def _expr(cls: type, /, **fields: object) -> Any:
-    """Return an expression for a struct in each row; all fields must be given."""
     return _builders["expr"](cls, fields)
 
 
 def _zip(cls: type, /, **fields: object) -> Any:
-    """Return an expression for a list of structs in each row, from a list for each field."""
     return _builders["zip"](cls, fields)
 
 
 def _field_type(struct_name: str, field: str, annotation: Any) -> Any:
     args = typing.get_args(annotation)
     if typing.get_origin(annotation) is typing.Annotated:
-        # Later arguments of `Annotated` may be plain text, so only the type is visited.
+        # Only the type in `Annotated` is checked, because its later arguments may be plain text.
         args = args[:1]
     if any(isinstance(part, (str, typing.ForwardRef)) for part in (annotation, *args)):
         raise DefinitionTypeError(
@@ -151,7 +131,7 @@ def _field_type(struct_name: str, field: str, annotation: Any) -> Any:
 
 
 def _equal(self: Any, other: object) -> bool:
-    """Return whether the fields are equal; the classes may differ."""
+    """Return whether two structs have equal fields; their classes may differ."""
     return all(
         hasattr(other, f.name) and _nulls_as_none(getattr(self, f.name)) == _nulls_as_none(getattr(other, f.name))
         for f in dataclasses.fields(self)
@@ -168,7 +148,6 @@ def _nulls_as_none(value: object) -> object:
 
 
 def _as_json(self: Any) -> dict[str, Any]:
-    """Return the fields as a dict, nested structs likewise."""
     return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
 
@@ -182,8 +161,8 @@ def _plain(value: Any) -> Any:
     return None if value is pd.NA else value
 
 
-def _cast(dtype: StructType, manner: Manner) -> Convert:
-    casts = [(name, cast(field, manner)) for name, field in dtype.fields]
+def _cast(dtype: StructType, manner: v.Manner) -> v.Convert:
+    casts = [(name, v.cast(field, manner)) for name, field in dtype.fields]
 
     def to_struct(value: Any) -> list[Any]:
         if isinstance(value, Mapping):
@@ -191,7 +170,7 @@ def _cast(dtype: StructType, manner: Manner) -> Convert:
         elif hasattr(type(value), STRUCT_ATTRIBUTE):
             get = vars(value).get
         else:
-            raise mismatch(f"struct {dtype.name}", value)
+            raise v.mismatch(f"struct {dtype.name}", value)
         result = []
         for name, field in casts:
             try:
@@ -203,8 +182,8 @@ def _cast(dtype: StructType, manner: Manner) -> Convert:
     return to_struct
 
 
-def _decoded(dtype: StructType) -> Convert:
-    readers = [(name, decode(field)) for name, field in dtype.fields]
+def _decoded(dtype: StructType) -> v.Convert:
+    readers = [(name, v.decode(field)) for name, field in dtype.fields]
 
     def to_struct(value: list[Any]) -> Any:
         fields = {name: None if item is None else read(item) for (name, read), item in zip(readers, value, strict=True)}
@@ -214,13 +193,13 @@ def _decoded(dtype: StructType) -> Convert:
     return to_struct
 
 
-def _read_json(dtype: StructType) -> Convert:
-    readers = [(name, from_json(field)) for name, field in dtype.fields]
+def _read_json(dtype: StructType) -> v.Convert:
+    readers = [(name, v.from_json(field)) for name, field in dtype.fields]
     return lambda value: [read(value.get(name)) for name, read in readers]
 
 
-def _shown(dtype: StructType, compiled: Callable[[DataType], Convert]) -> Convert:
-    """Compile the conversion to a dict; `compiled` compiles that of a field."""
+def _shown(dtype: StructType, compiled: Callable[[DataType], v.Convert]) -> v.Convert:
+    """Compile the conversion of a struct to a dict; `compiled` compiles the conversion of a field."""
     writers = [(name, compiled(field)) for name, field in dtype.fields]
     return lambda value: {
         name: None if item is None else write(item) for (name, write), item in zip(writers, value, strict=True)
@@ -231,7 +210,7 @@ def _conforms(value: Any, dtype: StructType, widen: bool) -> bool:
     if hasattr(type(value), STRUCT_ATTRIBUTE):
         value = vars(value)
     return isinstance(value, Mapping) and all(
-        conforms(value.get(name), inner, widen=widen) for name, inner in dtype.fields
+        v.conforms(value.get(name), inner, widen=widen) for name, inner in dtype.fields
     )
 
 
@@ -239,12 +218,12 @@ def _has_form(value: Any, dtype: StructType) -> bool:
     return (
         isinstance(value, list)
         and len(value) == len(dtype.fields)
-        and all(has_form(item, of) for item, (_, of) in zip(value, dtype.fields, strict=True))
+        and all(v.has_form(item, of) for item, (_, of) in zip(value, dtype.fields, strict=True))
     )
 
 
-def _verify(dtype: StructType) -> Check:
-    checks = [(name, verify(field)) for name, field in dtype.fields]
+def _verify(dtype: StructType) -> v.Check:
+    checks = [(name, v.verify(field)) for name, field in dtype.fields]
 
     def check_all(value: list[Any]) -> None:
         for (name, check), item in zip(checks, value, strict=True):
@@ -253,17 +232,17 @@ def _verify(dtype: StructType) -> Check:
     return check_all
 
 
-CONVERSIONS[StructType] = Conversions(
+v.CONVERSIONS[StructType] = v.Conversions(
     written="a @struct class",
     cast=_cast,
     conforms=_conforms,
-    arrow=lambda dtype: pa.struct([(name, arrow_type(field)) for name, field in dtype.fields]),
+    arrow=lambda dtype: pa.struct([(name, v.arrow_type(field)) for name, field in dtype.fields]),
     decode=_decoded,
-    to_json=lambda dtype: _shown(dtype, to_json),
+    to_json=lambda dtype: _shown(dtype, v.to_json),
     from_json=_read_json,
     has_form=_has_form,
     inside=_verify,
-    to_arrow=lambda dtype: _shown(dtype, to_arrow),
+    to_arrow=lambda dtype: _shown(dtype, v.to_arrow),
 )
 
 

@@ -1,7 +1,7 @@
-"""The data types as plain values, which all layers below the decorators use.
+"""The data types as plain values: frozen, hashable and equal by value.
 
-Users write Python annotations; `caraway.dtypes.annotations` converts them to these. They are frozen, hashable and equal
-by value. Conversions of their values are registered in `caraway.dtypes.values`.
+Users write Python annotations, which `caraway.dtypes.annotations` converts to these types. The conversions of values of
+the types are registered in `caraway.dtypes.values`.
 """
 
 from dataclasses import dataclass
@@ -167,7 +167,7 @@ def is_optional(dtype: DataType) -> bool:
 
 
 def base_type(dtype: DataType) -> DataType:
-    """Return the type without optionality and restriction: that of the stored value."""
+    """Return a type without optionality and restriction."""
     inner = strip_optional(dtype)
     match inner:
         case BetweenType() | OneOfType():
@@ -179,9 +179,9 @@ def base_type(dtype: DataType) -> DataType:
 
 
 def stored_type(dtype: DataType) -> DataType:
-    """Return a type whose values have the same stored form, and which is no instant, day, decimal, embedding or regex.
+    """Return the plain type whose values are stored in the same form: for an instant that is int, for a decimal str.
 
-    Whatever handles stored values alone, such as the codec of topics, needs to know no other types.
+    Code that handles only stored values, such as the codec of topics, has to know no other types.
     """
     match base_type(dtype):
         case DatetimeType() | DateType():

@@ -1,8 +1,8 @@
 """Conversions of the values of data types.
 
-The stored form of a value (docs/records.md) has instants as int microseconds, days as int, decimals as text and structs
-as lists of their fields. `cast(dtype)` compiles a function from anything to the stored form, which is called once,
-where data comes in. It is lenient where no information is lost: `"12"` and `12.0` are ints.
+In the stored form of values (docs/records.md) instants are int microseconds, days int, decimals text, and structs lists
+of their fields. `cast(dtype)` compiles the function that converts a value from outside to the stored form. The function
+is lenient where no information is lost: `"12"` and `12.0` are ints.
 
 Each class of types has a row of conversions in `CONVERSIONS`. The module of its family registers it: `numbers`, `text`,
 `times`, `containers`, `structs` or `restrictions`.
@@ -36,9 +36,9 @@ class Manner:
     """The leniency of a cast.
 
     Attributes:
-        strict_text: Numbers and truth values aren't taken for text. A key that is 1.50 in one system and 1.5 in another
-            would be two keys as text, and nobody would notice.
-        takes_nan: The word `NaN` is a float, so that what an answer holds can be given again.
+        strict_text: Numbers and truth values aren't cast to text. A key that one system writes as 1.50 and another as
+            1.5 would otherwise become two keys, without an error.
+        takes_nan: The word `NaN` is a float, so that a value from an answer can be sent in a request.
     """
 
     strict_text: bool = False
@@ -85,12 +85,12 @@ class Conversions:
         pandas: The classes of pandas that they may write.
         decode: Compiles the conversion from the stored form to Python's objects.
         to_json: Compiles the conversion from the stored form to JSON.
-        from_json: Compiles the way back, if that isn't the cast.
-        has_form: Returns whether a value is in stored form; None if those are that a cast leaves as they are.
-        inside: Compiles the check of a stored value that isn't null; None if there is nothing to check.
-        to_arrow: Compiles the conversion from the stored form to Arrow's input, if that isn't `decode`.
-        taken_from: Returns whether a column of users' code may have a dtype of pandas, given by its name.
-        strict: The values in such a column have to conform; otherwise they are cast.
+        from_json: Compiles the conversion from JSON to the stored form; None if the cast does it.
+        has_form: Returns whether a value is in stored form; None if these are the values that a cast leaves unchanged.
+        inside: Compiles the check of a stored value that isn't null; it returns None if there is nothing to check.
+        to_arrow: Compiles the conversion from the stored form to Arrow's input; None if `decode` does it.
+        taken_from: Returns whether a column that a user's function computed may have the pandas dtype of this name.
+        strict: Values in such a column have to conform to the type; otherwise they are cast.
     """
 
     written: str
@@ -148,12 +148,9 @@ def casts(value: Any, dtype: DataType) -> bool:
 
 
 def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:
-    """Return whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number.
+    """Return whether `value` is of `dtype` without conversion: 0.0 is no int, "1" no number, and 1 no float.
 
-    Args:
-        value: Any value.
-        dtype: The type.
-        widen: True if ints are floats as well.
+    With `widen`, ints are floats as well.
     """
     return CONVERSIONS[type(dtype)].conforms(value, dtype, widen)
 
@@ -191,8 +188,8 @@ def from_json(dtype: DataType) -> Convert:
 def verify(dtype: DataType) -> Check:
     """Compile the check that a stored value keeps to its type: nulls only where they may be, restrictions, lengths.
 
-    It is for values that were computed; values that were cast need no check. The function raises `InvalidInputError`
-    with the position, the expected type and the value found.
+    The check is for computed values; a cast has made these tests already. It raises `InvalidInputError` with the
+    position, the expected type and the value found.
     """
     present = dtype.of if isinstance(dtype, OptionalType) else dtype
     inside = CONVERSIONS[type(present)].inside(present)
@@ -209,11 +206,7 @@ def verify(dtype: DataType) -> Check:
 
 
 def check_stored(value: object, dtype: DataType) -> None:
-    """Check that `value`, from outside, is in the stored form of `dtype` and within its restrictions.
-
-    Raises:
-        InvalidInputError: The value isn't; the message names the type and the value found.
-    """
+    """Check that a value from outside is in the stored form of a type and within its restrictions."""
     if not has_form(value, dtype):
         raise mismatch(type_name(dtype), value)
     verify(dtype)(value)

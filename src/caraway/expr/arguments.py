@@ -1,4 +1,4 @@
-"""Checks of the plain arguments of expression methods, made where they are passed."""
+"""Checks of arguments of expression methods that are Python values and can't be expressions."""
 
 from typing import Any
 
@@ -9,10 +9,7 @@ from caraway.expr.nodes import TimeUnit
 
 
 def time_unit(unit: object) -> TimeUnit:
-    """Return a unit of time, given as itself or as a word in any case.
-
-    Raises `DefinitionError` if there is no such unit.
-    """
+    """Return a unit of time that is given as a `TimeUnit` or by its name in any case."""
     if isinstance(unit, TimeUnit):
         return unit
     try:
@@ -22,32 +19,26 @@ def time_unit(unit: object) -> TimeUnit:
 
 
 def plain_text(operation: str, parameter: str, value: object) -> str:
-    """Return a plain text, which no expression may replace. Raises `DefinitionTypeError` if the value isn't a str."""
+    """Return an argument that must be a str."""
     if not isinstance(value, str):
         raise DefinitionTypeError(f"{operation}: {parameter} is a plain str, not {type(value).__name__} {value}")
     return str(value)
 
 
 def plain_int(operation: str, parameter: str, value: object) -> int:
-    """Return a plain int, which no expression may replace. Raises `DefinitionTypeError` if the value isn't an int."""
+    """Return an argument that must be an int."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise DefinitionTypeError(f"{operation}: {parameter} is a plain int, not {type(value).__name__} {value}")
     return int(value)
 
 
 def zone(operation: str, value: object) -> str:
-    """Return the name of a time zone; None is UTC. Inference of types checks later that the zone exists.
-
-    Raises `DefinitionTypeError` if the value is neither a str nor None.
-    """
+    """Return the name of a time zone; None is UTC. The zone's existence is checked later, by the inference of types."""
     return "UTC" if value is None else plain_text(operation, "timezone", value)
 
 
 def struct_type(operation: str, cls: Any) -> StructType:
-    """Return the type of a class made by `@struct`.
-
-    Raises `DefinitionTypeError` if the class wasn't made by `@struct`.
-    """
+    """Return the data type of a class that `@struct` made."""
     dtype = dtype_of(cls)
     if not isinstance(dtype, StructType):
         raise DefinitionTypeError(f"{operation} makes instances of a @struct class, not of {spell(cls)}")

@@ -1,4 +1,4 @@
-"""The functions that expressions begin with: `col`, `lit`, `now`, `var`, `repeat`, `from_epoch`, structs."""
+"""The functions with which users begin an expression, such as `col`, `lit`, `now` and `make_struct`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def lit(value: object, type: Any = None) -> Expr:
 
 
 def now() -> DatetimeExpr:
-    """Return the time of the query: the same instant for all rows of an online query, each row's own offline."""
+    """Return the time of the query: one instant for all rows of an online query, each row's timestamp offline."""
     return DatetimeExpr(Now())
 
 
@@ -118,5 +118,6 @@ def _fields(operation: str, fields: Mapping[str, object]) -> tuple[tuple[str, No
     return tuple((name, make_expr(value).node) for name, value in fields.items())
 
 
-# The struct classes are in a lower layer, so `S.expr(x=…)` and `S.zip(x=…)` get their functions by registration.
+# `caraway.dtypes.structs` may not import this package, so the methods `S.expr(x=…)` and `S.zip(x=…)` of a struct class
+# get their functions by registration.
 register_builders(expr=lambda cls, fields: make_struct(fields, cls), zip=zip)

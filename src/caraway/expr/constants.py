@@ -1,19 +1,9 @@
-"""Conversion of Python values to literals in stored form."""
+"""Conversion of Python values to literal nodes, whose values are in stored form (docs/records.md)."""
 
 from typing import Any
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
-from caraway.dtypes.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    STRING,
-    DataType,
-    FloatType,
-    base_type,
-    strip_optional,
-    type_name,
-)
+from caraway.dtypes.types import BOOL, FLOAT, INT, STRING, DataType, FloatType, base_type, strip_optional, type_name
 from caraway.dtypes.values import INT_MAX, INT_MIN, cast, conforms, is_null
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from caraway.expr.nodes import Literal
@@ -22,12 +12,7 @@ NULL = Literal(value=None, dtype=None)
 
 
 def literal(value: object) -> Literal:
-    """Return a literal for a Python value of type bool, int, float, str or None.
-
-    Raises:
-        DefinitionTypeError: The value is of another type.
-        DefinitionError: The value is an int beyond 64 bits.
-    """
+    """Return the literal of a bool, int, float, str or None."""
     match value:
         case None:
             return NULL
@@ -48,10 +33,9 @@ def literal(value: object) -> Literal:
 
 
 def typed_literal(value: object, declared: DataType) -> Literal:
-    """Return a literal of a declared type; an optional collapses to the type of the value.
+    """Return the literal of a value that has a declared type; the only conversion is from int to float.
 
-    Raises:
-        DefinitionError: The value isn't of the type; the only conversion is from int to float.
+    The literal of a value that isn't null has the type inside of a declared optional.
     """
     dtype = strip_optional(declared)
     if value is None:

@@ -1,4 +1,4 @@
-"""Support of nodes by engines: Spark has no exact form for some nodes, and Python evaluates them there."""
+"""The nodes for which Spark has no function with exactly our results, so that Spark's jobs evaluate them in Python."""
 
 from caraway.expr.functions.chrono_format import Field, parse_format
 from caraway.expr.nodes import JsonExtract, ListFilter, ListMap, Node, ParseJson, Strftime
@@ -14,9 +14,10 @@ def needs_python(node: Node) -> str | None:
 
 
 def python_reason(node: Node) -> str | None:
-    """Return the reason why Python evaluates this very node, with all below it; None if Spark evaluates it.
+    """Return the reason why Python has to evaluate this node together with the nodes below it; None if Spark can.
 
-    Spark can't run Python in the body of a lambda, so there Python evaluates the list function as a whole.
+    Spark can't run Python in the body of a lambda. If a lambda's body needs Python, the reason is that of the body, and
+    Python evaluates the list function as a whole.
     """
     match node:
         case ParseJson():

@@ -1,16 +1,17 @@
-"""Evaluation of an expression over a pandas frame, for users who try one out."""
+"""Evaluation of an expression over a pandas frame, by which users try an expression out (`Expr.eval`)."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 import polars as pl
 from polars.exceptions import PolarsError
 
+from caraway.dtypes.containers import at
 from caraway.dtypes.frames import arrow_series, objects, to_series
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, base_type, type_name
-from caraway.dtypes.values import cast, decode, is_null, verify
+from caraway.dtypes.values import Convert, cast, decode, is_null, verify
 from caraway.errors import DefinitionError, InvalidExprException, InvalidInputError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node
@@ -46,7 +47,7 @@ def evaluate(
     rows = pl.DataFrame([pl.Series(ROW, range(len(frame)), dtype=pl.Int64), *columns])
     now = pl.col(now_column) if now_column else time.time_ns() // 1_000
     try:
-        # With a column of the frame beside it, polars repeats a constant for each row.
+        # `with_columns` repeats the value of a constant expression for each row, because the frame has the column ROW.
         computed = rows.with_columns(compile_as(node, dtype, schema, now=now).alias(RESULT))[RESULT]
     except (InvalidInputError, PolarsError) as error:
         raise InvalidInputError(f"{print_node(node)}: {reason_of(error)}") from None
@@ -66,23 +67,17 @@ def _result_type(node: Node, schema: Mapping[str, DataType], wanted: DataType | 
 
 
 def _column(name: str, values: "pd.Series[Any]", dtype: DataType) -> pl.Series:
-    convert, stored = cast(dtype), []
-    for row, value in enumerate(values):
-        try:
-            stored.append(convert(value))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"column {name}, row {row}: {error}") from None
-    return to_polars(name, stored, dtype)
+    return to_polars(name, _by_row(f"column {name}", cast(dtype), values), dtype)
 
 
 def _checked(values: list[Any], node: Node, dtype: DataType) -> list[Any]:
-    check = verify(dtype)
-    for row, value in enumerate(values):
-        try:
-            check(value)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{print_node(node)}, row {row}: {error}") from None
+    _by_row(print_node(node), verify(dtype), values)
     return values
+
+
+def _by_row(where: str, convert: Convert, values: Iterable[Any]) -> list[Any]:
+    """Return the converted values; an error begins with `where` and the number of the row."""
+    return [at(f"{where}, row {row}", convert, value) for row, value in enumerate(values)]
 
 
 def _shown(values: list[Any], dtype: DataType, *, parse: bool) -> "pd.Series[Any]":

@@ -1,7 +1,7 @@
 """Expressions as users build them: `col("price") * 2 > 10`.
 
-An `Expr` wraps a node tree (`caraway.expr.nodes`). Building one never touches data; types are checked when the types of
-the columns are known.
+An `Expr` wraps a tree of nodes (`caraway.expr.nodes`). Building one evaluates nothing. Types are checked later, when
+the types of the columns are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,15 +22,25 @@ from caraway.expr.promotion import promotes
 if TYPE_CHECKING:
     from caraway.expr.namespaces import DatetimeExpr, DictExpr, ListExpr, NumberExpr, StringExpr, StructExpr
 
-# In the class the names `str` and `list` are namespaces.
+# The annotations of `Expr` and its subclasses use this alias, because `str` is a property of theirs.
 Text: TypeAlias = str
 
 
 @dataclass(frozen=True)
 class EvalContext:
-    """The context of an evaluation besides columns: the column that supplies `now()` for each row."""
+    """The context of an evaluation: the name of the column that supplies `now()` for each row."""
 
     now_col_name: str | None = None
+
+
+def _infix(op: n.BinaryOp) -> Callable[["Expr", object], "Expr"]:
+    """Return the method of an operator, such as `__add__`."""
+    return lambda left, right: _binary(op, left, right)
+
+
+def _reflected(op: n.BinaryOp) -> Callable[["Expr", object], "Expr"]:
+    """Return the method that Python calls if the left operand is no expression, such as `__radd__`."""
+    return lambda right, left: _binary(op, left, right)
 
 
 class Expr:
@@ -38,10 +48,10 @@ class Expr:
 
     __slots__ = ("node",)
 
-    # With this, numpy's scalars leave operators with expressions to this class.
+    # Because this is None, `np.float64(2) * col("x")` calls `Expr.__rmul__` instead of numpy's multiplication.
     __array_ufunc__ = None
 
-    #: The classes of the namespaces, which are expressions themselves; `caraway.expr.namespaces` sets it.
+    #: The class of each namespace. `caraway.expr.namespaces` fills the table, because those classes derive from `Expr`.
     _namespaces: dict[str, Callable[[n.Node], Any]] = {}  # noqa: RUF012 (one table for all)
 
     def __init__(self, node: n.Node) -> None:
@@ -49,7 +59,7 @@ class Expr:
 
     @property
     def root(self) -> "Expr":
-        """The whole of a choice that `when` began; any other expression is its own root."""
+        """The expression itself, also for a choice that `when` began: each of its steps is the whole choice so far."""
         return self
 
     # Namespaces -----------------------------------------------------------------------------------------------------
@@ -86,71 +96,18 @@ class Expr:
 
     # Arithmetic, comparison, logic ----------------------------------------------------------------------------------
 
-    def __add__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.ADD, self, other)
-
-    def __radd__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.ADD, other, self)
-
-    def __sub__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.SUB, self, other)
-
-    def __rsub__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.SUB, other, self)
-
-    def __mul__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.MUL, self, other)
-
-    def __rmul__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.MUL, other, self)
-
-    def __truediv__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.DIV, self, other)
-
-    def __rtruediv__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.DIV, other, self)
-
-    def __floordiv__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.FLOOR_DIV, self, other)
-
-    def __rfloordiv__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.FLOOR_DIV, other, self)
-
-    def __mod__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.MOD, self, other)
-
-    def __rmod__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.MOD, other, self)
-
-    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
-        return _binary(n.BinaryOp.EQ, self, other)
-
-    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
-        return _binary(n.BinaryOp.NE, self, other)
-
-    def __lt__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.LT, self, other)
-
-    def __le__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.LE, self, other)
-
-    def __gt__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.GT, self, other)
-
-    def __ge__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.GE, self, other)
-
-    def __and__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.AND, self, other)
-
-    def __rand__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.AND, other, self)
-
-    def __or__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.OR, self, other)
-
-    def __ror__(self, other: object) -> "Expr":
-        return _binary(n.BinaryOp.OR, other, self)
+    __add__, __radd__ = _infix(n.BinaryOp.ADD), _reflected(n.BinaryOp.ADD)
+    __sub__, __rsub__ = _infix(n.BinaryOp.SUB), _reflected(n.BinaryOp.SUB)
+    __mul__, __rmul__ = _infix(n.BinaryOp.MUL), _reflected(n.BinaryOp.MUL)
+    __truediv__, __rtruediv__ = _infix(n.BinaryOp.DIV), _reflected(n.BinaryOp.DIV)
+    __floordiv__, __rfloordiv__ = _infix(n.BinaryOp.FLOOR_DIV), _reflected(n.BinaryOp.FLOOR_DIV)
+    __mod__, __rmod__ = _infix(n.BinaryOp.MOD), _reflected(n.BinaryOp.MOD)
+    __and__, __rand__ = _infix(n.BinaryOp.AND), _reflected(n.BinaryOp.AND)
+    __or__, __ror__ = _infix(n.BinaryOp.OR), _reflected(n.BinaryOp.OR)
+    __eq__ = _infix(n.BinaryOp.EQ)  # type: ignore[assignment]
+    __ne__ = _infix(n.BinaryOp.NE)  # type: ignore[assignment]
+    __lt__, __le__ = _infix(n.BinaryOp.LT), _infix(n.BinaryOp.LE)
+    __gt__, __ge__ = _infix(n.BinaryOp.GT), _infix(n.BinaryOp.GE)
 
     def __invert__(self) -> "Expr":
         return Expr(n.Unary(op=n.UnaryOp.NOT, operand=self.node))
@@ -286,7 +243,7 @@ class TypedExpr:
     __slots__ = ("data_type", "dtype", "expr")
 
     def __init__(self, expr: Expr, dtype: Any) -> None:
-        # The access raises the error of an incomplete when().
+        # Reading `node` raises the error of a `when()` without its `then()`.
         _ = expr.node
         self.expr = expr
         self.dtype = dtype

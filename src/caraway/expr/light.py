@@ -1,18 +1,6 @@
-"""Expressions in the form of `str()`: infix, without outer parentheses; nodes without such a form look like calls."""
+"""Expressions as `str()` shows them: operators are infix and without parentheses, other nodes look like calls."""
 
-from caraway.expr.nodes import (
-    Binary,
-    DictGet,
-    FillNull,
-    IsNull,
-    ListAt,
-    Node,
-    Now,
-    Repeat,
-    Unary,
-    Var,
-    Zip,
-)
+from caraway.expr.nodes import Binary, DictGet, FillNull, IsNull, ListAt, Node, Now, Repeat, Unary, Var, Zip
 from caraway.expr.printer import print_node
 
 

@@ -1,8 +1,8 @@
 """The nodes of an expression: frozen declarations without behaviour.
 
-The meaning of a node is in its inference rule (`caraway.expr.inference`) and in its compilers: polars for reads and
-tests (`caraway.expr.polars.compiler`), functions of a row for small queries (`caraway.expr.scalars.compiler`), Spark
-Columns for streams (`caraway.spark.expressions`). Each takes children that are already compiled.
+The meaning of a node is in its type rule (`caraway.expr.inference`) and in three compilers: to polars for large queries
+and the in-process engine (`caraway.expr.polars.compiler`), to functions of one row for small queries
+(`caraway.expr.scalars.compiler`), and to Spark's columns for streams (`caraway.spark.expressions`).
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A constant; `dtype` is None for the bare null. Datetimes are int microseconds, dates int days."""
+    """A constant in stored form (docs/records.md); `dtype` is None for the null literal."""
 
     value: object
     dtype: DataType | None
@@ -180,7 +180,7 @@ class StringCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The pieces of a text between the occurrences of `separator`; its characters if that is empty."""
+    """The pieces of a text between the occurrences of `separator`; its characters if `separator` is empty."""
 
     operand: "Node"
     separator: str
@@ -291,7 +291,7 @@ class ListCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListAt:
-    """The element at `index`, from the end if that is negative; null outside."""
+    """The element at `index`, counted from the end if `index` is negative; null if there is none."""
 
     operand: "Node"
     index: "Node"
@@ -307,7 +307,7 @@ class ListContains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFilter:
-    """The elements for which `predicate` holds; they are `Var(variable)` in it."""
+    """The elements for which `predicate` holds, in which `Var(variable)` is the element."""
 
     operand: "Node"
     variable: str
@@ -316,7 +316,7 @@ class ListFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListMap:
-    """`body` for each element, which is `Var(variable)` in it."""
+    """The value of `body` for each element, in which `Var(variable)` is the element."""
 
     operand: "Node"
     variable: str
@@ -372,7 +372,7 @@ class MakeStruct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zip:
-    """A list of structs out of a list for each field; as long as the shortest."""
+    """A list of structs out of a list for each field, as long as the shortest of these lists."""
 
     dtype: StructType
     fields: tuple[tuple[str, "Node"], ...]

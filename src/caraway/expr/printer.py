@@ -1,4 +1,4 @@
-"""Expressions as text: the stable form, which messages show."""
+"""Expressions as text in a stable form, which error messages show."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

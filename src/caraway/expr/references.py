@@ -1,4 +1,4 @@
-"""Walks over an expression: its nodes and the columns that it refers to."""
+"""The nodes of an expression, and the columns that it refers to."""
 
 from collections.abc import Iterator
 from dataclasses import fields

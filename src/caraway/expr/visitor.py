@@ -9,7 +9,8 @@ from caraway.expr.expressions import Expr
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 
-# The method for each class of nodes; the last step of a choice decides its method (below).
+# The name of the visitor's method for each class of nodes. `When` has three, by the last step of the choice
+# (`_method`).
 METHODS: dict[type, str] = {
     n.Literal: "visitLiteral",
     n.Ref: "visitRef",

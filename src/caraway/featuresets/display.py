@@ -1,4 +1,4 @@
-"""Featuresets as notebooks show them."""
+"""The HTML by which notebooks show a featureset."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtra
 
 def featureset_html(name: str, features: Sequence[Feature], extractors: Sequence[Extractor], metadata: Metadata) -> str:
     """Return the features of a featureset as HTML, each with its extractor."""
-    # The keys are full names, as outputs have them.
-    computed = {output: _told(extractor) for extractor in extractors for output in extractor.outputs}
+    # The outputs of extractors are full names, `Featureset.feature`.
+    computed = {output: _computation(extractor) for extractor in extractors for output in extractor.outputs}
     rows = [
         (
             feature.name,
@@ -27,7 +27,7 @@ def featureset_html(name: str, features: Sequence[Feature], extractors: Sequence
     return html(name, facts, [Table("", ("feature", "type", "computed by", "description"), rows)])
 
 
-def _told(extractor: Extractor) -> str:
+def _computation(extractor: Extractor) -> str:
     if not isinstance(extractor, GeneratedExtractor):
         return f"{extractor.name}({', '.join(extractor.inputs)})"
     match extractor.spec:

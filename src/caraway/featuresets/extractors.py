@@ -9,12 +9,7 @@ from caraway.datasets.dataset import Dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.functions.capture.includes import INCLUDES_ATTRIBUTE, included
 from caraway.graph.envs import EnvSelector, selector
-from caraway.graph.specs import (
-    AliasExtractor,
-    ExpressionExtractor,
-    LookupExtractor,
-    Metadata,
-)
+from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata
 from caraway.lib.metadata import get_metadata
 from caraway.lib.params import INPUTS_ATTRIBUTE, OUTPUTS_ATTRIBUTE
 
@@ -33,19 +28,18 @@ class ExtractorType(StrEnum):
 class Extractor:
     """The computation of some features of a featureset.
 
-    It is a user's function `(cls, ts, *series)`, or was made by `feature(...)` from a reference; then `function` is
-    None.
+    It is a user's function `(cls, ts, *series)`, or `feature(...)` made it from a reference and `function` is None.
 
     Attributes:
-        name: Unique in its featureset.
+        name: The name, unique in its featureset.
         extractor_type: The origin of the values.
         featureset: Name of the featureset; empty until the featureset is defined.
         inputs: Full names of the features that it needs.
         outputs: Full names of the features that it computes.
         datasets: Names of the datasets that it looks up.
         version: The version, which must rise when the extractor changes.
-        env: Names of the environments in which it is used; empty: all.
-        metadata: Owner, description and flags; of a generated one, those of its feature.
+        env: Names of the environments in which it is used; empty for all.
+        metadata: Owner, description and flags; those of its feature, if `feature(...)` made it.
     """
 
     def __init__(self, name: str, extractor_type: ExtractorType, version: int, env: tuple[str, ...]) -> None:
@@ -95,7 +89,7 @@ class GeneratedExtractor(Extractor):
 
 
 class FunctionExtractor(Extractor):
-    """An extractor that a user wrote; the featureset binds it when that is defined."""
+    """An extractor that a user wrote. Its names are resolved (`bind`) when its featureset is defined."""
 
     def __init__(
         self, function: Callable[..., Any], datasets: list[Dataset], version: int, env: tuple[str, ...]
@@ -132,7 +126,7 @@ class FunctionExtractor(Extractor):
         return None if found is None else tuple(found)
 
 
-# A featureset returns its extractors as functions, so editors see this type.
+# For type checkers `@extractor` returns a function, because a featureset has the extractor as a function to call.
 Function = Callable[..., Any]
 
 

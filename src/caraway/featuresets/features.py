@@ -1,4 +1,4 @@
-"""Features: values of a featureset."""
+"""Features, the named and typed values of a featureset."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ class Feature:
         self._data_type: DataType | None = None
 
     def bind(self, featureset: str, name: str, data_type: DataType, metadata: Metadata) -> None:
-        """Set name and type from the class body."""
+        """Set what the class body of the featureset says about the feature."""
         self.featureset_name, self.name, self._data_type, self.metadata = featureset, name, data_type, metadata
 
     @property
@@ -107,10 +107,10 @@ def feature(
     """Declare the origin of a feature's value.
 
     Args:
-        args: Nothing (an extractor computes it, or the caller gives it), a field of a keyed dataset, another feature,
-            or an expression over features of the same featureset.
+        args: One reference: a field of a keyed dataset, another feature, or an expression over features of the same
+            featureset. Without a reference the value comes from a user's extractor or from the caller.
         default: The value in place of null, for a field or a feature.
-        version: Version of the extractor that this makes.
+        version: Version of the extractor that is made from the reference.
         env: The environments in which this origin is used; all by default.
 
     Raises:

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
+from caraway.datasets.arguments import kind
 from caraway.dtypes.annotations import dtype_of, own_annotations
 from caraway.dtypes.structs import take_as_struct
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.featuresets.display import featureset_html
-from caraway.featuresets.extractors import (
-    Extractor,
-    ExtractorType,
-    FunctionExtractor,
-    Generated,
-    GeneratedExtractor,
-)
+from caraway.featuresets.extractors import Extractor, ExtractorType, FunctionExtractor, Generated, GeneratedExtractor
 from caraway.featuresets.features import Feature, feature
 from caraway.featuresets.generated import generate, stored_default
 from caraway.functions.capture.code_trees import fields_text
@@ -44,7 +39,7 @@ class Featureset:
         self._functions = {item.name: item for item in vars(body).values() if isinstance(item, FunctionExtractor)}
         self.__doc__ = body.__doc__
         for item in self._functions.values():
-            # The names are resolved here, so that an error points to the user's definition.
+            # Unknown names are refused here, so that the error's traceback shows the definition of the featureset.
             item.bind(self._name, self._inputs(item), self._outputs(item))
 
     def __getattr__(self, name: str) -> "Member":
@@ -103,8 +98,7 @@ class Featureset:
         """Return the definition as a value; functions are pickled now, when all names that they use are defined.
 
         Raises:
-            DefinitionError: A function uses something that can't be pickled, or the default of an alias isn't of its
-                type.
+            DefinitionError: A function uses something that can't be pickled, or a default isn't of its feature's type.
         """
         metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
         owner = metadata.owner or module_owner(self.original_cls.__module__)
@@ -121,11 +115,11 @@ class Featureset:
         if not isinstance(item, GeneratedExtractor):
             raise DefinitionTypeError(f"extractor {item.fqn()} is of no known kind: {type(item).__name__}")
         spec, feature = item.spec, self._features[item.outputs[0].partition(".")[2]]
-        # Metadata of a later `.meta(...)` counts.
+        # The metadata is read now, because `.meta(...)` may have changed it after the extractor was made.
         spec = replace(spec, metadata=feature.metadata)
         if isinstance(spec, AliasExtractor):
-            # The default is checked here and not before, because a program may define a wrong one as long as it doesn't
-            # commit it.
+            # The default is checked here and not at the definition, because a program may define a wrong one as long as
+            # it doesn't commit it.
             default = stored_default(f"feature {feature.fqn()}", feature, feature.data_type)
             spec = replace(spec, default=default)
         return spec
@@ -160,7 +154,7 @@ class Featureset:
                 names.append(given.fqn())
             else:
                 raise DefinitionTypeError(
-                    f"{where}: input {_kind(given)} is not a feature; list the features themselves"
+                    f"{where}: input {kind(given)} is not a feature; list the features themselves"
                 )
         return tuple(names)
 
@@ -181,7 +175,7 @@ class Featureset:
                     f"{', '.join(self._features)}"
                 )
             else:
-                raise DefinitionTypeError(f"{where}: output {_kind(given)} is not a feature")
+                raise DefinitionTypeError(f"{where}: output {kind(given)} is not a feature")
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise DefinitionError(f"{where}: output {twice} is named twice")
         return tuple(names)
@@ -217,13 +211,13 @@ class Featureset:
 if TYPE_CHECKING:
 
     class Member(Feature):
-        """The type of a featureset's name for editors, which don't know its body: a feature, or a function to call."""
+        """The type of a featureset's attributes for type checkers: any may be a feature, or a function to call."""
 
         def __call__(self, *args: Any, **named: Any) -> Any:
             """Call an extractor or helper."""
 
     class FeaturesetClass(Featureset, type):
-        """The type of a class below `@featureset` for mypy, which keeps it a class: see `caraway.integrations.mypy`."""
+        """The type that `caraway.integrations.mypy` gives a class below `@featureset`: featureset and class."""
 
 
 def featureset(cls: type) -> Featureset:
@@ -238,8 +232,7 @@ def featureset(cls: type) -> Featureset:
     name = cls.__name__
     where = f"featureset {name}"
     _refuse_expectations(where, cls)
-    module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
-    annotations = own_annotations(cls, {**module, **sys._getframe(1).f_locals})  # noqa: SLF001 (for local names)
+    annotations = own_annotations(cls, sys._getframe(1).f_locals)  # noqa: SLF001 (for local names)
     if wrong := [item for item in annotations if item in RESERVED]:
         raise DefinitionError(
             f"{where}: reserved names can't be features: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}"
@@ -290,7 +283,3 @@ def _require_one_lookup_a_field(where: str, generated: list[Generated]) -> None:
             raise DefinitionError(
                 f"{where}: {' and '.join(outputs)} look up the same field; let one of them refer to the other"
             )
-
-
-def _kind(value: object) -> str:
-    return f"{type(value).__name__} {value!r}"

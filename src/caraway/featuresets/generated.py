@@ -1,4 +1,4 @@
-"""The extractors that `feature(...)` makes: lookups of fields, aliases of features, expressions."""
+"""The extractors that are made from the reference in `feature(...)`: lookups of fields, aliases, expressions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,16 +18,7 @@ from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtra
 
 
 def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | None:
-    """Return the extractor of a feature, None if the feature has no reference.
-
-    Args:
-        feature: The feature.
-        siblings: All features of its featureset, by name.
-
-    Raises:
-        DefinitionError: The reference doesn't fit; the message names feature, reference and what would be right.
-        DefinitionTypeError: A type doesn't fit.
-    """
+    """Return the extractor of a feature, None without a reference; `siblings` are its featureset's features by name."""
     where = f"feature {feature.fqn()}"
     match feature.reference:
         case None:
@@ -42,8 +33,7 @@ def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | N
             return _expression(where, feature, feature.reference, siblings)
         case _:
             raise DefinitionTypeError(
-                f"{where}: {feature.reference!r} is no field of a dataset, feature or expression, from "
-                "which a value could come"
+                f"{where}: {feature.reference!r} is no field of a dataset, no feature and no expression"
             )
 
 
@@ -120,11 +110,7 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
 
 
 def stored_default(where: str, feature: Feature, dtype: DataType) -> Any:
-    """Return a feature's default in stored form.
-
-    Raises:
-        DefinitionError: The default isn't of the feature's type.
-    """
+    """Return a feature's default in stored form."""
     if feature.default is None:
         return None
     if not conforms(feature.default, dtype):
@@ -145,7 +131,7 @@ def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str,
     try:
         found = infer_nullable(expr.node, {name: sibling.data_type for name, sibling in siblings.items()})
     except CarawayError as error:
-        # The class of the exception stays, since the expression's own rules choose it.
+        # The same exception is raised again, because callers may expect the class that the expression's rules chose.
         error.args = (f"{where}: {error}",)
         raise
     if not promotes(found, feature.data_type):

@@ -7,14 +7,14 @@ from caraway.errors import DefinitionError
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret, or a part of one that holds JSON; the data plane looks it up.
+    """A reference to a secret, or to a part of one that holds JSON; the data plane reads the value.
 
-    A secret can stand wherever a connector takes a credential. `secret["a"]["b"]` is the part under these keys.
+    It can stand wherever a connector takes a credential. `secret["a"]["b"]` refers to the part under these keys.
 
     Attributes:
         arn: ARN of the secret.
-        role_arn: Role that may read it; None: that of the data plane.
-        path: Keys into a JSON secret; None: the whole text.
+        role_arn: ARN of a role that may read the secret; None for the role of the data plane.
+        path: Keys into a secret that holds JSON; None for the whole text.
 
     Raises:
         DefinitionError: An argument isn't text, or the ARN is empty.

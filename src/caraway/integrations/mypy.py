@@ -17,7 +17,7 @@ from mypy.types import AnyType, CallableType, Instance, Type, TypeOfAny, TypeTyp
 DATASET = "caraway.datasets.dataset.Dataset"
 FEATURESET = "caraway.featuresets.featureset.Featureset"
 
-# For each decorator the class whose attributes the decorated class gets, and the type of its annotated names.
+# For each decorator, the class whose attributes the decorated class gets, and the type of the names annotated in it.
 _DECORATORS = {
     "caraway.datasets.dataset.dataset": ("caraway.datasets.dataset.DatasetClass", "caraway.datasets.fields.Field"),
     "caraway.featuresets.featureset.featureset": (
@@ -38,13 +38,13 @@ class CarawayPlugin(Plugin):
     """Adds to decorated classes the attributes that the decorators add."""
 
     def get_class_decorator_hook_2(self, fullname: str) -> Callable[[ClassDefContext], bool] | None:
-        """Return the function that changes a class below one of the decorators."""
+        """Return the function that changes a class below the decorator of this name."""
         if fullname in _DECORATORS:
             return partial(_decorated, *_DECORATORS[fullname])
         return _struct if fullname == _STRUCT else None
 
     def get_attribute_hook(self, fullname: str) -> Callable[[AttributeContext], Type] | None:
-        """Return the function that types a name that a dataset or featureset doesn't define itself."""
+        """Return the function that checks an attribute which the class of datasets or featuresets doesn't define."""
         owner, _, name = fullname.rpartition(".")
         if owner == DATASET:
             return partial(_unknown, "dataset", "field", name)
@@ -64,8 +64,7 @@ def plugin(version: str) -> type[Plugin]:  # noqa: ARG001 (mypy's signature)
 def _decorated(metaclass: str, member: str, ctx: ClassDefContext) -> bool:
     """Make a class behave as an object of `metaclass` whose annotated names are objects of `member`.
 
-    Returns:
-        True if all types that are needed are known already; if not, mypy calls again.
+    Return False if mypy doesn't know one of the two types yet; mypy calls this again then.
     """
     found = [_class(ctx.api, name) for name in (metaclass, member)]
     if None in found:
@@ -81,7 +80,10 @@ def _decorated(metaclass: str, member: str, ctx: ClassDefContext) -> bool:
 
 
 def _unknown(kind: str, part: str, name: str, ctx: AttributeContext) -> Type:
-    """Refuse an unknown name of a class whose body is known; a parameter `orders: Dataset` may have any name."""
+    """Report an unknown attribute of a dataset or featureset whose body mypy knows.
+
+    A parameter `orders: Dataset` stands for any dataset, so that any attribute is allowed.
+    """
     owner = get_proper_type(ctx.type)
     if isinstance(owner, CallableType) and owner.is_type_obj():
         owner = get_proper_type(owner.ret_type)
@@ -100,7 +102,7 @@ def _struct(ctx: ClassDefContext) -> bool:
     for name, returned in _STRUCT_METHODS.items():
         if name in ctx.cls.info.names:
             continue
-        # A program without expressions may not import the module of their types.
+        # mypy doesn't know this type if the program doesn't import the module that defines it.
         info = _class(ctx.api, returned)
         fields = Argument(Var("fields", anything), anything, None, ARG_STAR2)
         add_method_to_class(
@@ -121,7 +123,7 @@ def _embedding(ctx: AnalyzeTypeContext) -> Type:
 
 
 def _dataset(ctx: AnalyzeTypeContext) -> Type:
-    # The name in `Dataset[Orders]` is documentation for people.
+    # The name in the brackets of `Dataset[Orders]` informs readers alone.
     return ctx.api.named_type(DATASET, [])
 
 

@@ -1,5 +1,9 @@
-"""`@expectations`, which marks a dataset owner's expectations on its rows. They are counted, never enforced."""
+"""`@expectations`, which marks the method of a dataset that lists expectations on its rows.
 
+Rows that fail an expectation are counted and kept.
+"""
+
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +11,7 @@ from typing import Any, TypeVar, overload
 
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.expectations import Expectation, ExpectationSuite, argument_fault, is_known
+from caraway.lib.metadata import get_metadata
 
 # The attribute of a method marked by `@expectations` that holds its `ExpectationsMark`.
 EXPECTATIONS_ATTRIBUTE = "__caraway_expectations__"
@@ -25,17 +30,17 @@ class ExpectationsMark:
 def expectations(obj: F) -> F: ...
 @overload
 def expectations(*, version: int = 0) -> Callable[[F], F]: ...
-def expectations(obj: Any = None, *, version: int = 0) -> Any:  # both forms
+def expectations(obj: Any = None, *, version: int = 0) -> Any:
     """Mark the method of a dataset that lists expectations on its rows.
 
     The method takes `cls` alone and returns a list of `expect_...(...)`. It runs once, when the dataset is defined.
 
     Args:
         obj: The method, if the decorator stands bare.
-        version: Version of the checks; their counters start anew with it. The dataset's version needn't rise.
+        version: Version of the checks; a new version counts from zero. The dataset's version needn't rise.
 
     Raises:
-        DefinitionTypeError: The version is no int, or this stands on something that can't be called.
+        DefinitionTypeError: The version is no int, or the decorated object can't be called.
     """
     if not isinstance(version, int) or isinstance(version, bool):  # type: ignore[redundant-expr]  # users pass anything
         raise DefinitionTypeError(f"@expectations: the version is an int, not {version!r}")
@@ -49,18 +54,33 @@ def expectations(obj: Any = None, *, version: int = 0) -> Any:  # both forms
     return decorate if obj is None else decorate(obj)
 
 
-def suite_of(dataset: str, version: int, returned: object) -> ExpectationSuite:
-    """Return the checks of a dataset from the result of its method marked by `@expectations`.
+def expectations_of(body: type, dataset: Any) -> ExpectationSuite | None:
+    """Call the method marked by `@expectations` in a class body, if it has one, and return the checks that it lists.
 
-    Args:
-        dataset: Name of the dataset.
-        version: Version of the checks.
-        returned: A list of results of `expect_...` functions.
-
-    Raises:
-        DefinitionTypeError: The result isn't such a list.
-        DefinitionError: An argument can't be sent.
+    The method gets the dataset made from the class body as its `cls`.
     """
+    where = f"dataset {dataset.fqn()}"
+    marked = {name: member for name, member in vars(body).items() if hasattr(member, EXPECTATIONS_ATTRIBUTE)}
+    if not marked:
+        return None
+    if len(marked) > 1:
+        raise DefinitionError(f"{where} has several methods with @expectations: {', '.join(marked)}; put all into one")
+    (name, method), *_ = marked.items()
+    parameters = list(inspect.signature(method).parameters)
+    if parameters != ["cls"]:
+        raise DefinitionError(f"{where}: expectations {name} takes cls alone, not ({', '.join(parameters)})")
+    if get_metadata(method) is not None:
+        raise DefinitionError(f"{where}: expectations {name} can't have @meta; put it onto the dataset")
+    if dataset.is_terminal:
+        raise DefinitionError(
+            f"{where}: expectations {name} are impossible: a pipeline ends in an aggregate over continuous windows, "
+            "whose values come into being when they are read"
+        )
+    return suite_of(dataset.fqn(), getattr(method, EXPECTATIONS_ATTRIBUTE).version, method(dataset))
+
+
+def suite_of(dataset: str, version: int, returned: object) -> ExpectationSuite:
+    """Return the checks of a dataset from the result of its method, which is a list of `expect_...(...)`."""
     where = f"expectations of dataset {dataset}"
     if not isinstance(returned, (list, tuple)):
         raise DefinitionTypeError(
@@ -88,7 +108,7 @@ def _expectation(where: str, item: object) -> Expectation:
 
 
 def _plain(value: object) -> object:
-    """Return sets in a fixed order and fields by name, so that equal arguments are equal text."""
+    """Return an argument in JSON's types, with sets sorted and fields as names, so that equal ones are equal text."""
     match value:
         case set() | frozenset():
             return sorted((_plain(item) for item in value), key=lambda item: (type(item).__name__, str(item)))

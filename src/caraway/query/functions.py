@@ -7,7 +7,8 @@ from typing import Any
 import cloudpickle
 import pandas as pd
 
-from caraway.dtypes.series import from_series, instants, to_series
+from caraway.dtypes.frames import to_timestamps
+from caraway.dtypes.series import from_series, to_series
 from caraway.errors import CarawayError, ExtractorError, InvalidInputError
 from caraway.graph.runtime import LookupProvider, lookup_provider
 from caraway.query.batch import Batch, Run
@@ -52,7 +53,7 @@ def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
 
     def run(batch: Batch) -> None:
         index = pd.RangeIndex(batch.rows)
-        ts = pd.Series(instants(batch.instants()), index=index, name="ts")
+        ts = pd.Series(to_timestamps(batch.instants()), index=index, name="ts")
         series = [to_series(batch.columns[c.name], c.dtype, name=c.name, index=index) for c in step.inputs]
         token = lookup_provider.set(make_provider(step, batch.past))
         try:

@@ -14,7 +14,7 @@ from caraway.expr.functions.chrono_writing import writer
 from caraway.expr.functions.json_path import parse_path
 from caraway.expr.functions.json_text import extract
 from caraway.expr.functions.json_values import parse_as
-from caraway.expr.inference import element_type, infer_nullable, operand_type, within
+from caraway.expr.inference import LambdaSchema, element_type, infer_nullable, operand_type
 from caraway.expr.nodes import (
     Binary,
     BinaryOp,
@@ -230,7 +230,7 @@ def dict_get(value: Any, key: Any, default: Any) -> Any:
 def lambda_call(node: ListFilter | ListMap, value: Any, row: Row, schema: Schema, now: int) -> Any:
     if value is None:
         return None
-    inner = within(schema, node.variable, element_type(node, infer_nullable(node.operand, schema)))
+    inner = LambdaSchema(schema, node.variable, element_type(node, infer_nullable(node.operand, schema)))
     body = node.predicate if isinstance(node, ListFilter) else node.body
     results = [evaluate(body, {**row, ELEMENT: element}, inner, now) for element in value]
     if isinstance(node, ListMap):

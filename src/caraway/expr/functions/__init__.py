@@ -1,4 +1,4 @@
-"""Functions on single values that no engine has as expressions need them: formats of time, JSON and JSONPath.
+"""Functions of single values that no engine offers with the meaning that expressions need: formats of time, and JSON.
 
-They are plain Python over stored values, so that every engine, and its oracle, can call them or be compared with them.
+They are plain Python over stored values, so that an engine can call them, and a test can compare an engine with them.
 """

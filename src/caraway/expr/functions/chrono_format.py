@@ -1,7 +1,7 @@
 """Formats of date and time, spelled in the directives of Rust's chrono.
 
-Reading (`strptime`) and writing (`strftime`) share them; `parse_format` parses a format once, when an expression is
-checked. `caraway.expr.functions.chrono_reading` and `chrono_writing` define the directives.
+Reading (`strptime`) and writing (`strftime`) share the formats. `parse_format` parses a format when an expression is
+checked. `caraway.expr.functions.chrono_reading` and `chrono_writing` define the meaning of the directives.
 """
 
 import re
@@ -24,7 +24,7 @@ COMPOSITES = {
     "+": "%Y-%m-%dT%H:%M:%S%.f%:z",
     "h": "%b",
 }
-# Directives for characters that can't stand for themselves or are hard to see.
+# Directives for characters that a format can't contain as themselves, or that are hard to see.
 SIGNS = {"%": "%", "t": "\t", "n": "\n"}
 # Numbers that take the padding modifiers `-` (none), `_` (blanks) and `0`.
 NUMBERS = frozenset("YCymdejHkIlMSuwUWGgV")
@@ -43,7 +43,7 @@ _DIRECTIVE = re.compile(r"%(?P<pad>[-_0](?=[A-Za-z]))?(?P<name>\.[369]?f|[369]f|
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Literal text. When a text is read, a blank in it stands for any number of blanks, or none."""
+    """Literal text in a format. When an instant is read, a blank in it matches any number of blanks, or none."""
 
     text: str
 

@@ -1,9 +1,9 @@
 """Reading of instants from text (`strptime`).
 
 A format becomes a regular expression with possessive quantifiers, in the syntax that Java and Python share: each number
-takes as many digits as it can, up to its width, after any number of blanks; names are read in any case. Fields that
-repeat others must agree with them. Month and day are 1 if they are missing, the time is midnight. The second 60 is no
-time. Digits beyond microseconds are dropped.
+takes as many digits as it can, up to its width, after any number of blanks; names are read in any case. If a format has
+a field twice, such as the month by number and by name, both must agree in the text. A missing month or day is 1, a
+missing time is midnight. A leap second (60) is refused. Digits beyond microseconds are dropped.
 """
 
 import re
@@ -69,17 +69,14 @@ PATTERNS = {
     "z": _OFFSET,
     ":z": _OFFSET,
 }
-# Directives that spell the same field.
+# For each directive that spells the same field as another, that other one.
 FIELDS = {"e": "d", "k": "H", "l": "I", "P": "p", "B": "b", "A": "a", ":z": "z"}
 
 
 def reading_pattern(format: str) -> tuple[str, tuple[str, ...]]:
-    """Return the pattern that a text in a format matches as a whole, and the fields that its groups hold.
+    """Return the pattern that a text in a format matches as a whole, and the fields that the pattern's groups hold.
 
-    Digits and blanks in it are ASCII's.
-
-    Raises:
-        DefinitionError: The format can't be read.
+    The pattern is to be compiled so that its classes of digits and blanks have only ASCII's characters.
     """
     parts: list[str] = []
     names: list[str] = []
@@ -98,9 +95,6 @@ def reader(format: str, timezone: str) -> Reader:
     """Return the function from text in a format to microseconds since the epoch; text without offset is in `timezone`.
 
     The function raises `InvalidInputError`, naming the text, for what isn't in the format or is no single instant.
-
-    Raises:
-        DefinitionError: The format can't be read.
     """
     pattern, names = reading_pattern(format)
     compiled = re.compile(pattern, re.ASCII)
@@ -144,6 +138,7 @@ def _number(name: str, value: str) -> tuple[str, int]:
             return "p", int(value.lower() == "pm")
         case "z":
             hours, minutes = int(value[1:3]), int(value[-2:])
+            # Minutes from 60 on are wrong: 10,000 is more than a day, which `_instant` refuses as an offset.
             return "z", (hours * 60 + minutes) * (-1 if value[0] == "-" else 1) if minutes < 60 else 10_000
         case "f":
             return "us", int(value) // 1_000

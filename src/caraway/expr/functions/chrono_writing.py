@@ -1,8 +1,8 @@
 """Writing of instants as text (`strftime`).
 
 Numbers are padded with zeros (`%e %k %l` with blanks) unless a modifier says otherwise, names are English. `%f` has
-nine digits, `%.f` none, three or six after its dot, as many as are needed. An offset is shown in whole minutes: half a
-minute counts as one.
+nine digits. `%.f` has as many of none, three or six digits after its dot as the fraction needs. An offset is rounded to
+whole minutes, half a minute up.
 """
 
 from collections.abc import Callable
@@ -50,9 +50,6 @@ def writer(format: str, timezone: str) -> Writer:
     """Return the function from microseconds since the epoch to text in a format and a time zone.
 
     The function raises `InvalidInputError` for an instant outside of the years 1 to 9999.
-
-    Raises:
-        DefinitionError: The format has an unknown directive.
     """
     zone, parts = time_zone(timezone), [_part(item) for item in parse_format(format)]
 

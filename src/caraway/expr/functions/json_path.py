@@ -9,7 +9,7 @@ values `@…` or `$…`, asks for the existence of a value (`@.k`), and is combi
 Numbers are ordered among themselves and so are texts, by code points; all other values are equal or not. A missing
 value equals only a missing value.
 
-A parsed path is made of functions, one for each of its parts. Decision 33 has the reasons against a library.
+A parsed path is a tuple of functions, one for each step. Decision 33 has the reasons against a library.
 """
 
 import re
@@ -21,17 +21,16 @@ import orjson
 
 from caraway.errors import DefinitionError
 
-# These functions get a value inside a document, and the document.
-# Yields what a step of a path selects.
+# Functions of these three types take a value inside of a document, and the document. A `Select` is a step of a path and
+# returns the values that the step selects. A `Test` returns whether the value passes. An `Operand` returns one side of
+# a comparison.
 Select = Callable[[Any, Any], Iterable[Any]]
-# Returns whether a value passes a test.
 Test = Callable[[Any, Any], bool]
-# Returns one side of a comparison.
 Operand = Callable[[Any, Any], Any]
 
 JsonPath = tuple[Select, ...]
 
-# The value of a path in a test when it selects nothing.
+# The value, in a comparison, of a path that selects nothing.
 MISSING = object()
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
@@ -45,11 +44,7 @@ _WORD = re.compile(r"true|false|null")
 
 @lru_cache(maxsize=1024)
 def parse_path(text: str) -> JsonPath:
-    """Parse a path.
-
-    Raises:
-        DefinitionError: The path is malformed; the message has the position.
-    """
+    """Parse a path; the `DefinitionError` for a malformed one has the position."""
     parser = _Parser(text)
     if not parser.take("$"):
         parser.fail('a path begins with "$"')
@@ -83,12 +78,12 @@ def _united(selectors: tuple[Select, ...], value: Any, root: Any) -> Iterator[An
 
 
 def _deep(select: Select, value: Any, root: Any) -> Iterator[Any]:
-    """Yield what a selector finds in a value and in all that is inside it, the outer before the inner."""
-    waiting = [value]
-    while waiting:
-        place = waiting.pop()
-        yield from select(place, root)
-        waiting.extend(reversed(_children(place)))
+    """Yield what a selector finds in a value, and then in each of the values inside of it, outer ones first."""
+    pending = [value]
+    while pending:
+        found = pending.pop()
+        yield from select(found, root)
+        pending.extend(reversed(_children(found)))
 
 
 def _children(value: Any, _root: Any = None) -> list[Any]:
@@ -287,7 +282,7 @@ def _less(left: Any, right: Any) -> bool:
 
 
 def _both(left: float, right: float) -> tuple[float, float]:
-    """Return two numbers as ints if both are, else as doubles, as expressions compare them."""
+    """Return two numbers as expressions compare them: as ints if both are ints, else as doubles."""
     return (left, right) if isinstance(left, int) and isinstance(right, int) else (float(left), float(right))
 
 

@@ -12,7 +12,7 @@ import orjson
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.json_path import JsonPath, first_match
 
-# Bound on the levels of a document, well below what the stacks of Python and of other engines can hold.
+# Bound on the nested levels of a document, well below the depth at which a recursive reader overflows its stack.
 DEEPEST = 200
 
 

@@ -11,43 +11,21 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from caraway.dtypes import types as t
+from caraway.dtypes.containers import at
 from caraway.dtypes.instants import day_number, instant_us
-from caraway.dtypes.types import (
-    BetweenType,
-    BoolType,
-    BytesType,
-    DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
-    EmbeddingType,
-    FloatType,
-    IntType,
-    ListType,
-    MapType,
-    OneOfType,
-    OptionalType,
-    StringType,
-    StructType,
-    type_name,
-)
-from caraway.dtypes.values import INT_MAX, INT_MIN, cast
+from caraway.dtypes.values import INT_MAX, INT_MIN, Convert, cast
 from caraway.errors import InvalidInputError
 from caraway.expr.functions.json_text import json_text, load_json
 
-Convert = Callable[[Any], Any]
-
-_RFC_3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)",
-    re.ASCII,
-)
+_RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 @lru_cache(maxsize=1024)
-def parse_as(dtype: DataType) -> Callable[[str], Any]:
+def parse_as(dtype: t.DataType) -> Callable[[str], Any]:
     """Return the function from a document to a stored value of a type.
 
-    The function raises `InvalidInputError`, naming the document, for what is no JSON or not of the type.
+    The function raises `InvalidInputError`, with the beginning of the document, if that is no JSON or not of the type.
     """
     convert = _converter(dtype)
 
@@ -56,41 +34,41 @@ def parse_as(dtype: DataType) -> Callable[[str], Any]:
             return convert(load_json(text))
         except ValueError as error:
             shown = text if len(text) <= 100 else f"{text[:100]}…"
-            raise InvalidInputError(f"str.parse(): {shown!r} holds no {type_name(dtype)}: {error}") from None
+            raise InvalidInputError(f"str.parse(): {shown!r} holds no {t.type_name(dtype)}: {error}") from None
 
     return parse
 
 
-def _converter(dtype: DataType) -> Convert:
+def _converter(dtype: t.DataType) -> Convert:
     match dtype:
-        case OptionalType(of):
+        case t.OptionalType(of):
             inner = _converter(of)
             return lambda value: None if value is None else inner(value)
-        case IntType():
+        case t.IntType():
             return _int
-        case FloatType():
+        case t.FloatType():
             return lambda value: float(_number(value, "float"))
-        case BoolType():
+        case t.BoolType():
             return _bool
-        case StringType():
+        case t.StringType():
             return _text
-        case DatetimeType():
+        case t.DatetimeType():
             return _datetime
-        case DateType():
+        case t.DateType():
             return _date
-        case DecimalType():
+        case t.DecimalType():
             return _decimal(dtype)
-        case EmbeddingType(dim):
+        case t.EmbeddingType(dim):
             return _embedding(dim)
-        case ListType(of):
+        case t.ListType(of):
             return _list(_converter(of))
-        case MapType(of):
+        case t.MapType(of):
             return _map(_converter(of))
-        case StructType():
+        case t.StructType():
             return _struct(dtype)
-        case BetweenType(of) | OneOfType(of):
+        case t.BetweenType(of) | t.OneOfType(of):
             return _restricted(dtype, _converter(of))
-        case BytesType():
+        case t.BytesType():
             raise InvalidInputError("JSON has no bytes")
         case _:
             return _restricted(dtype, _text)
@@ -148,12 +126,12 @@ def _date(value: Any) -> int:
     return day_number(value)
 
 
-def _decimal(dtype: DecimalType) -> Convert:
+def _decimal(dtype: t.DecimalType) -> Convert:
     stored = cast(dtype)
 
     def to_decimal(value: Any) -> Any:
         # A float is converted by its shortest digits, so that 0.1 is a tenth.
-        return stored(value if isinstance(value, str) else repr(_number(value, type_name(dtype))))
+        return stored(value if isinstance(value, str) else repr(_number(value, t.type_name(dtype))))
 
     return to_decimal
 
@@ -176,7 +154,7 @@ def _embedding(dim: int) -> Convert:
 
 def _list(element: Convert) -> Convert:
     return lambda value: [
-        _inside(f"element {position}", element, item) for position, item in enumerate(_array(value, "an array"))
+        at(f"element {position}", element, item) for position, item in enumerate(_array(value, "an array"))
     ]
 
 
@@ -187,26 +165,19 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 def _map(element: Convert) -> Convert:
-    return lambda value: {key: _inside(f'key "{key}"', element, item) for key, item in sorted(_members(value).items())}
+    return lambda value: {key: at(f'key "{key}"', element, item) for key, item in sorted(_members(value).items())}
 
 
-def _struct(dtype: StructType) -> Convert:
+def _struct(dtype: t.StructType) -> Convert:
     fields = [(name, _converter(of)) for name, of in dtype.fields]
 
     def to_struct(value: Any) -> list[Any]:
         members = _members(value)
-        return [_inside(f"field {name}", convert, members.get(name)) for name, convert in fields]
+        return [at(f"field {name}", convert, members.get(name)) for name, convert in fields]
 
     return to_struct
 
 
-def _restricted(dtype: DataType, base: Convert) -> Convert:
+def _restricted(dtype: t.DataType, base: Convert) -> Convert:
     check = cast(dtype)
     return lambda value: check(base(value))
-
-
-def _inside(place: str, convert: Convert, value: Any) -> Any:
-    try:
-        return convert(value)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{place}: {error}") from None

@@ -1,13 +1,27 @@
-"""Wall times in time zones, and the instants that they denote."""
+"""Wall times in time zones and the instants that they denote, and the lengths of units of time."""
 
 from datetime import datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from caraway.dtypes.durations import US_PER_UNIT
 from caraway.dtypes.instants import EPOCH, US
 from caraway.errors import InvalidInputError
+from caraway.expr.nodes import DatetimeLiteral, TimeUnit
 
 EPOCH_WALL = EPOCH.replace(tzinfo=None)
+
+# The units of fixed length, which is all but the month; a year is 365 days.
+US_OF_UNIT = {
+    TimeUnit.YEAR: US_PER_UNIT["y"],
+    TimeUnit.WEEK: US_PER_UNIT["w"],
+    TimeUnit.DAY: US_PER_UNIT["d"],
+    TimeUnit.HOUR: US_PER_UNIT["h"],
+    TimeUnit.MINUTE: US_PER_UNIT["m"],
+    TimeUnit.SECOND: US_PER_UNIT["s"],
+    TimeUnit.MILLISECOND: 1_000,
+    TimeUnit.MICROSECOND: 1,
+}
 
 
 @lru_cache(maxsize=256)
@@ -17,7 +31,7 @@ def time_zone(name: str) -> ZoneInfo:
 
 
 def local_instant(wall: datetime, zone: str) -> int:
-    """Return the microseconds since the epoch at which clocks in a zone show `wall`, which has no zone of its own.
+    """Return the microseconds since the epoch at which clocks in a zone show `wall`, a datetime without a zone.
 
     Raises `InvalidInputError` if the clocks never show `wall`, or show it twice.
     """
@@ -30,3 +44,9 @@ def local_instant(wall: datetime, zone: str) -> int:
     if offset > other:
         raise InvalidInputError(f"the local time {wall} is ambiguous in {zone}: clocks show it twice")
     return (wall - EPOCH_WALL - offset) // US
+
+
+def literal_instant(node: DatetimeLiteral) -> int:
+    """Return the microseconds since the epoch of a constant instant."""
+    parts = (node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond)
+    return local_instant(datetime(*parts), node.timezone)  # noqa: DTZ001 (a wall time)

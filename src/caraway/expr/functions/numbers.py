@@ -1,16 +1,16 @@
-"""Definitions that the compilers share for the `num` namespace; nothing here needs polars."""
+"""Constants and functions of the `num` namespace that both the polars and the plain Python compiler use."""
 
 from caraway.dtypes.values import INT_MAX
 from caraway.errors import InvalidInputError
 
 # From this value on every double is an integer, so rounding doesn't change it.
 ALL_INTEGERS = 2.0**52
-# Bound on decimals, which is more than a double can have, while ten to this power still is a double.
+# Rounding to more decimals than this leaves a double as it is; ten to the power of 309 would be infinite.
 MOST_DECIMALS = 300
 
 
 def power_of_ints(base: int, exponent: int) -> int:
-    """Raise an int to a power, in 64 bits. Raises `InvalidInputError` if the exponent is negative."""
+    """Return an int raised to a power, wrapped around to 64 bits; a negative exponent is refused."""
     if exponent < 0:
         raise InvalidInputError(
             f"num.pow(): {base} to the power of {exponent} is no int; make the base or the exponent a float"

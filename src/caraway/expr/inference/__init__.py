@@ -1,10 +1,10 @@
-"""The static type of an expression over columns of known types; a module holds the rules of a namespace."""
+"""The static type of an expression over columns of known types; each module has the rules of one namespace."""
 
 from caraway.expr.inference import containers, instants, numeric, operators, text  # noqa: F401 (rules register)
 from caraway.expr.inference.checks import infer, infer_nullable, operand_type, operation_name
 from caraway.expr.inference.containers import element_type
 from caraway.expr.inference.instants import is_timezone
-from caraway.expr.inference.scopes import LambdaSchema, Schema, within
+from caraway.expr.inference.scopes import LambdaSchema, Schema
 from caraway.expr.inference.typed import TypedScope
 
 __all__ = [
@@ -17,5 +17,4 @@ __all__ = [
     "is_timezone",
     "operand_type",
     "operation_name",
-    "within",
 ]

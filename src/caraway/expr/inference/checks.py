@@ -1,25 +1,16 @@
-"""Functions that the rules of inference share: tests of operands, optional results, messages."""
+"""Functions that the rules of type inference share: checks of operands, optional results, errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import singledispatch
 
-from caraway.dtypes.types import (
-    FLOAT,
-    DataType,
-    EmbeddingType,
-    ListType,
-    base_type,
-    is_optional,
-    optional,
-    type_name,
-)
+from caraway.dtypes.types import FLOAT, DataType, EmbeddingType, ListType, base_type, is_optional, optional, type_name
 from caraway.errors import DefinitionError
 from caraway.expr import nodes as n
 from caraway.expr.inference.scopes import Schema
 from caraway.expr.printer import print_node
 
-# The names of node classes that users know by another name.
+# The names by which users know operations, where these aren't the names of the node classes in lower case.
 _NAMES: dict[type, str] = {
     n.DatetimeLiteral: "datetime",
     n.DictContains: "dict.contains",
@@ -44,20 +35,12 @@ _NAMES: dict[type, str] = {
 
 @singledispatch
 def infer_nullable(node: n.Node, schema: Schema) -> DataType | None:
-    """Return the type of an expression; None for the null literal.
-
-    Raises:
-        DefinitionError: As `infer`, but for the null literal.
-    """
+    """Return the type of an expression; None for the null literal, which `infer` refuses."""
     raise NotImplementedError(f"no type rule for {type(node).__name__}")
 
 
 def infer(node: n.Node, schema: Schema) -> DataType:
-    """Return the type of an expression.
-
-    Args:
-        node: The expression.
-        schema: The types of the columns that it may refer to.
+    """Return the type of an expression over columns of the types in `schema`.
 
     Raises:
         DefinitionError: The expression is ill-typed or refers to an unknown column, or is the null literal, whose type
@@ -73,13 +56,13 @@ def infer(node: n.Node, schema: Schema) -> DataType:
 
 
 def operand_type(dtype: DataType) -> DataType:
-    """Return the type with which a value takes part in an operation: without restrictions, an embedding as a list."""
+    """Return the type as which an operation takes a value: not optional nor restricted, and a list for an embedding."""
     base = base_type(dtype)
     return ListType(FLOAT) if isinstance(base, EmbeddingType) else base
 
 
 def require(node: n.Node, found: DataType | None, wanted: tuple[DataType, ...]) -> DataType:
-    """Return the base type of an operand, which must be one of `wanted`; null fits all of them."""
+    """Return the `operand_type` of an operand, which must be one of `wanted`; the null literal counts as the first."""
     if found is None:
         return wanted[0]
     base = operand_type(found)
@@ -99,7 +82,7 @@ def either_optional(result: DataType, *operands: DataType | None) -> DataType:
 
 
 def operation_name(node: n.Node) -> str:
-    """Return the name of a node's operation, for messages."""
+    """Return the name by which users know a node's operation, for messages."""
     match node:
         case n.Unary(op=op) | n.Binary(op=op):
             return f"operator {op}"

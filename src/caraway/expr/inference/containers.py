@@ -1,21 +1,6 @@
-"""Types of lists, dicts and structs."""
+"""Type rules of the `list`, `dict` and `struct` namespaces, and of the nodes that make lists and structs."""
 
-from caraway.dtypes.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    STRING,
-    DataType,
-    EmbeddingType,
-    ListType,
-    MapType,
-    StructType,
-    base_type,
-    is_optional,
-    optional,
-    strip_optional,
-    type_name,
-)
+from caraway.dtypes import types as t
 from caraway.expr import nodes as n
 from caraway.expr.inference.checks import (
     either_optional,
@@ -28,124 +13,121 @@ from caraway.expr.inference.checks import (
     takes,
     wrong,
 )
-from caraway.expr.inference.scopes import LambdaSchema, Schema, within
+from caraway.expr.inference.scopes import LambdaSchema, Schema
 from caraway.expr.promotion import NUMBERS, promotes
 
 
-def element_type(node: n.Node, operand: DataType | None) -> DataType:
-    """Return the type of the elements of a list, which the operand must be.
-
-    Raises `DefinitionError` if the operand is no list.
-    """
+def element_type(node: n.Node, operand: t.DataType | None) -> t.DataType:
+    """Return the type of a list's elements; an operand that is no list is an error of `node`."""
     base = None if operand is None else operand_type(operand)
-    if not isinstance(base, ListType):
+    if not isinstance(base, t.ListType):
         raise takes(node, "a list", operand)
     return base.of
 
 
 @infer_nullable.register
-def _(node: n.ListCall, schema: Schema) -> DataType | None:
+def _(node: n.ListCall, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
     element = element_type(node, operand)
     match node.function:
         case n.ListFunction.LEN:
-            return like(operand, INT)
+            return like(operand, t.INT)
         case n.ListFunction.HAS_NULL:
-            return like(operand, BOOL)
+            return like(operand, t.BOOL)
         case n.ListFunction.SUM:
             return either_optional(_number(node, element), operand, element)
         case n.ListFunction.MIN | n.ListFunction.MAX:
-            return optional(_number(node, element))
+            return t.optional(_number(node, element))
         case n.ListFunction.MEAN:
             _number(node, element)
-            return optional(FLOAT)
+            return t.optional(t.FLOAT)
         case n.ListFunction.ALL | n.ListFunction.ANY:
-            if base_type(element) != BOOL:
+            if t.base_type(element) != t.BOOL:
                 raise takes(node, "a list of bool", operand)
-            return either_optional(BOOL, operand, element)
+            return either_optional(t.BOOL, operand, element)
 
 
 @infer_nullable.register
-def _(node: n.ListAt, schema: Schema) -> DataType | None:
+def _(node: n.ListAt, schema: Schema) -> t.DataType | None:
     element = element_type(node, infer_nullable(node.operand, schema))
     index = infer_nullable(node.index, schema)
-    if index is not None and base_type(index) != INT:
+    if index is not None and t.base_type(index) != t.INT:
         raise wrong(node, f"list.at() takes an int as the index, found {spell(index)}")
-    return optional(element)
+    return t.optional(element)
 
 
 @infer_nullable.register
-def _(node: n.ListContains, schema: Schema) -> DataType | None:
+def _(node: n.ListContains, schema: Schema) -> t.DataType | None:
     operand, item = infer_nullable(node.operand, schema), infer_nullable(node.item, schema)
     element = element_type(node, operand)
-    if item is not None and not promotes(base_type(item), base_type(element)):
+    if item is not None and not promotes(t.base_type(item), t.base_type(element)):
         raise wrong(node, f"list.contains(): {spell(operand)} can't hold {spell(item)}")
-    return either_optional(BOOL, operand, element, item)
+    return either_optional(t.BOOL, operand, element, item)
 
 
 @infer_nullable.register
-def _(node: n.ListFilter, schema: Schema) -> DataType | None:
+def _(node: n.ListFilter, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
     found = infer_nullable(node.predicate, _scope(node, schema, node.variable, element_type(node, operand)))
-    if found != BOOL:
-        hint = "; fill its nulls with fillnull()" if found == optional(BOOL) else ""
+    if found != t.BOOL:
+        hint = "; fill its nulls with fillnull()" if found == t.optional(t.BOOL) else ""
         raise wrong(node, f"the predicate of list.filter() is {spell(found)}, not bool{hint}")
     # A filtered embedding may have fewer elements, so it is a list.
-    return operand if operand is not None and not _is_embedding(operand) else like(operand, ListType(FLOAT))
+    return operand if operand is not None and not _is_embedding(operand) else like(operand, t.ListType(t.FLOAT))
 
 
 @infer_nullable.register
-def _(node: n.ListMap, schema: Schema) -> DataType | None:
+def _(node: n.ListMap, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
     body = infer_nullable(node.body, _scope(node, schema, node.variable, element_type(node, operand)))
     if body is None:
         raise wrong(node, "the type of null alone is not known; list.map() needs a body with a type")
-    return like(operand, ListType(like(body, base_type(body))))
+    return like(operand, t.ListType(like(body, t.base_type(body))))
 
 
 @infer_nullable.register
-def _(node: n.Repeat, schema: Schema) -> DataType | None:
+def _(node: n.Repeat, schema: Schema) -> t.DataType | None:
     value, by = infer_nullable(node.value, schema), infer_nullable(node.by, schema)
-    if by is None or is_optional(by) or base_type(by) != INT:
+    if by is None or t.is_optional(by) or t.base_type(by) != t.INT:
         raise wrong(node, f"repeat() takes an int that is never null as the count, found {spell(by)}")
     if value is None:
         raise wrong(node, "the type of null alone is not known; repeat() needs a value with a type")
-    return ListType(like(value, base_type(value)))
+    return t.ListType(like(value, t.base_type(value)))
 
 
 @infer_nullable.register
-def _(node: n.DictGet, schema: Schema) -> DataType | None:
+def _(node: n.DictGet, schema: Schema) -> t.DataType | None:
     operand, key = infer_nullable(node.operand, schema), infer_nullable(node.key, schema)
     value = _value_type(node, operand)
-    require(node, key, (STRING,))
+    require(node, key, (t.STRING,))
     if node.default is None:
-        return optional(value)
+        return t.optional(value)
     default = infer_nullable(node.default, schema)
-    if default is not None and not promotes(base_type(default), strip_optional(value)):
+    if default is not None and not promotes(t.base_type(default), t.strip_optional(value)):
         raise wrong(node, f"the default of dict.get() is {spell(default)}, which {spell(operand)} can't hold")
     return either_optional(value, operand, key, default)
 
 
 @infer_nullable.register
-def _(node: n.DictLen, schema: Schema) -> DataType | None:
+def _(node: n.DictLen, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
     _value_type(node, operand)
-    return like(operand, INT)
+    return like(operand, t.INT)
 
 
 @infer_nullable.register
-def _(node: n.DictContains, schema: Schema) -> DataType | None:
+def _(node: n.DictContains, schema: Schema) -> t.DataType | None:
     operand, key = infer_nullable(node.operand, schema), infer_nullable(node.key, schema)
     _value_type(node, operand)
-    require(node, key, (STRING,))
-    return either_optional(BOOL, operand, key)
+    require(node, key, (t.STRING,))
+    return either_optional(t.BOOL, operand, key)
 
 
 @infer_nullable.register
-def _(node: n.StructGet, schema: Schema) -> DataType | None:
+def _(node: n.StructGet, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
-    base = None if operand is None else base_type(operand)
-    if not isinstance(base, StructType):
+    base = None if operand is None else t.base_type(operand)
+    if not isinstance(base, t.StructType):
         raise takes(node, "a struct", operand)
     fields = dict(base.fields)
     if node.field not in fields:
@@ -154,7 +136,7 @@ def _(node: n.StructGet, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: n.MakeStruct, schema: Schema) -> DataType | None:
+def _(node: n.MakeStruct, schema: Schema) -> t.DataType | None:
     wanted = _matched(node)
     for name, value in node.fields:
         _require_field(node, name, infer_nullable(value, schema), wanted[name])
@@ -162,41 +144,41 @@ def _(node: n.MakeStruct, schema: Schema) -> DataType | None:
 
 
 @infer_nullable.register
-def _(node: n.Zip, schema: Schema) -> DataType | None:
+def _(node: n.Zip, schema: Schema) -> t.DataType | None:
     wanted = _matched(node)
     for name, value in node.fields:
         found = infer_nullable(value, schema)
-        if found is None or is_optional(found) or not isinstance(operand_type(found), ListType):
+        if found is None or t.is_optional(found) or not isinstance(operand_type(found), t.ListType):
             raise wrong(node, f"zip(): field {name} takes a list that is never null, found {spell(found)}")
         _require_field(node, name, element_type(node, found), wanted[name])
-    return ListType(node.dtype)
+    return t.ListType(node.dtype)
 
 
-def _number(node: n.ListCall, element: DataType) -> DataType:
-    base = base_type(element)
+def _number(node: n.ListCall, element: t.DataType) -> t.DataType:
+    base = t.base_type(element)
     if base not in NUMBERS:
-        raise takes(node, "a list of int or float", ListType(element))
+        raise takes(node, "a list of int or float", t.ListType(element))
     return base
 
 
-def _scope(node: n.ListFilter | n.ListMap, schema: Schema, variable: str, element: DataType) -> LambdaSchema:
+def _scope(node: n.ListFilter | n.ListMap, schema: Schema, variable: str, element: t.DataType) -> LambdaSchema:
     if isinstance(schema, LambdaSchema):
         raise wrong(node, f"{operation_name(node)} can't stand in the body of another list.map() or list.filter()")
-    return within(schema, variable, element)
+    return LambdaSchema(schema, variable, element)
 
 
-def _is_embedding(dtype: DataType) -> bool:
-    return isinstance(base_type(dtype), EmbeddingType)
+def _is_embedding(dtype: t.DataType) -> bool:
+    return isinstance(t.base_type(dtype), t.EmbeddingType)
 
 
-def _value_type(node: n.Node, operand: DataType | None) -> DataType:
-    base = None if operand is None else base_type(operand)
-    if not isinstance(base, MapType):
+def _value_type(node: n.Node, operand: t.DataType | None) -> t.DataType:
+    base = None if operand is None else t.base_type(operand)
+    if not isinstance(base, t.MapType):
         raise takes(node, "a dict", operand)
     return base.of
 
 
-def _matched(node: n.MakeStruct | n.Zip) -> dict[str, DataType]:
+def _matched(node: n.MakeStruct | n.Zip) -> dict[str, t.DataType]:
     wanted, given = dict(node.dtype.fields), [name for name, _ in node.fields]
     missing, unknown = [name for name in wanted if name not in given], [name for name in given if name not in wanted]
     if missing or unknown:
@@ -206,6 +188,6 @@ def _matched(node: n.MakeStruct | n.Zip) -> dict[str, DataType]:
     return wanted
 
 
-def _require_field(node: n.Node, name: str, found: DataType | None, wanted: DataType) -> None:
+def _require_field(node: n.Node, name: str, found: t.DataType | None, wanted: t.DataType) -> None:
     if not promotes(found, wanted):
-        raise wrong(node, f"{operation_name(node)}: field {name} is {type_name(wanted)}, found {spell(found)}")
+        raise wrong(node, f"{operation_name(node)}: field {name} is {t.type_name(wanted)}, found {spell(found)}")

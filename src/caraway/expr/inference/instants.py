@@ -1,4 +1,4 @@
-"""Types of the `dt` namespace and of other nodes whose values are instants."""
+"""Type rules of the `dt` namespace and of other nodes whose values are instants."""
 
 import zoneinfo
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Node, Since
 
 EPOCH_UNITS = (TimeUnit.SECOND, TimeUnit.MILLISECOND, TimeUnit.MICROSECOND)
 
-# Files in the folder of the zones that are no zones.
+# `ZoneInfo` finds these names in the operating system's folder of time zones, though they aren't IANA's.
 _NO_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 
 
@@ -78,8 +78,8 @@ def _(node: DatetimeLiteral, _schema: Schema) -> DataType | None:
         instants = {local.replace(fold=fold).astimezone(UTC) for fold in (0, 1)}
     except (ValueError, OverflowError) as error:
         raise wrong(node, f"datetime(): {error}") from None
-    # A time that the clock skips changes when it is converted to UTC and back; one that it shows twice has two
-    # instants.
+    # A local time that clocks skip becomes another one when it is converted to UTC and back. A local time that they
+    # show twice has two instants, one for each fold.
     if any(instant.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None) for instant in instants):
         raise wrong(node, f"datetime(): no clock in {node.timezone} showed {local:%Y-%m-%d %H:%M:%S}")
     if len(instants) > 1:
@@ -100,7 +100,7 @@ def is_timezone(name: str) -> bool:
 
 
 def require_timezone(node: Node, name: str) -> None:
-    """Check that a name is a time zone. Raises `DefinitionError` if there is no IANA zone of this name."""
+    """Check that a name is an IANA time zone; any other is an error of `node`."""
     if not is_timezone(name):
         raise wrong(node, f'{operation_name(node)}: unknown time zone "{name}"; zones are named as "Europe/Paris"')
 

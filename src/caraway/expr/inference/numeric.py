@@ -1,4 +1,4 @@
-"""Types of the `num` namespace."""
+"""Type rules of the `num` namespace."""
 
 from caraway.dtypes.types import BOOL, FLOAT, INT, STRING, DataType
 from caraway.expr.inference.checks import either_optional, infer_nullable, like, require

@@ -1,26 +1,8 @@
-"""Types of references, constants, operators and choices."""
+"""Type rules of references, constants, operators and choices."""
 
-from caraway.dtypes.types import (
-    BOOL,
-    DATE,
-    DATETIME,
-    FLOAT,
-    INT,
-    STRING,
-    DataType,
-    is_optional,
-    strip_optional,
-)
+from caraway.dtypes.types import BOOL, DATE, DATETIME, FLOAT, INT, STRING, DataType, is_optional, strip_optional
 from caraway.errors import DefinitionError
-from caraway.expr.inference.checks import (
-    either_optional,
-    infer_nullable,
-    like,
-    operand_type,
-    require,
-    spell,
-    wrong,
-)
+from caraway.expr.inference.checks import either_optional, infer_nullable, like, operand_type, require, spell, wrong
 from caraway.expr.inference.scopes import LambdaSchema, Schema
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Now, Ref, Unary, UnaryOp, Var, When
 from caraway.expr.printer import print_node

@@ -1,4 +1,4 @@
-"""The names that an expression may refer to: columns and, in the body of a lambda, the element of the list."""
+"""The types of the names in an expression: of the columns and, in the body of a lambda, of the list's element."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ Schema = Mapping[str, DataType]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LambdaSchema(Mapping[str, DataType]):
-    """The columns and, beside them, one variable, which may have the name of a column."""
+    """The schema of the body of a `ListMap` or `ListFilter`: the columns, and the variable of the lambda.
+
+    As a mapping it has the columns alone, so that the variable may have the name of a column.
+    """
 
     columns: Schema
     variable: str
@@ -24,14 +27,3 @@ class LambdaSchema(Mapping[str, DataType]):
 
     def __len__(self) -> int:
         return len(self.columns)
-
-
-def within(schema: Schema, variable: str, element: DataType) -> LambdaSchema:
-    """Return the schema in which the body of a `ListMap` or the predicate of a `ListFilter` is typed.
-
-    Args:
-        schema: The columns outside.
-        variable: Name of the element.
-        element: Its type.
-    """
-    return LambdaSchema(schema, variable, element)

@@ -1,19 +1,6 @@
-"""Types of the `str` namespace."""
+"""Type rules of the `str` namespace."""
 
-from caraway.dtypes.types import (
-    BOOL,
-    DATETIME,
-    INT,
-    STRING,
-    BytesType,
-    DataType,
-    ListType,
-    MapType,
-    OptionalType,
-    StructType,
-    optional,
-    type_name,
-)
+from caraway.dtypes import types as t
 from caraway.expr.functions.chrono_format import parse_reading_format
 from caraway.expr.functions.json_path import parse_path
 from caraway.expr.inference.checks import either_optional, infer_nullable, like, require, wrong, wrong_argument
@@ -23,61 +10,61 @@ from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, String
 
 
 @infer_nullable.register
-def _(node: StringCall, schema: Schema) -> DataType | None:
+def _(node: StringCall, schema: Schema) -> t.DataType | None:
     parts = [infer_nullable(part, schema) for part in (node.operand, *node.args)]
     for part in parts:
-        require(node, part, (STRING,))
+        require(node, part, (t.STRING,))
     match node.function:
         case StringFunction.LOWER | StringFunction.UPPER | StringFunction.CONCAT:
-            result: DataType = STRING
+            result: t.DataType = t.STRING
         case StringFunction.LEN:
-            result = INT
+            result = t.INT
         case StringFunction.CONTAINS | StringFunction.STARTSWITH | StringFunction.ENDSWITH:
-            result = BOOL
+            result = t.BOOL
     return either_optional(result, *parts)
 
 
 @infer_nullable.register
-def _(node: Split, schema: Schema) -> DataType | None:
+def _(node: Split, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
-    require(node, operand, (STRING,))
-    return like(operand, ListType(STRING))
+    require(node, operand, (t.STRING,))
+    return like(operand, t.ListType(t.STRING))
 
 
 @infer_nullable.register
-def _(node: Strptime, schema: Schema) -> DataType | None:
+def _(node: Strptime, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
-    require(node, operand, (STRING,))
+    require(node, operand, (t.STRING,))
     require_timezone(node, node.timezone)
     with wrong_argument(node):
         parse_reading_format(node.format)
-    return like(operand, DATETIME)
+    return like(operand, t.DATETIME)
 
 
 @infer_nullable.register
-def _(node: ParseJson, schema: Schema) -> DataType | None:
+def _(node: ParseJson, schema: Schema) -> t.DataType | None:
     operand = infer_nullable(node.operand, schema)
-    require(node, operand, (STRING,))
+    require(node, operand, (t.STRING,))
     if _holds_bytes(node.dtype):
-        raise wrong(node, f"JSON has no bytes, so str.parse() can't give {type_name(node.dtype)}; parse a str")
+        raise wrong(node, f"JSON has no bytes, so str.parse() can't give {t.type_name(node.dtype)}; parse a str")
     return like(operand, node.dtype)
 
 
 @infer_nullable.register
-def _(node: JsonExtract, schema: Schema) -> DataType | None:
-    require(node, infer_nullable(node.operand, schema), (STRING,))
+def _(node: JsonExtract, schema: Schema) -> t.DataType | None:
+    require(node, infer_nullable(node.operand, schema), (t.STRING,))
     with wrong_argument(node):
         parse_path(node.path)
-    return optional(STRING)
+    return t.optional(t.STRING)
 
 
-def _holds_bytes(dtype: DataType) -> bool:
+def _holds_bytes(dtype: t.DataType) -> bool:
     match dtype:
-        case BytesType():
+        case t.BytesType():
             return True
-        case OptionalType(of) | ListType(of) | MapType(of):
+        case t.OptionalType(of) | t.ListType(of) | t.MapType(of):
             return _holds_bytes(of)
-        case StructType(_, fields):
+        case t.StructType(_, fields):
             return any(_holds_bytes(field) for _, field in fields)
         case _:
             return False

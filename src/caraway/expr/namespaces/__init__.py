@@ -12,6 +12,6 @@ from caraway.expr.namespaces.text import StringExpr
 
 __all__ = ["DatetimeExpr", "DictExpr", "ListExpr", "NumberExpr", "StringExpr", "StructExpr"]
 
-Expr._namespaces.update(  # noqa: SLF001 (the classes need each other; this ties the knot)
+Expr._namespaces.update(  # noqa: SLF001 (`Expr` can't import its subclasses)
     num=NumberExpr, str=StringExpr, dt=DatetimeExpr, list=ListExpr, dict=DictExpr, struct=StructExpr
 )

@@ -1,17 +1,14 @@
 """`.dt`: methods on instants."""
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from caraway.expr.arguments import plain_text, time_unit, zone
-from caraway.expr.expressions import Expr, make_expr
+from caraway.expr.expressions import Expr, Text, make_expr
 from caraway.expr.namespaces.numeric import NumberExpr
 from caraway.expr.nodes import DatePart, Node, Since, SinceEpoch, Strftime, TimeUnit
 
 if TYPE_CHECKING:
     from caraway.expr.namespaces.text import StringExpr
-
-# In the class the name `str` is a namespace.
-Text: TypeAlias = str
 
 
 class DatetimeExpr(Expr):

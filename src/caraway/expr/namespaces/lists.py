@@ -1,14 +1,9 @@
 """`.list`: methods on lists."""
 
-from typing import TypeAlias
-
 from caraway.expr.arguments import plain_text
-from caraway.expr.expressions import Expr, make_expr
+from caraway.expr.expressions import Expr, Text, make_expr
 from caraway.expr.namespaces.numeric import NumberExpr
 from caraway.expr.nodes import ListAt, ListCall, ListContains, ListFilter, ListFunction, ListMap, Node
-
-# In the class the name `str` is a namespace.
-Text: TypeAlias = str
 
 
 class ListExpr(Expr):

@@ -1,14 +1,9 @@
 """`.dict` and `.struct`: methods on maps and records."""
 
-from typing import TypeAlias
-
 from caraway.errors import InvalidExprException
-from caraway.expr.expressions import Expr, make_expr
+from caraway.expr.expressions import Expr, Text, make_expr
 from caraway.expr.namespaces.numeric import NumberExpr
 from caraway.expr.nodes import DictContains, DictGet, DictLen, StructGet
-
-# In the classes the name `str` is a namespace.
-Text: TypeAlias = str
 
 
 class DictExpr(Expr):

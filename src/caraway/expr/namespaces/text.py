@@ -1,19 +1,16 @@
 """`.str`: methods on text."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from caraway.dtypes.annotations import dtype_of
 from caraway.expr.arguments import plain_text, zone
-from caraway.expr.expressions import Expr, make_expr
+from caraway.expr.expressions import Expr, Text, make_expr
 from caraway.expr.namespaces.numeric import NumberExpr
 from caraway.expr.nodes import JsonExtract, Node, ParseJson, Split, StringCall, StringFunction, Strptime
 
 if TYPE_CHECKING:
     from caraway.expr.namespaces.instants import DatetimeExpr
     from caraway.expr.namespaces.lists import ListExpr
-
-# In the class the name `str` is a namespace.
-Text: TypeAlias = str
 
 
 class StringExpr(Expr):

@@ -1,9 +1,9 @@
-"""Expressions as polars expressions: the read path, and the oracle for other compilers.
+"""The compiler of expressions to polars, whose results are the reference for the other compilers.
 
-The modules of the namespaces define all results that polars leaves open, so that another engine can reproduce them.
-Some rules hold for all of them: the division of floats by `//` is `floor(l / r)` and their remainder `l - floor(l / r)
-* r`; ints wrap around; NaN equals NaN and is greater than all else, also inside lists, dicts and structs, where null
-equals null too; a float is spelled in its shortest form, with an exponent below 1e-5 and from 1e16 on.
+These rules define results that differ between engines: `//` of floats is `floor(l / r)`, and `%` is
+`l - floor(l / r) * r`; ints wrap around; NaN equals NaN and is greater than all other values, also inside of lists,
+dicts and structs, where null equals null too; a float is spelled in its shortest form, with an exponent below 1e-5 and
+from 1e16 on. The modules of the namespaces have further rules.
 """
 
 from collections.abc import Mapping
@@ -21,19 +21,12 @@ from caraway.expr.polars.values import INSTANT, polars_type
 
 
 def compile_expr(node: Node, schema: Mapping[str, DataType], *, now: pl.Expr | int | None = None) -> pl.Expr:
-    """Compile an expression over columns of the given types (`caraway.expr.polars.values.polars_type`).
+    """Compile an expression over columns of the types in `schema`.
 
     A result whose type isn't optional may still be null where there is no value, such as for an int divided by zero;
     callers that need a value check for it. The evaluation raises `InvalidInputError` for a value that an operation
-    refuses, such as a text that isn't in its format.
-
-    Args:
-        node: The expression.
-        schema: Types of the columns.
-        now: The value of `now()`: instants, or microseconds since the epoch.
-
-    Raises:
-        DefinitionError: The expression is ill-typed.
+    refuses, such as a text that isn't in its format. `now` is the value of `now()`: instants, or microseconds since the
+    epoch.
     """
     infer(node, schema)
     return compile_node(node, _scope(schema, now))
@@ -42,10 +35,7 @@ def compile_expr(node: Node, schema: Mapping[str, DataType], *, now: pl.Expr | i
 def compile_as(
     node: Node, dtype: DataType, schema: Mapping[str, DataType], *, now: pl.Expr | int | None = None
 ) -> pl.Expr:
-    """Compile an expression and convert its result to the type that it is declared to have.
-
-    Raises `DefinitionError` if the expression is ill-typed.
-    """
+    """Compile an expression and convert its result to the type that it is declared to have."""
     if isinstance(node, Literal) and node.dtype is None:
         return pl.lit(None, dtype=polars_type(dtype))
     found = infer(node, schema)
@@ -53,7 +43,7 @@ def compile_as(
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason why an evaluation failed, without polars's form of the expression, which users don't know."""
+    """Return the reason why an evaluation failed, without polars's text of the expression, which users didn't write."""
     return str(error).partition("\n\nThis error occurred in the following expression")[0]
 
 

@@ -1,7 +1,7 @@
 """The `list` namespace in polars, lambdas, and the nodes that make lists.
 
-Sums and means of floats add up from the left, beginning with 0.0; the mean of ints is that of their doubles. Minimum
-and maximum: NaN is greater than all numbers, a zero has no sign.
+Sums and means of floats add the elements from the left, beginning with 0.0; the mean of ints is the mean of their
+doubles. For minimum and maximum NaN is greater than all numbers, and a result of -0.0 becomes 0.0.
 """
 
 from collections.abc import Callable
@@ -10,32 +10,22 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from caraway.dtypes.types import BOOL, INT, DataType, ListType
+from caraway.dtypes.types import BOOL, INT, ListType
 from caraway.errors import DefinitionError, InvalidInputError
-from caraway.expr.inference import element_type, operand_type
-from caraway.expr.nodes import (
-    ListAt,
-    ListCall,
-    ListContains,
-    ListFilter,
-    ListFunction,
-    ListMap,
-    Node,
-    Repeat,
-    Zip,
-)
+from caraway.expr.inference import element_type
+from caraway.expr.nodes import ListAt, ListCall, ListContains, ListFilter, ListFunction, ListMap, Repeat, Zip
 from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_node, widened
 from caraway.expr.polars.series import Elements, lists_of, null_where, of_array, of_columns, true_where
 from caraway.expr.references import columns_of
 
-# An index beyond any length; polars can't take the least int.
+# Indexes are clipped to this, which is beyond the length of any list, because polars fails at the least 64-bit int.
 FAR = 2**62
 BODY = "__caraway body"
 
 
 @compile_node.register
 def _(node: ListCall, scope: PolarsScope) -> pl.Expr:
-    element = _element(node, node.operand, scope)
+    element = scope.element_of(node, node.operand)
     operand = compile_node(node.operand, scope)
     of = operand.list
     has_null = of.drop_nulls().list.len() != of.len()
@@ -63,13 +53,13 @@ def _(node: ListCall, scope: PolarsScope) -> pl.Expr:
 
 
 def _float_sum(floats: pl.Expr) -> pl.Expr:
-    """Return sums from the left; polars' own sum adds in 16 parallel stripes, which rounds differently."""
+    """Return sums that add from the left; polars's own sum adds in 16 parallel stripes, which rounds differently."""
     total = floats.list.eval(pl.element().cum_sum()).list.last()
     return pl.when(floats.list.len() == 0).then(pl.lit(0.0)).otherwise(total)
 
 
 def _unsigned(number: pl.Expr) -> pl.Expr:
-    # The condition makes 0.0 of -0.0; polars would optimise an addition of 0.0 away.
+    # A condition turns -0.0 into 0.0. Adding 0.0 would do so too, but polars leaves such an addition out.
     return pl.when(number == 0.0).then(pl.lit(0.0)).otherwise(number)
 
 
@@ -81,7 +71,7 @@ def _(node: ListAt, scope: PolarsScope) -> pl.Expr:
 
 @compile_node.register
 def _(node: ListContains, scope: PolarsScope) -> pl.Expr:
-    element = _element(node, node.operand, scope)
+    element = scope.element_of(node, node.operand)
     lists, item = compile_node(node.operand, scope), scope.operand(node.item, element)
 
     def contains(columns: list[pl.Series]) -> pl.Series:
@@ -114,7 +104,7 @@ def _over_elements(
 ) -> pl.Expr:
     """Evaluate the body of a lambda over all elements of all rows at once, each with the columns of its row.
 
-    polars has `list.eval` for this, but no columns in it.
+    The `list.eval` of polars isn't used, because the body can't refer to columns in it.
     """
     outer = [name for name in dict.fromkeys(body.meta.root_names()) if name != ELEMENT]
 
@@ -155,7 +145,7 @@ def _(node: Zip, scope: PolarsScope) -> pl.Expr:
     if not wanted:
         raise DefinitionError(f"zip() of {node.dtype.name}, which has no fields, has no length")
     inputs = [compile_node(given[name], scope) for name, _ in wanted]
-    found = [_element(node, given[name], scope) for name, _ in wanted]
+    found = [scope.element_of(node, given[name]) for name, _ in wanted]
     made = pl.struct([widened(pl.col(name), of, to).alias(name) for (name, to), of in zip(wanted, found, strict=True)])
 
     def zipped(columns: list[pl.Series]) -> pl.Series:
@@ -168,7 +158,3 @@ def _(node: Zip, scope: PolarsScope) -> pl.Expr:
         return lists_of(frame.select(made.alias(BODY))[BODY], lengths)
 
     return of_columns(zipped, inputs, ListType(node.dtype))
-
-
-def _element(node: Node, operand: Node, scope: PolarsScope) -> DataType:
-    return operand_type(element_type(node, scope.type_of(operand)))

@@ -1,8 +1,8 @@
 """The `num` namespace in polars.
 
-Sines, logarithms and powers are those of the C library, which may differ from other engines' in the last bit. The
-logarithm to a base is the quotient of two natural ones. A power of ints wraps around; a negative exponent of an int is
-an error.
+Sines, logarithms and powers are computed by the C library, and may differ from another engine's in the last bit. The
+logarithm to a base is the quotient of two natural logarithms. A power of ints wraps around at 64 bits; a negative
+exponent of an int is an error.
 """
 
 import math
@@ -71,7 +71,7 @@ def _(node: Round, scope: PolarsScope) -> pl.Expr:
 
 
 def _to_int(number: pl.Expr) -> pl.Expr:
-    # The cast is not strict because NaN, infinities and numbers beyond 64 bits have no int.
+    # The cast isn't strict, so that NaN, infinities and numbers beyond 64 bits become null instead of an error.
     return number.cast(pl.Int64, strict=False)
 
 

@@ -4,16 +4,7 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from caraway.dtypes.types import (
-    BOOL,
-    DATE,
-    DATETIME,
-    FLOAT,
-    INT,
-    STRING,
-    DataType,
-    base_type,
-)
+from caraway.dtypes.types import BOOL, DATE, DATETIME, FLOAT, INT, STRING, base_type
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Node, Now, Ref, Unary, UnaryOp, Var, When
 from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_node
 from caraway.expr.polars.values import polars_type, to_polars
@@ -21,7 +12,7 @@ from caraway.expr.references import columns_of
 
 DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})
 
-# For each comparison the one with its sides exchanged.
+# For each comparison, the one that has the same result with its sides exchanged.
 MIRRORED = {
     BinaryOp.EQ: BinaryOp.EQ,
     BinaryOp.NE: BinaryOp.NE,
@@ -66,8 +57,7 @@ def _(node: Literal, _scope: PolarsScope) -> pl.Expr:
     if base_type(node.dtype) in (INT, FLOAT, BOOL, STRING):
         return pl.lit(node.value, dtype=polars_type(node.dtype))
     if base_type(node.dtype) in (DATETIME, DATE):
-        # The constant goes through an int, because polars doesn't always take the first item of a series for a
-        # constant.
+        # An int is cast, because polars doesn't always treat the first item of a series, as below, as a constant.
         return pl.lit(node.value, dtype=pl.Int64).cast(polars_type(node.dtype))
     return pl.lit(to_polars("", [node.value], node.dtype)).first()
 
@@ -90,7 +80,7 @@ def _(node: Unary, scope: PolarsScope) -> pl.Expr:
 
 @compile_node.register
 def _(node: Binary, scope: PolarsScope) -> pl.Expr:
-    base = _operand_type(node, scope)
+    base = scope.common_base(node)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     if base == FLOAT and (node.op in DIVISIONS or _may_be_zero(node, node.right)) and not columns_of(node.right):
         right = as_column(right)
@@ -100,31 +90,20 @@ def _(node: Binary, scope: PolarsScope) -> pl.Expr:
 
 
 def _may_be_zero(node: Binary, constant: Node) -> bool:
-    """Return whether a constant of a sum may be 0.0, which polars would leave out: -0.0 plus 0.0 is 0.0."""
+    """Return whether an added constant may be zero: polars leaves the addition out, though -0.0 + 0.0 is 0.0."""
     return node.op in (BinaryOp.ADD, BinaryOp.SUB) and not (isinstance(constant, Literal) and constant.value)
 
 
 def _compared(node: Binary, scope: PolarsScope, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     if scope.type_of(node.left) is None or scope.type_of(node.right) is None:
-        # polars can't compare a struct with null. The result is null for each row of the other side.
+        # polars can't compare a struct with the null literal. The result is null for each row of the other operand.
         other = right if scope.type_of(node.left) is None else left
         return pl.when(other.is_null()).then(pl.lit(None, dtype=pl.Boolean))
     if not columns_of(node.left):
-        # polars returns one row for a constant text beside a column of nulls, but not the other way round.
+        # polars returns a single row if the left side is a constant text and the right side a column of nulls. With the
+        # sides exchanged it returns all rows.
         return OPERATORS[MIRRORED[node.op]](right, left)
     return OPERATORS[node.op](left, right)
-
-
-def _operand_type(node: Binary, scope: PolarsScope) -> DataType:
-    """Return the type to which both operands are converted."""
-    if node.op in (BinaryOp.AND, BinaryOp.OR):
-        return BOOL
-    if node.op is BinaryOp.DIV:
-        return FLOAT
-    bases = [scope.base_of(side, BOOL) for side in (node.left, node.right) if scope.type_of(side) is not None]
-    if not bases:
-        return BOOL
-    return FLOAT if FLOAT in bases else bases[0]
 
 
 @compile_node.register
@@ -138,7 +117,7 @@ def _(node: FillNull, scope: PolarsScope) -> pl.Expr:
     if result is None:
         return pl.lit(None)
     operand = scope.operand(node.operand, result)
-    # coalesce() isn't used, because with a constant first it returns one row instead of the frame's.
+    # coalesce() isn't used, because it returns a single row if its first operand is a constant.
     return pl.when(operand.is_not_null()).then(operand).otherwise(scope.operand(node.fill, result))
 
 

@@ -1,7 +1,7 @@
 """The scope of an expression and the dispatch over nodes, which the modules of the polars compiler share.
 
-Each node has a handler, in the module of its namespace, which returns a polars expression over the columns of a frame,
-one value a row. A constant returns one value, which polars repeats beside columns.
+Each class of nodes has a handler in the module of its namespace. It returns a polars expression over the columns of a
+frame. The expression of a constant has one value, which polars repeats where a column is beside it.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,14 @@ from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.polars.values import polars_type
 
-# The column of the elements in the frame over which the body of a lambda is evaluated; no column has such a name.
+# The column of the list's elements in the frame over which the body of a lambda is evaluated. Names of users' columns
+# are identifiers, so none is equal to this.
 ELEMENT = "__caraway element"
 
 
 @dataclass(frozen=True, slots=True)
 class PolarsScope(TypedScope):
-    """The names that an expression may refer to: typed columns, in a lambda the element, and the query's time."""
+    """The scope of an expression, with the value of `now()`."""
 
     now: pl.Expr | None
 
@@ -53,12 +54,13 @@ def widened(expr: pl.Expr, source: DataType | None, target: DataType) -> pl.Expr
 
 
 def as_column(constant: pl.Expr) -> pl.Expr:
-    """Repeat a constant float for each row.
+    """Return a constant float as a column, so that polars takes none of its short cuts for constants.
 
-    polars has short cuts for single floats that compute other bits: it divides by one by multiplying with its
-    reciprocal (14.0 / 10.0 would be 1.4000000000000001), and raises to the power 0.5 by a square root. It recognises a
-    repeated constant, but not a constant times a computed one, which has the same value. (Subtracting a computed zero
-    doesn't work: polars makes the negative of a column from zero less the column, and so 0.0 from -0.0.)
+    The short cuts have other bits in their results: polars divides by a constant by multiplying with its reciprocal
+    (14.0 / 10.0 would be 1.4000000000000001), and raises to the power 0.5 by a square root. It recognises a repeated
+    constant as well, but not the product of a constant and a column that is computed to be 1.0 in each row.
+    (Subtracting a computed zero doesn't serve: polars negates a column by subtracting it from zero, which makes 0.0 of
+    -0.0.)
     """
     ones = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0 + 1.0
     return constant * ones

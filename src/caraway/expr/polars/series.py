@@ -1,4 +1,4 @@
-"""Functions over whole columns that polars lacks: values by Python functions, and lists by their elements."""
+"""Functions over whole columns that polars lacks: Python functions of each row, and access to elements of lists."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,17 @@ Truths = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def of_columns(function: Callable[[list[pl.Series]], pl.Series], inputs: Sequence[pl.Expr], dtype: DataType) -> pl.Expr:
-    """Return the expression that `function` computes from columns of one length.
-
-    Args:
-        function: Returns as many values as each of its columns has.
-        inputs: The expressions of the columns; constants are repeated.
-        dtype: Type of the result.
-    """
+    """Return the expression of a function of whole columns, which are of one length; constants are repeated for it."""
     given = list(inputs)
     if not any(expr.meta.root_names() for expr in given):
-        # polars calls a function of constants once and doesn't repeat the result; this column sets the length.
+        # polars calls a function of constants alone with one row each, and doesn't repeat the result for each row of
+        # the frame. With this column the function is called with as many rows as the frame has.
         given.append(pl.int_range(pl.len(), dtype=pl.Int64))
     count = len(inputs)
 
     def compute(columns: Sequence[pl.Series]) -> pl.Series:
         length = next((len(column) for column in columns if len(column) != 1), 1)
-        # A constant arrives as a single value.
+        # A constant arrives as a column of a single value.
         aligned = [column if len(column) == length else column.new_from_index(0, length) for column in columns]
         return function(aligned[:count])
 
@@ -57,9 +52,10 @@ def by_row(
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a column of lists one after the other, and the number of each row's; null rows have none.
+    """The elements of all lists in a column, one list after the other, with the length of each row's list.
 
-    Arrow does the work: for few rows each call of polars takes longer than everything else.
+    A null row has the length 0, and is false in `valid`. Arrow splits the lists, because a call of polars would take
+    longer than the whole work if there are few rows.
     """
 
     values: pl.Series
@@ -110,7 +106,7 @@ def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) 
 
 
 def of_array(array: pa.Array) -> pl.Series:
-    """Return an Arrow array as a column; Caraway's types are the same on both sides."""
+    """Return an Arrow array as a polars column."""
     made = pl.from_arrow(array)
     assert isinstance(made, pl.Series)  # noqa: S101 (an array gives a series)
     return made

@@ -1,6 +1,6 @@
 """The `dict` and `struct` namespaces in polars, and the nodes that make structs.
 
-A dict is a list of entries in polars, each a struct of key and value.
+In polars a dict is a list of entries, each of which is a struct of key and value.
 """
 
 import numpy as np
@@ -34,13 +34,13 @@ def _values_at(columns: list[pl.Series]) -> pl.Series:
     values = of_array(pairs.field("value").take(pa.array(positions, mask=positions < 0)))
     if len(columns) == 2:
         return values
-    # A value that is there may be null; the default is only for keys that aren't there.
+    # A key that is present may have the value null. The default replaces only the values of absent keys.
     absent = (positions < 0) & elements.valid & ~null_where(keys)
     return columns[2].zip_with(pl.Series(absent), values)
 
 
 def _positions(elements: Elements, found: pa.Array, wanted: pa.Array) -> Integers:
-    """Return for each row the position of its key among the keys of all rows; -1 if it isn't there."""
+    """Return for each row the position of its key among the entries of all rows; -1 if its dict lacks the key."""
     rows = elements.rows()
     equal = np.flatnonzero(true_in(pc.equal(found, wanted.take(pa.array(rows)))))
     positions = np.full(len(wanted), -1, dtype=np.int64)

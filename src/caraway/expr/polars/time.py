@@ -1,18 +1,15 @@
 """The `dt` namespace in polars, and the nodes whose values are instants.
 
-The parts of an instant follow the time zone tables of polars, which end with the year 2099; formatted text follows
-those of Python. An instant that is counted from the epoch is null if it is beyond 64 bits.
+The parts of an instant are computed with polars's tables of time zones, which end with the year 2099, and formatted
+text with Python's tables. `from_epoch` returns null for an instant that doesn't fit 64 bits.
 """
-
-from datetime import datetime
 
 import polars as pl
 
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.chrono_writing import writer
-from caraway.expr.functions.local_time import local_instant
-from caraway.expr.functions.units import US_OF_UNIT
+from caraway.expr.functions.local_time import US_OF_UNIT, literal_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
 from caraway.expr.polars.scope import PolarsScope, compile_node
 from caraway.expr.polars.series import by_row
@@ -26,26 +23,8 @@ def _(node: DatePart, scope: PolarsScope) -> pl.Expr:
 
 def date_part(instant: pl.Expr, part: TimeUnit, timezone: str) -> pl.Expr:
     """Return a calendar part of instants in a time zone."""
-    local = instant.dt.convert_time_zone(timezone).dt
-    match part:
-        case TimeUnit.YEAR:
-            found = local.year()
-        case TimeUnit.MONTH:
-            found = local.month()
-        case TimeUnit.WEEK:
-            found = local.week()
-        case TimeUnit.DAY:
-            found = local.day()
-        case TimeUnit.HOUR:
-            found = local.hour()
-        case TimeUnit.MINUTE:
-            found = local.minute()
-        case TimeUnit.SECOND:
-            found = local.second()
-        case TimeUnit.MILLISECOND:
-            found = local.millisecond()
-        case TimeUnit.MICROSECOND:
-            found = local.microsecond()
+    # The units have the names of polars's methods.
+    found: pl.Expr = getattr(instant.dt.convert_time_zone(timezone).dt, part)()
     return found.cast(pl.Int64)
 
 
@@ -61,7 +40,7 @@ def _(node: SinceEpoch, scope: PolarsScope) -> pl.Expr:
 
 
 def _whole_units(us: pl.Expr, unit: TimeUnit) -> pl.Expr:
-    """Return the quotient, truncated toward zero."""
+    """Return how many whole units are in a number of microseconds, rounded toward zero."""
     length = US_OF_UNIT[unit]
     return pl.when(us >= 0).then(us // length).otherwise(-((-us) // length))
 
@@ -81,10 +60,7 @@ def _(node: FromEpoch, scope: PolarsScope) -> pl.Expr:
 
 @compile_node.register
 def _(node: DatetimeLiteral, _scope: PolarsScope) -> pl.Expr:
-    wall = datetime(  # noqa: DTZ001 (the zone comes next)
-        node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
-    )
-    return pl.lit(local_instant(wall, node.timezone), dtype=pl.Int64).cast(INSTANT)
+    return pl.lit(literal_instant(node), dtype=pl.Int64).cast(INSTANT)
 
 
 def part_of_instant(us: int, unit: TimeUnit) -> object:

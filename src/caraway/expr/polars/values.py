@@ -7,22 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from caraway.dtypes.types import (
-    BOOL,
-    BYTES,
-    FLOAT,
-    INT,
-    STRING,
-    DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
-    ListType,
-    MapType,
-    StructType,
-    base_type,
-    stored_type,
-)
+from caraway.dtypes import types as t
 from caraway.dtypes.values import DECIMAL_DIGITS
 
 INSTANT = pl.Datetime("us", "UTC")
@@ -31,47 +16,47 @@ Convert = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=4096)
-def polars_type(dtype: DataType) -> pl.DataType:
+def polars_type(dtype: t.DataType) -> pl.DataType:
     """Return the polars type of a column; restrictions and optionality make no difference."""
     return _column_type(dtype, INSTANT, pl.Date())
 
 
 @lru_cache(maxsize=4096)
-def _physical_type(dtype: DataType) -> pl.DataType:
-    """Return the type with which a column is created: instants and days are ints, so that any year fits."""
+def _physical_type(dtype: t.DataType) -> pl.DataType:
+    """Return the polars type with which a column is made first: instants and days as ints, so that any year fits."""
     return _column_type(dtype, pl.Int64(), pl.Int32())
 
 
-# The types of columns with stored values that contain no others; values of other types are stored as one of these.
-_PLAIN: Mapping[DataType, pl.DataType] = {
-    INT: pl.Int64(),
-    FLOAT: pl.Float64(),
-    BOOL: pl.Boolean(),
-    STRING: pl.String(),
-    BYTES: pl.Binary(),
+# The polars types of stored values that contain no other values; `stored_type` returns one of these, or a list.
+_PLAIN: Mapping[t.DataType, pl.DataType] = {
+    t.INT: pl.Int64(),
+    t.FLOAT: pl.Float64(),
+    t.BOOL: pl.Boolean(),
+    t.STRING: pl.String(),
+    t.BYTES: pl.Binary(),
 }
 
 
-def _column_type(dtype: DataType, instant: pl.DataType, day: pl.DataType) -> pl.DataType:
-    match base_type(dtype):
-        case DatetimeType():
+def _column_type(dtype: t.DataType, instant: pl.DataType, day: pl.DataType) -> pl.DataType:
+    match t.base_type(dtype):
+        case t.DatetimeType():
             return instant
-        case DateType():
+        case t.DateType():
             return day
-        case DecimalType(scale):
+        case t.DecimalType(scale):
             return pl.Decimal(DECIMAL_DIGITS, scale)
-        case MapType(of):
+        case t.MapType(of):
             return pl.List(pl.Struct({"key": pl.String(), "value": _column_type(of, instant, day)}))
-        case StructType(_, fields):
+        case t.StructType(_, fields):
             return pl.Struct({name: _column_type(inner, instant, day) for name, inner in fields})
-    match stored_type(dtype):
-        case ListType(of):
+    match t.stored_type(dtype):
+        case t.ListType(of):
             return pl.List(_column_type(of, instant, day))
         case stored:
             return _PLAIN[stored]
 
 
-def to_polars(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:
+def to_polars(name: str, values: Sequence[Any], dtype: t.DataType) -> pl.Series:
     """Return stored values as a column."""
     convert, physical, wanted = _shown(dtype), _physical_type(dtype), polars_type(dtype)
     given = values if convert is None else [None if value is None else convert(value) for value in values]
@@ -79,24 +64,24 @@ def to_polars(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:
     return series if physical == wanted else series.cast(wanted)
 
 
-def from_polars(series: pl.Series, dtype: DataType) -> list[Any]:
+def from_polars(series: pl.Series, dtype: t.DataType) -> list[Any]:
     """Return a column as stored values."""
     values, convert = series.to_physical().to_list(), _stored(dtype)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 @lru_cache(maxsize=4096)
-def _shown(dtype: DataType) -> Convert | None:
+def _shown(dtype: t.DataType) -> Convert | None:
     """Return the function from a stored value to polars's value; None if they are the same."""
-    match base_type(dtype):
-        case DecimalType():
+    match t.base_type(dtype):
+        case t.DecimalType():
             return Decimal
-        case ListType(of):
+        case t.ListType(of):
             return _each(_shown(of))
-        case MapType(of):
+        case t.MapType(of):
             inner = _nullable(_shown(of))
             return lambda value: [{"key": key, "value": inner(item)} for key, item in value.items()]
-        case StructType(_, fields):
+        case t.StructType(_, fields):
             converts = [(name, _nullable(_shown(of))) for name, of in fields]
             return lambda value: {name: show(item) for (name, show), item in zip(converts, value, strict=True)}
         case _:
@@ -104,17 +89,17 @@ def _shown(dtype: DataType) -> Convert | None:
 
 
 @lru_cache(maxsize=4096)
-def _stored(dtype: DataType) -> Convert | None:
+def _stored(dtype: t.DataType) -> Convert | None:
     """Return the function from polars's physical value to a stored value; None if they are the same."""
-    match base_type(dtype):
-        case DecimalType(scale):
+    match t.base_type(dtype):
+        case t.DecimalType(scale):
             return lambda value: _decimal_text(value, scale)
-        case ListType(of):
+        case t.ListType(of):
             return _each(_stored(of))
-        case MapType(of):
+        case t.MapType(of):
             inner = _nullable(_stored(of))
             return lambda value: {item["key"]: inner(item["value"]) for item in value}
-        case StructType(_, fields):
+        case t.StructType(_, fields):
             converts = [(name, _nullable(_stored(of))) for name, of in fields]
             return lambda value: [store(value[name]) for name, store in converts]
         case _:
@@ -122,7 +107,7 @@ def _stored(dtype: DataType) -> Convert | None:
 
 
 def _decimal_text(unscaled: int, scale: int) -> str:
-    # The digits are those of the smallest unit, so that no arithmetic can round.
+    # The text is made from the digits of the unscaled int, because decimal arithmetic could round them.
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 

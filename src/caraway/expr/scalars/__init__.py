@@ -1,1 +1,1 @@
-"""Expressions as plain Python functions of one row, with polars's results but without its cost for a single row."""
+"""The compiler of expressions to plain Python functions of one row, which cost less than polars for few rows."""

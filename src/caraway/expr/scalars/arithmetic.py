@@ -4,6 +4,7 @@ import math
 
 from caraway.dtypes.values import INT_MAX, INT_MIN
 
+# The number of 64-bit ints.
 SIZE = 2**64
 
 
@@ -14,33 +15,8 @@ def wrapped(value: int) -> int:
     return (value - INT_MIN) % SIZE + INT_MIN
 
 
-def add_ints(left: int, right: int) -> int:
-    """Return the sum."""
-    return wrapped(left + right)
-
-
-def subtract_ints(left: int, right: int) -> int:
-    """Return the difference."""
-    return wrapped(left - right)
-
-
-def multiply_ints(left: int, right: int) -> int:
-    """Return the product."""
-    return wrapped(left * right)
-
-
-def floor_divide_ints(left: int, right: int) -> int | None:
-    """Return the quotient, rounded down; null by zero."""
-    return wrapped(left // right) if right else None
-
-
-def remainder_of_ints(left: int, right: int) -> int | None:
-    """Return the remainder, which has the divisor's sign; null by zero."""
-    return left % right if right else None
-
-
 def divide(left: float, right: float) -> float:
-    """Return the quotient of floats."""
+    """Return the quotient of floats as IEEE 754 defines it, also by zero."""
     if right:
         return left / right
     if left == 0 or left != left:  # noqa: PLR0124 (NaN)
@@ -66,7 +42,7 @@ def remainder(left: float, right: float) -> float:
 
 
 def power_of_floats(base: float, exponent: float) -> float:
-    """Return the power of floats, as C does."""
+    """Return the power of floats as C does, infinite or NaN where Python raises an error."""
     try:
         return math.pow(base, exponent)
     except OverflowError:
@@ -79,14 +55,14 @@ def power_of_floats(base: float, exponent: float) -> float:
 
 
 def natural_log(value: float) -> float:
-    """Return the natural logarithm."""
+    """Return the natural logarithm; -inf for 0, NaN for a negative number."""
     if value > 0:
         return math.log(value)
     return -math.inf if value == 0 else math.nan
 
 
 def to_int(whole: float) -> int | None:
-    """Return an integral float as an int; NaN, infinities and floats beyond 64 bits have none."""
+    """Return an integral float as an int; None for NaN, infinities and floats beyond 64 bits."""
     if not math.isfinite(whole):
         return None
     value = int(whole)
@@ -120,7 +96,7 @@ def spelled(value: float) -> str:
         return mantissa
     power = int(exponent)
     if power == -5:
-        # Python already writes these numbers with an exponent.
+        # Python spells these numbers with an exponent, polars without one.
         sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
         return f"{sign}0.0000{digits.replace('.', '')}"
     return f"{mantissa}e{power}"

@@ -1,7 +1,7 @@
 """Expressions as functions of a single row, for queries of few rows.
 
-Results are bit for bit those of `caraway.expr.polars.compiler`, which is the reference. A node that would differ there,
-even for one value in a thousand, has no form here.
+The results are bit for bit those of `caraway.expr.polars.compiler`. A node for which a result could differ has no form
+here, and polars evaluates the expressions that contain it.
 """
 
 from collections.abc import Mapping
@@ -16,18 +16,10 @@ from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, c
 
 
 def compile_scalar(node: Node, dtype: DataType, schema: Mapping[str, DataType]) -> Scalar | None:
-    """Compile an expression into a function of a row; None if only polars can evaluate it.
+    """Compile an expression, declared as `dtype`, into a function of a row; None if only polars can evaluate it.
 
     The function takes a dict of stored values by name of column, with the instant of the query under `NOW`, and may add
-    entries of its own to it.
-
-    Args:
-        node: The expression.
-        dtype: The type that its result is declared to have.
-        schema: Types of the columns.
-
-    Raises:
-        DefinitionError: The expression is ill-typed.
+    entries of its own to the dict.
     """
     if isinstance(node, Literal) and node.dtype is None:
         return lambda _row: None

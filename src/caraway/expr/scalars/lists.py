@@ -5,18 +5,8 @@ from typing import Any
 
 from caraway.dtypes.types import BOOL, FLOAT, INT, DataType, ListType
 from caraway.errors import InvalidInputError
-from caraway.expr.inference import element_type, operand_type
-from caraway.expr.nodes import (
-    ListAt,
-    ListCall,
-    ListContains,
-    ListFilter,
-    ListFunction,
-    ListMap,
-    Node,
-    Repeat,
-    Zip,
-)
+from caraway.expr.inference import element_type
+from caraway.expr.nodes import ListAt, ListCall, ListContains, ListFilter, ListFunction, ListMap, Repeat, Zip
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import ELEMENT, NoScalarFormError, Row, Scalar, ScalarScope, compile_node, promotion
@@ -27,7 +17,7 @@ Values = list[Any]
 
 @compile_node.register
 def _(node: ListCall, scope: ScalarScope) -> Scalar:
-    function = _function(node.function, _element(node, node.operand, scope))
+    function = _function(node.function, scope.element_of(node, node.operand))
     return strict(function, compile_node(node.operand, scope))
 
 
@@ -53,7 +43,7 @@ def _function(function: ListFunction, element: DataType) -> Callable[[Values], A
 
 
 def added(values: Sequence[float]) -> float:
-    """Return the sum from the left; Python's own sum compensates rounding from 3.12 on."""
+    """Return the sum, added from the left; Python's own `sum` compensates rounding from 3.12 on."""
     total = 0.0
     for value in values:
         total += float(value)
@@ -67,7 +57,7 @@ def _extreme(choose: Callable[..., Any], element: DataType) -> Callable[[Values]
     def extreme_float(values: Values) -> float | None:
         if None in values or not values:
             return None
-        # NaN is greater than all numbers, and a zero has no sign.
+        # NaN is greater than all numbers. Adding 0.0 turns -0.0 into 0.0.
         found: float = choose(values, key=lambda value: (value != value, value))  # noqa: PLR0124
         return found + 0.0
 
@@ -84,7 +74,7 @@ def _(node: ListAt, scope: ScalarScope) -> Scalar:
 
 @compile_node.register
 def _(node: ListContains, scope: ScalarScope) -> Scalar:
-    element = _element(node, node.operand, scope)
+    element = scope.element_of(node, node.operand)
     lists, items = compile_node(node.operand, scope), scope.operand(node.item, element)
     equal = equality(element)
 
@@ -168,7 +158,7 @@ def _(node: Zip, scope: ScalarScope) -> Scalar:
     if not wanted:
         raise NoScalarFormError("a zip without fields")
     inputs = [compile_node(given[name], scope) for name, _ in wanted]
-    converts = [promotion(_element(node, given[name], scope), to) for name, to in wanted]
+    converts = [promotion(scope.element_of(node, given[name]), to) for name, to in wanted]
     name = node.dtype.name
 
     def zipped(row: Row) -> Values:
@@ -184,7 +174,3 @@ def _(node: Zip, scope: ScalarScope) -> Scalar:
         ]
 
     return zipped
-
-
-def _element(node: Node, operand: Node, scope: ScalarScope) -> DataType:
-    return operand_type(element_type(node, scope.type_of(operand)))

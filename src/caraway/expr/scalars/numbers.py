@@ -17,8 +17,7 @@ def _or_nan(function: Callable[[float], float]) -> Callable[[float], float]:
         try:
             return function(value)
         except ValueError:
-            # The function has no value here, such as a root of a negative number, a sine of infinity, an arcsine beyond
-            # 1.
+            # Python raises this error for a root of a negative number, a sine of infinity, and an arcsine beyond 1.
             return math.nan
 
     return evaluate

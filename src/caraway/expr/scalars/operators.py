@@ -6,22 +6,24 @@ from typing import Any
 
 from caraway.dtypes.types import BOOL, FLOAT, INT, DataType, base_type
 from caraway.expr import nodes as n
-from caraway.expr.inference import operand_type
 from caraway.expr.references import walk
 from caraway.expr.scalars import arithmetic, values
+from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, ScalarScope, compile_node
 
-# Operations that refuse values. A choice evaluates them for all of its branches, as in polars.
+# The nodes whose evaluation fails for some values. A choice that contains one evaluates all of its branches for each
+# row, as polars does, so that both fail for the same rows.
 REFUSING = (n.JsonExtract, n.ParseJson, n.Power, n.Repeat, n.Strftime, n.Strptime, n.Zip)
 
 Function = Callable[[Any, Any], Any]
 
 OF_INTS: Mapping[n.BinaryOp, Function] = {
-    n.BinaryOp.ADD: arithmetic.add_ints,
-    n.BinaryOp.SUB: arithmetic.subtract_ints,
-    n.BinaryOp.MUL: arithmetic.multiply_ints,
-    n.BinaryOp.FLOOR_DIV: arithmetic.floor_divide_ints,
-    n.BinaryOp.MOD: arithmetic.remainder_of_ints,
+    n.BinaryOp.ADD: lambda left, right: wrapped(left + right),
+    n.BinaryOp.SUB: lambda left, right: wrapped(left - right),
+    n.BinaryOp.MUL: lambda left, right: wrapped(left * right),
+    # A division by zero is null.
+    n.BinaryOp.FLOOR_DIV: lambda left, right: wrapped(left // right) if right else None,
+    n.BinaryOp.MOD: lambda left, right: left % right if right else None,
 }
 OF_FLOATS: Mapping[n.BinaryOp, Function] = {
     n.BinaryOp.ADD: operator.add,
@@ -74,11 +76,11 @@ def _(node: n.Unary, scope: ScalarScope) -> Scalar:
         case n.UnaryOp.NEGATE:
             base = scope.base_of(node, INT)
             operand = scope.operand(node.operand, base)
-            return strict(operator.neg if base == FLOAT else lambda value: arithmetic.wrapped(-value), operand)
+            return strict(operator.neg if base == FLOAT else lambda value: wrapped(-value), operand)
 
 
 def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
-    """Return the function of a value that is null for null."""
+    """Return the function of a row that applies `function` to the operand's value, and is null for null."""
 
     def evaluate(row: Row) -> Any:
         value = operand(row)
@@ -88,7 +90,7 @@ def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
 
 
 def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
-    """Return the function of two values that is null if one is."""
+    """Return the function of a row that applies `function` to two operands' values, and is null if one is null."""
 
     def evaluate(row: Row) -> Any:
         a, b = left(row), right(row)
@@ -99,7 +101,7 @@ def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
 
 @compile_node.register
 def _(node: n.Binary, scope: ScalarScope) -> Scalar:
-    base = _operand_type(node, scope)
+    base = scope.common_base(node)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     match node.op:
         case n.BinaryOp.AND:
@@ -128,19 +130,6 @@ def _kleene(left: Scalar, right: Scalar, *, decides: bool) -> Scalar:
         return None if a is None or b is None else not decides
 
     return evaluate
-
-
-def _operand_type(node: n.Binary, scope: ScalarScope) -> DataType:
-    """Return the type to which both operands are converted."""
-    if node.op in (n.BinaryOp.AND, n.BinaryOp.OR):
-        return BOOL
-    if node.op is n.BinaryOp.DIV:
-        return FLOAT
-    found = [dtype for side in (node.left, node.right) if (dtype := scope.type_of(side)) is not None]
-    bases = [operand_type(dtype) for dtype in found]
-    if not bases:
-        return INT
-    return FLOAT if FLOAT in bases else bases[0]
 
 
 @compile_node.register
@@ -190,5 +179,5 @@ def _(node: n.When, scope: ScalarScope) -> Scalar:
 
 
 def refusing(node: n.Node) -> bool:
-    """Return whether an expression may refuse a value."""
+    """Return whether the evaluation of an expression fails for some values."""
     return any(isinstance(inner, REFUSING) for inner in walk(node))

@@ -1,8 +1,8 @@
 """The scope of an expression and the dispatch over nodes, which the modules of the scalar compiler share.
 
-Each node has a handler, in the module of its namespace, which returns a function from a row (a dict of stored values by
-name of column) to a stored value. All operands are evaluated, even if they can't affect the result: polars does so too,
-and so both fail where an operation refuses a value.
+Each class of nodes has a handler in the module of its namespace. It returns a function from a row, which is a dict of
+stored values by name of column, to a stored value. The function evaluates all operands, even if one can't affect the
+result. polars does so too, so that both fail for the same rows if an operation refuses a value.
 """
 
 from collections.abc import Callable
@@ -15,22 +15,23 @@ from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.promotion import representation
 
-# A row is mutable, because a lambda puts its element there while its body is evaluated.
+# A row is mutable, because a list function puts the current element there before it evaluates the body of its lambda.
 Row = dict[str, Any]
 Scalar = Callable[[Row], Any]
 
-# The key of the query's instant in a row; names of columns are identifiers, so none is equal to it.
+# The keys of the query's instant and of the current element of a list in a row. Names of columns are identifiers, so
+# none is equal to these.
 NOW = "__caraway now"
 ELEMENT = "__caraway element"
 
 
 class NoScalarFormError(Exception):
-    """An expression that only polars can evaluate; never seen by users."""
+    """The error that ends the compilation of an expression that only polars can evaluate; users never see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarScope(TypedScope):
-    """The names that an expression may refer to: columns by type, in a lambda the element."""
+    """The scope of an expression."""
 
     def operand(self, node: Node, base: DataType) -> Scalar:
         """Compile a node as an operand of type `base`: null takes any type, an int becomes a float."""
@@ -39,10 +40,7 @@ class ScalarScope(TypedScope):
 
 @singledispatch
 def compile_node(node: Node, scope: ScalarScope) -> Scalar:  # noqa: ARG001 (handlers take it)
-    """Compile an expression that is well-typed in its scope.
-
-    Raises `NoScalarFormError` if only polars can evaluate the expression.
-    """
+    """Compile an expression that is well-typed in its scope, or raise `NoScalarFormError`."""
     raise NoScalarFormError(type(node).__name__)
 
 

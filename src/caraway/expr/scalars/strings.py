@@ -19,7 +19,7 @@ def lower(text: str) -> str:
     """Return a text in lower case; the Unicode tables are those of polars."""
     if text.isascii():
         return text.lower()
-    # The import is late because most texts need no polars, which takes long to import.
+    # The import stands here because most texts need no polars, which takes long to import.
     from caraway.expr.polars.strings import lower_text  # noqa: PLC0415
 
     return lower_text(text)
@@ -29,7 +29,7 @@ def upper(text: str) -> str:
     """Return a text in upper case; the Unicode tables are those of polars."""
     if text.isascii():
         return text.upper()
-    # The import is late for the same reason as in `lower`.
+    # The import stands here for the same reason as in `lower`.
     from caraway.expr.polars.strings import upper_text  # noqa: PLC0415
 
     return upper_text(text)

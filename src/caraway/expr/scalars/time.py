@@ -1,6 +1,6 @@
 """The `dt` namespace of single values, and the nodes whose values are instants.
 
-Only parts in UTC have a form here: for other zones the tables of polars and of Python may differ.
+Parts of an instant have a form here only in UTC, since polars's and Python's tables of other time zones may differ.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,14 +10,13 @@ from caraway.dtypes.instants import EPOCH
 from caraway.dtypes.types import DATETIME, INT
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.chrono_writing import writer
-from caraway.expr.functions.local_time import local_instant
-from caraway.expr.functions.units import US_OF_UNIT
+from caraway.expr.functions.local_time import US_OF_UNIT, literal_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node
 
-# The range of instants in the years of Python's calendar, in microseconds.
+# The first and the last instant that are converted to Python's datetime, whose years are 1 to 9999, in microseconds.
 FIRST = (datetime(1, 1, 2, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 LAST = (datetime(9999, 12, 31, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 
@@ -43,8 +42,8 @@ def _(node: DatePart, scope: ScalarScope) -> Scalar:
     def part(us: int) -> object:
         if FIRST <= us <= LAST:
             return part_of(EPOCH + timedelta(microseconds=us))
-        # The import is late because polars takes longer to import than all else that a query of some rows needs, and
-        # such years are rare.
+        # The import stands here because years that need polars are rare, and polars takes longer to import than
+        # everything else that a query of a few rows needs.
         from caraway.expr.polars.time import part_of_instant  # noqa: PLC0415
 
         return part_of_instant(us, unit)
@@ -87,8 +86,5 @@ def _(node: FromEpoch, scope: ScalarScope) -> Scalar:
 
 @compile_node.register
 def _(node: DatetimeLiteral, _scope: ScalarScope) -> Scalar:
-    wall = datetime(  # noqa: DTZ001 (the zone comes next)
-        node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
-    )
-    instant = local_instant(wall, node.timezone)
+    instant = literal_instant(node)
     return lambda _row: instant

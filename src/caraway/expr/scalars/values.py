@@ -1,4 +1,7 @@
-"""Comparison of stored values: NaN equals itself and is greater than all else, and null equals null inside others."""
+"""Comparison of stored values.
+
+NaN equals itself and is greater than all other numbers. Inside of lists, dicts and structs null equals null.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -8,7 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from caraway.dtypes.types import DataType, FloatType, MapType, OptionalType, StructType, base_type
-from caraway.expr.inference import infer_nullable, operand_type, within
+from caraway.expr.inference import LambdaSchema, infer_nullable, operand_type
 from caraway.expr.nodes import Node
 from caraway.spark.types import spark_type
 
@@ -39,7 +39,7 @@ class SparkScope:
 
     def body(self, variable: str, dtype: DataType, element: Column) -> "SparkScope":
         """Return the scope of a lambda's body, where `variable` stands for `element`."""
-        return SparkScope(types=within(self.types, variable, dtype), columns=self.columns, element=element)
+        return SparkScope(types=LambdaSchema(self.types, variable, dtype), columns=self.columns, element=element)
 
 
 @singledispatch
