@@ -1,4 +1,4 @@
-"""Checks of the arguments of operators, and their conversion to names, types and durations."""
+"""Checks of the arguments of operators, and their conversion to names and types of columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -23,10 +23,6 @@ def fields_of(body: type, local_names: Mapping[str, Any]) -> tuple[FieldSpec, ..
     """Return the fields that a class body declares, in order.
 
     Annotations that are strings may refer to `local_names`, the names where the class is defined.
-
-    Raises:
-        DefinitionError: A field is wrong, or there isn't one timestamp; the message names dataset and field.
-        DefinitionTypeError: A field is of one struct or another.
     """
     where = f"dataset {body.__name__}"
     annotations = own_annotations(body, local_names)

@@ -84,17 +84,11 @@ class Dataset(Node):
         return DatasetHandle(self._name, self._spec.keys, tuple(self._fields))
 
     def complete(self, body: type) -> None:
-        """Add the pipelines and expectations of the class body, whose functions get the dataset as `cls`.
-
-        Raises:
-            DefinitionError: A pipeline or expectation is wrong.
-            DefinitionTypeError: A pipeline or expectation is wrong in a type; if it is the output of pipelines, the
-                message has all that differ from the dataset.
-        """
+        """Add the pipelines and expectations of the class body, whose functions get the dataset as `cls`."""
         built = [item.build(self, self._name) for item in vars(body).values() if isinstance(item, Pipeline)]
         if problems := [problem for pipeline in built for problem in pipeline.problems]:
             raise DefinitionTypeError(
-                f"dataset {self._name}: what comes out is not what it declares: " + "; ".join(problems)
+                f"dataset {self._name}: the output of its pipelines is not what it declares: " + "; ".join(problems)
             )
         self._spec = replace(self._spec, pipelines=tuple(pipeline.spec for pipeline in built))
         self._spec = replace(self._spec, expectations=expectations_of(body, self))
@@ -157,11 +151,7 @@ class Dataset(Node):
         )
 
     def add_index(self, index: IndexSpec) -> None:
-        """Add an index, as `@index` does.
-
-        Raises:
-            DefinitionError: There is one already, or the dataset has no keys.
-        """
+        """Add an index, as `@index` does."""
         if self._spec.index is not None:
             raise DefinitionError(f"dataset {self._name} is indexed already; give one @index, or index= in @dataset")
         _require_keys(self._name, self._spec.keys)

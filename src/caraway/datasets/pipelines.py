@@ -106,6 +106,6 @@ def _check_signature(pipeline: Pipeline) -> None:
             raise DefinitionTypeError(f"{where}: input {parameter} is a dataset, not {type(item).__name__} {item!r}")
         if given.is_terminal:
             raise DefinitionTypeError(
-                f"{where}: input {given.fqn()} is computed by an aggregate over continuous windows, whose values come "
-                "into being when they are read; nothing can be computed from it further"
+                f"{where}: input {given.fqn()} is computed by an aggregate over continuous windows, whose values are "
+                "computed when they are read; no pipeline can read it"
             )

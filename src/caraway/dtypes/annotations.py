@@ -131,7 +131,7 @@ def _annotated(base: Any, extras: tuple[Any, ...]) -> t.DataType:
 
 
 def _python_types(dtype: t.DataType) -> tuple[Any, ...]:
-    """Return the Python types that may stand for a type before its own name in `Annotated`."""
+    """Return the Python types that may come before a data type in `Annotated`."""
     match dtype:
         case t.BetweenType(of) | t.OneOfType(of):
             return (annotation_of(of),)
@@ -155,7 +155,7 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> t.DataType:
         return t.optional(dtype_of(inner[0]))
     if origin in (list, dict) and not args:
         # A bare typing.List or typing.Dict has the origin `list` or `dict`, as List[int] has, but no arguments.
-        raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {valid_types()}")
+        raise DefinitionTypeError(f"{spell(annotation)} has no type of its elements. Types: {valid_types()}")
     if origin is Annotated:
         return _annotated(args[0], args[1:])
     if origin is list:

@@ -115,7 +115,7 @@ def _is_map(value: Any, dtype: MapType, widen: bool) -> bool:
 
 
 def at(place: str, check: v.Convert, value: Any) -> Any:
-    """Return the result of a check or conversion of a value inside another; its error begins with the place."""
+    """Return the result of a check or conversion of a value inside of another; an error of it begins with `place`."""
     try:
         return check(value)
     except InvalidInputError as error:

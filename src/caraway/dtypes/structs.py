@@ -80,10 +80,6 @@ def take_as_struct(annotation: object) -> None:
     """Convert plain annotated classes in the annotation of a field or feature to structs, as `@struct` would.
 
     A class is plain if it has annotations, no base and no function of its own. `dtype_of` refuses any other.
-
-    Raises:
-        DefinitionTypeError: A field of such a class has a type that a struct can't hold.
-        DefinitionError: A field of such a class has a default.
     """
     for part in typing.get_args(annotation):
         take_as_struct(part)

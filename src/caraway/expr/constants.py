@@ -48,8 +48,8 @@ def typed_literal(value: object, declared: DataType) -> Literal:
         raise DefinitionError(f"lit({_shown(value)}, {type_name(dtype)}): {error}") from None
     if not conforms(value, dtype, widen=True):
         raise DefinitionError(
-            f"lit({_shown(value)}, {type_name(dtype)}): the value is {type(value).__name__}, which is not "
-            f"{type_name(dtype)} as it stands"
+            f"lit({_shown(value)}, {type_name(dtype)}): the value is {type(value).__name__}, not "
+            f"{type_name(dtype)}; only an int is converted, to a float"
         )
     return Literal(value=stored, dtype=dtype)
 

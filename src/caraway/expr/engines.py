@@ -1,4 +1,4 @@
-"""The nodes for which Spark has no function with exactly our results, so that Spark's jobs evaluate them in Python."""
+"""The nodes that Spark can't evaluate with exactly the results of polars, so that Spark's jobs run Python for them."""
 
 from caraway.expr.functions.chrono_format import Field, parse_format
 from caraway.expr.nodes import JsonExtract, ListFilter, ListMap, Node, ParseJson, Strftime

@@ -1,6 +1,6 @@
 """All names of expressions in one module; `caraway.expr` has the most used ones."""
 
-# Compatibility only: this module defines nothing.
+# This module is kept for compatibility and defines nothing.
 from caraway.errors import InvalidExprException
 from caraway.expr.builders import col, datetime, from_epoch, lit, make_struct, now, repeat, var, zip  # noqa: A004
 from caraway.expr.choices import when

@@ -62,8 +62,6 @@ class Expr:
         """The expression itself, also for a choice that `when` began: each of its steps is the whole choice so far."""
         return self
 
-    # Namespaces -----------------------------------------------------------------------------------------------------
-
     @property
     def num(self) -> "NumberExpr":
         """Methods on numbers."""
@@ -93,8 +91,6 @@ class Expr:
     def struct(self) -> "StructExpr":
         """Methods on structs."""
         return self._namespaces["struct"](self.node)  # type: ignore[no-any-return]
-
-    # Arithmetic, comparison, logic ----------------------------------------------------------------------------------
 
     __add__, __radd__ = _infix(n.BinaryOp.ADD), _reflected(n.BinaryOp.ADD)
     __sub__, __rsub__ = _infix(n.BinaryOp.SUB), _reflected(n.BinaryOp.SUB)
@@ -147,8 +143,6 @@ class Expr:
     def __str__(self) -> Text:
         return light(self.node)
 
-    # Methods on any type --------------------------------------------------------------------------------------------
-
     def isnull(self) -> "Expr":
         """Return true where the value is null; NaN is not null."""
         return Expr(n.IsNull(operand=self.node))
@@ -189,8 +183,6 @@ class Expr:
             DefinitionTypeError: `dtype` is not a type that Caraway knows.
         """
         return TypedExpr(self, dtype)
-
-    # Type and value -------------------------------------------------------------------------------------------------
 
     def typeof(self, schema: Mapping[Text, Any] | None = None) -> Any:
         """Return the annotation of the expression's type over columns of the given types.

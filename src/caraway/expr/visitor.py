@@ -9,8 +9,7 @@ from caraway.expr.expressions import Expr
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 
-# The name of the visitor's method for each class of nodes. `When` has three, by the last step of the choice
-# (`_method`).
+# The name of the visitor's method for each class of nodes but `When`: `_method` chooses that by the choice's last step.
 METHODS: dict[type, str] = {
     n.Literal: "visitLiteral",
     n.Ref: "visitRef",

@@ -115,7 +115,7 @@ class FunctionExtractor(Extractor):
         return get_metadata(self) or get_metadata(self.function) or Metadata()
 
     def bind(self, featureset: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        """Set the resolved names; from now on `@includes` above `@extractor` counts too."""
+        """Set the resolved names, and add the helpers of an `@includes` above `@extractor` to the function."""
         self.featureset, self.inputs, self.outputs = featureset, inputs, outputs
         if above := self.__dict__.get(INCLUDES_ATTRIBUTE):
             setattr(self.function, INCLUDES_ATTRIBUTE, tuple(dict.fromkeys((*above, *included(self.function)))))

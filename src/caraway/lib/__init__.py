@@ -1,4 +1,4 @@
-"""Features that definitions of all kinds share: metadata, inputs and outputs, helpers, expectations."""
+"""Decorators and functions for definitions of all kinds: metadata, inputs and outputs, helpers, expectations."""
 
 from caraway.lib import expect_functions, secrets
 from caraway.lib.buckets import bucketize

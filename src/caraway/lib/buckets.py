@@ -32,6 +32,6 @@ def bucketize(timestamp: datetime, window: str | tuple[str, str] | Tumbling | Ho
             )
     length = buckets.duration_total_seconds() * US_PER_SECOND
     stride = buckets.stride_total_seconds() * US_PER_SECOND
-    # Windows end at n * stride + length.
+    # For each whole number n a window ends at n * stride + length.
     end = (instant_us(timestamp) - length) // stride * stride + length
     return Window(begin=to_datetime(end - length), end=to_datetime(end))

@@ -42,7 +42,7 @@ Column = Any
 
 
 class Options(TypedDict, total=False):
-    """The parameters of all functions."""
+    """The parameters that all functions `expect_...` have."""
 
     result_format: str | None
     include_config: bool
@@ -51,14 +51,14 @@ class Options(TypedDict, total=False):
 
 
 class ConditionOptions(Options, total=False):
-    """The parameters of all functions that check the values of one column."""
+    """The parameters that all functions of one column have."""
 
     row_condition: str | None
     condition_parser: str | None
 
 
 class ColumnOptions(ConditionOptions, total=False):
-    """As `ConditionOptions`, with the fraction of the values that have to pass."""
+    """The parameters of `ConditionOptions`, and the fraction of the values that have to pass."""
 
     mostly: float | None
 
@@ -166,12 +166,12 @@ def expect_column_values_to_be_between(
 def expect_column_value_lengths_to_be_between(
     column: Column, min_value: int | None = None, max_value: int | None = None, **options: Unpack[ColumnOptions]
 ) -> None:
-    """Expect that texts are of a length within bounds, both included. An absent bound is open."""
+    """Expect that texts have a length within bounds, both included. An absent bound is open."""
 
 
 @expectation
 def expect_column_value_lengths_to_equal(column: Column, value: int, **options: Unpack[ColumnOptions]) -> None:
-    """Expect that texts are of a length."""
+    """Expect that texts have this length."""
 
 
 @expectation
@@ -229,7 +229,7 @@ def expect_column_pair_values_to_be_equal(
     ignore_row_if: str = "both_values_are_missing",
     **options: Unpack[Options],
 ) -> None:
-    """Expect that A is B."""
+    """Expect that A equals B."""
 
 
 @expectation

@@ -74,7 +74,7 @@ def expectations_of(body: type, dataset: Any) -> ExpectationSuite | None:
     if dataset.is_terminal:
         raise DefinitionError(
             f"{where}: expectations {name} are impossible: a pipeline ends in an aggregate over continuous windows, "
-            "whose values come into being when they are read"
+            "whose values are computed when they are read"
         )
     return suite_of(dataset.fqn(), getattr(method, EXPECTATIONS_ATTRIBUTE).version, method(dataset))
 

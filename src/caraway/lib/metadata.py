@@ -32,12 +32,7 @@ def metadata_of_arguments(
     deprecated: bool = False,
     deleted: bool = False,
 ) -> Metadata:
-    """Check the arguments of `meta`.
-
-    Raises:
-        DefinitionError: The owner isn't an email address.
-        DefinitionTypeError: Owner or description isn't text, or the tags are no list of texts.
-    """
+    """Return the metadata for the arguments of `meta`, which are checked."""
     for name, value in (("owner", owner), ("description", description)):
         if not isinstance(value, str):
             raise DefinitionTypeError(f"meta: {name} is a str, not {value!r}")

@@ -35,7 +35,7 @@ _NUMBERS: dict[str, tuple[int, str, _Number]] = {
     "S": (2, "0", lambda t: t.second),
     "u": (1, "0", lambda t: t.isoweekday()),
     "w": (1, "0", lambda t: t.isoweekday() % 7),
-    # The numbers of weeks that begin on Sunday and on Monday, and of ISO's weeks.
+    # The weeks of %U begin on Sunday, those of %W on Monday. %V is ISO's week, %G and %g are its year.
     "U": (2, "0", lambda t: (t.timetuple().tm_yday + 6 - t.isoweekday() % 7) // 7),
     "W": (2, "0", lambda t: (t.timetuple().tm_yday + 6 - t.weekday()) // 7),
     "V": (2, "0", lambda t: t.isocalendar().week),

@@ -6,8 +6,8 @@ the same at any depth, a value before what is inside it, `['a', 0]` several of t
 `[?(@.k > 1)]` the members or elements that pass a test. A test compares (`== != < <= > >=`) constants and single
 values `@…` or `$…`, asks for the existence of a value (`@.k`), and is combined with `&& || !` and parentheses.
 
-Numbers are ordered among themselves and so are texts, by code points; all other values are equal or not. A missing
-value equals only a missing value.
+A number can be less than a number, and a text than a text, by code points; other values are only equal or not. A
+missing value equals only a missing value.
 
 A parsed path is a tuple of functions, one for each step. Decision 33 has the reasons against a library.
 """
