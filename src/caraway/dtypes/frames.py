@@ -59,11 +59,8 @@ def _spelled(us: int) -> str:
 
 
 def objects(values: Sequence[Any]) -> Any:
-    """Return an array of objects, filled one by one: numpy would make a matrix of a list of lists."""
-    array = np.empty(len(values), dtype=object)
-    for position, value in enumerate(values):
-        array[position] = value
-    return array
+    """Return an array of objects. `np.array` isn't used, because it makes a matrix of a list of equally long lists."""
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def arrow_series(values: Sequence[Any], dtype: DataType) -> "pd.Series[Any]":
