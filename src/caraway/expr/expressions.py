@@ -100,10 +100,14 @@ class Expr:
     __mod__, __rmod__ = _infix(n.BinaryOp.MOD), _reflected(n.BinaryOp.MOD)
     __and__, __rand__ = _infix(n.BinaryOp.AND), _reflected(n.BinaryOp.AND)
     __or__, __ror__ = _infix(n.BinaryOp.OR), _reflected(n.BinaryOp.OR)
-    __eq__ = _infix(n.BinaryOp.EQ)  # type: ignore[assignment]
-    __ne__ = _infix(n.BinaryOp.NE)  # type: ignore[assignment]
     __lt__, __le__ = _infix(n.BinaryOp.LT), _infix(n.BinaryOp.LE)
     __gt__, __ge__ = _infix(n.BinaryOp.GT), _infix(n.BinaryOp.GE)
+
+    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
+        return _binary(n.BinaryOp.EQ, self, other)
+
+    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
+        return _binary(n.BinaryOp.NE, self, other)
 
     def __invert__(self) -> "Expr":
         return Expr(n.Unary(op=n.UnaryOp.NOT, operand=self.node))
