@@ -1,27 +1,26 @@
 """The program of a process that runs users' functions for queries."""
 
 import gc
-import pickle
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
-from caraway.errors import CarawayError, InvalidInputError, UnknownEntityError
+from caraway.errors import CarawayError, InvalidInputError
 from caraway.functions.confinement.channel import Channel
 from caraway.functions.confinement.hints import with_hint
+from caraway.functions.confinement.requests import received, secrets_through
 from caraway.functions.confinement.values import packed
 from caraway.functions.extractors.traced import Expressions, expressions_of
 from caraway.functions.redaction import redact_output, redacted, remembered
-from caraway.graph.runtime import SecretProvider, secret_provider
+from caraway.graph.runtime import secret_provider
 from caraway.graph.wire.messages import encode_expr
 from caraway.query.batch import Batch, Run
-from caraway.query.datasets import FoundRows, frames, question
+from caraway.query.datasets import frames, question
 from caraway.query.functions import compile_function
 from caraway.query.model import Instants, PythonStep
 
 Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
-Call = tuple[bool, int, PythonStep | None, dict[str, list[object]], int, Instants, bool]
 
 
 def serve(channel: Channel) -> None:
@@ -31,15 +30,15 @@ def serve(channel: Channel) -> None:
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(channel)
     # The provider applies to this thread, the only one that runs functions.
-    secret_provider.set(remembered(_secrets_through(channel)))
+    secret_provider.set(remembered(secrets_through(channel)))
     redact_output()
     while True:
-        message = _received(channel)
+        message = received(channel)
         if isinstance(message, PythonStep):
             found = expressions_of(message)
             channel.send(packed(["traced", None if found is None else _expressions(found)]))
             continue
-        forget, number, step, columns, rows, at, past = cast("Call", message)
+        forget, number, step, columns, rows, at, past = message
         if forget:
             functions.clear()
         if step is not None:
@@ -64,11 +63,6 @@ def warm_up() -> None:
 _SPENT = packed(["spent", None])
 
 
-def _received(channel: Channel) -> object:
-    # Unpickling is safe: only the server sends to this process, and the server has more rights than this process.
-    return pickle.loads(channel.receive())  # noqa: S301
-
-
 def _answer(
     step: PythonStep, run: Run, columns: dict[str, list[object]], rows: int, at: Instants, *, past: bool
 ) -> bytes:
@@ -88,20 +82,9 @@ def _lookups_through(channel: Channel) -> Callable[..., Looked]:
     def look_up(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Looked:
         asked = question(dataset, ts, keys, fields)
         channel.send(packed(["lookup", [asked.dataset, asked.at, asked.keys, asked.fields]]))
-        found, reason = cast("tuple[FoundRows | None, str]", _received(channel))
+        found, reason = received(channel)
         if found is None:
             raise InvalidInputError(reason)
         return frames(found)
 
     return look_up
-
-
-def _secrets_through(channel: Channel) -> SecretProvider:
-    def get(name: str) -> str:
-        channel.send(packed(["secret", name]))
-        value, reason = cast("tuple[str | None, str]", _received(channel))
-        if value is None:
-            raise UnknownEntityError(reason)
-        return value
-
-    return get

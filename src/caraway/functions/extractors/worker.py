@@ -1,7 +1,6 @@
 """The server's side of a process that runs users' functions."""
 
 import asyncio
-import pickle
 import time
 from collections.abc import Generator, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from google.protobuf.message import DecodeError
 from caraway.errors import CarawayError, ExtractorError
 from caraway.functions.confinement.policy import Confinement, Report
 from caraway.functions.confinement.process import ConfinedProcess
+from caraway.functions.confinement.requests import pickled, secret_answer
 from caraway.functions.confinement.values import unpacked
 from caraway.functions.extractors.traced import Expressions
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
@@ -69,7 +69,7 @@ class FunctionWorker:
         message = next(talk)
         try:
             while True:
-                self._channel.send(_pickled(message), deadline)
+                self._channel.send(pickled(message), deadline)
                 message = talk.send(_message(self._channel.receive(deadline)))
         except StopIteration as done:
             columns: Columns = done.value
@@ -84,7 +84,7 @@ class FunctionWorker:
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    await self._channel.send_async(_pickled(message))
+                    await self._channel.send_async(pickled(message))
                     received = _message(await self._channel.receive_async())
                     if received[0] == "lookup" and lookups.asks_others:
                         # Answering a lookup may be slow, so it runs in a thread and the event loop goes on.
@@ -98,7 +98,7 @@ class FunctionWorker:
     def trace(self, step: PythonStep, seconds: float) -> Expressions | None:
         """Return the expressions to which an extractor is equal, None if there are none; raises as `call` does."""
         deadline = time.monotonic() + seconds
-        self._channel.send(_pickled(step), deadline)
+        self._channel.send(pickled(step), deadline)
         _, found = _message(self._channel.receive(deadline))
         if found is None:
             return None
@@ -124,7 +124,7 @@ class FunctionWorker:
                 case "spent":
                     raise MemoryError
                 case "secret":
-                    kind, what = yield _secret(self._secrets, what)
+                    kind, what = yield secret_answer(self._secrets, what)
                 case "lookup":
                     kind, what = yield _looked_up(lookups, what)
                 case _:
@@ -133,10 +133,6 @@ class FunctionWorker:
     def end(self) -> str:
         """End the process, and return how it ended."""
         return self._process.end()
-
-
-def _pickled(message: object) -> bytes:
-    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
 
 
 def _message(content: bytes) -> tuple[str, Any]:
@@ -180,12 +176,5 @@ def _looked_up(lookups: DatasetLookups, what: object) -> tuple[FoundRows | None,
         raise EOFError("an unreadable lookup")
     try:
         return lookups.answer(question), ""
-    except CarawayError as error:
-        return None, str(error)
-
-
-def _secret(secrets: SecretProvider, name: object) -> tuple[str | None, str]:
-    try:
-        return secrets(str(name)), ""
     except CarawayError as error:
         return None, str(error)

@@ -8,25 +8,21 @@ The child may only compute (`caraway.functions.confinement`), and nothing that i
 """
 
 import atexit
-import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from caraway.errors import CarawayError, UnavailableError
+from caraway.errors import CarawayError
 from caraway.functions.confinement.policy import Confinement
-from caraway.functions.confinement.process import ConfinedProcess
-from caraway.functions.confinement.values import unpacked
+from caraway.functions.confinement.requests import Answer, EndedError, RestartedProcess
 from caraway.functions.pipelines.calls import CallBatch, struct_array, unpacked_call
 from caraway.secrets.port import SecretAddress, provider_of
-
-Answer = TypeVar("Answer")
 
 #: The function that the child runs.
 TARGET = "caraway.functions.pipelines.process:serve"
@@ -34,7 +30,7 @@ TARGET = "caraway.functions.pipelines.process:serve"
 _SECONDS, _MEMORY = "spark.caraway.function.seconds", "spark.caraway.function.memoryMb"
 _CONFINEMENT = "spark.caraway.function.confinement"
 # Each half of a batch gets half of its time, but no less than this share of the limit. A bad row among 10,000 is found
-# after 14 halvings, the last ten with this share.
+# after 14 halvings, the last eleven with this share.
 _LEAST_SHARE = 0.1
 # The failures of one batch may take so many time limits together, and there may be so many of them. Beyond that the job
 # fails with a message, because a function that always hangs or exits would occupy it for hours.
@@ -57,6 +53,9 @@ class Limits:
     confinement: Confinement = field(default_factory=Confinement)
 
 
+_decode_confinement = msgspec.json.Decoder(Confinement, dec_hook=lambda _, path: Path(path)).decode
+
+
 def limits_conf(limits: Limits) -> Mapping[str, str]:
     """Return the limits as settings of a session."""
     confinement = msgspec.json.encode(limits.confinement, enc_hook=str).decode()
@@ -71,91 +70,42 @@ def limits_of(session: SparkSession) -> Limits:
     return Limits(seconds=float(seconds or 0), memory_mb=int(memory or 0), confinement=confinement)
 
 
-def _path(_: type, text: str) -> Path:
-    return Path(text)
-
-
-_decode_confinement = msgspec.json.Decoder(Confinement, dec_hook=_path).decode
-
-
-class EndedError(Exception):
-    """The child sent no answer; the text says why."""
-
-
 class UselessError(Exception):
     """A function hangs or exits for so many rows that its job stops."""
 
 
-class FunctionChild:
-    """A process that works on batches one after the other. It is started when it is first needed."""
+class FunctionChild(RestartedProcess):
+    """A process that works on batches one after the other."""
 
     def __init__(self, memory_mb: int, confinement: Confinement, target: str = TARGET) -> None:
         """Prepare a child that runs `target`."""
-        self._target = target
+        super().__init__(target, confinement, memory_mb)
         self._memory_mb = memory_mb
-        self._confinement = confinement
-        self._process: ConfinedProcess | None = None
-        #: This is true if the next request is the first one of a process.
-        self.fresh = True
 
-    def ask(self, batch: CallBatch, seconds: float, address: SecretAddress | None = None) -> pa.StructArray:
+    def call(self, batch: CallBatch, seconds: float, address: SecretAddress | None = None) -> pa.StructArray:
         """Send a batch and wait for the answer; the function gets its secrets from `address`.
 
         Raises:
             EndedError: There was no answer in time, or the process has ended.
             RuntimeError: The function can't be called, or no process can be started for it.
         """
-        process = self._started()
-        self.fresh = False
-        deadline = time.monotonic() + seconds
-        message: object = batch
+
+        def read(answer: object) -> pa.StructArray:
+            match answer:
+                case ["answer", bytes(content)]:
+                    return _array(content, batch.type_, len(batch.called))
+                case ["memory", None]:
+                    self.end()
+                    raise EndedError(f"needs more than {self._memory_mb} MB of memory")
+                case ["error", str(text)]:
+                    raise RuntimeError(text)
+                case _:
+                    raise EOFError("an unreadable answer")
+
         try:
-            while True:
-                process.channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), deadline)
-                answer = unpacked(process.channel.receive(deadline))
-                match answer:
-                    case ["secret", str(name)] if address is not None:
-                        message = _secret(address, name)
-                    case _:
-                        return self._taken(answer, batch)
-        except TimeoutError as error:
-            self.end()
-            raise EndedError(f"did not end within {seconds:g} s") from error
-        except (EOFError, ConnectionError) as error:
-            raise EndedError(f"ended its process ({self.end()})") from error
-
-    def _taken(self, answer: object, batch: CallBatch) -> pa.StructArray:
-        match answer:
-            case ["answer", bytes(content)]:
-                return _array(content, batch.type_, len(batch.called))
-            case ["memory", None]:
-                self.end()
-                raise EndedError(f"needs more than {self._memory_mb} MB of memory")
-            case ["error", str(text)]:
-                raise RuntimeError(text)
-            case _:
-                raise EOFError("an unreadable answer")
-
-    def end(self) -> str:
-        """End the process if it still runs, and return how it ended."""
-        process, self._process, self.fresh = self._process, None, True
-        return "not started" if process is None else process.end()
-
-    def _started(self) -> ConfinedProcess:
-        if self._process is None:
-            try:
-                self._process = ConfinedProcess(self._target, self._confinement, self._memory_mb)
-            except (OSError, CarawayError) as error:
-                raise RuntimeError(f"no process for users' functions: {error}") from error
-        return self._process
-
-
-def _secret(address: SecretAddress, name: str) -> tuple[str | None, str, bool]:
-    """Return a secret's value, the reason if there is none, and whether the reason is that the engine is away."""
-    try:
-        return provider_of(address)(name), "", False
-    except CarawayError as error:
-        return None, str(error), isinstance(error, UnavailableError)
+            return self.ask(batch, seconds, None if address is None else provider_of(address), read)
+        except CarawayError as error:
+            raise RuntimeError(str(error)) from error
 
 
 def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
@@ -211,7 +161,7 @@ class Halving(Generic[Answer]):
             return [*self.answers(low, middle, smaller), *self.answers(middle, high, smaller)]
         if fresh:
             return [self.fallback(reason)]
-        # The process has served other calls, and what these left behind may be to blame: try a new process.
+        # The process had served other calls, and what these left behind may be to blame, so a new process tries again.
         return self.answers(low, high, share)
 
     def _count(self, seconds: float, error: EndedError) -> None:
@@ -232,9 +182,9 @@ def run_apart(
     *,
     address: SecretAddress | None = None,
 ) -> pa.StructArray:
-    """Run `calls.run` in a process of its own, and survive whatever the function does to that process.
+    """Run `calls.run` in a process of its own, so that this process survives whatever the function does.
 
-    The function gets the secrets of `address` through this process.
+    The function gets its secrets from `address` through this process.
 
     Raises:
         RuntimeError: The function can't be run at all, or hangs or exits for too many rows.
@@ -246,7 +196,7 @@ def run_apart(
         return struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
 
     halving = Halving(
-        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds, address),
+        ask=lambda low, high, seconds: child.call(batch.part(low, high), seconds, address),
         fresh=lambda: child.fresh,
         fallback=fallback,
         limits=limits,

@@ -1,29 +1,26 @@
 """The program of a function process: it calls the functions of pipelines for batches until its worker goes away."""
 
-import pickle
 import traceback
-from typing import cast
 
 import pandas as pd
 import pyarrow as pa
 
-from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.functions.confinement.channel import Channel
 from caraway.functions.confinement.hints import with_hint
+from caraway.functions.confinement.requests import received, secrets_through
 from caraway.functions.confinement.values import packed
 from caraway.functions.pipelines.calls import CallBatch, ExhaustedError, run
 from caraway.functions.redaction import redact_output, redacted, remembered
-from caraway.graph.runtime import SecretProvider, secret_provider
+from caraway.graph.runtime import secret_provider
 
 
 def serve(channel: Channel) -> None:
     """Answer requests until the other end is closed, or the memory is used up."""
     redact_output()
-    provider = remembered(_secrets_through(channel))
+    provider = remembered(secrets_through(channel))
     while True:
-        request = _received(channel)
+        batch: CallBatch = received(channel)
         try:
-            batch = cast("CallBatch", request)
             secret_provider.set(provider if batch.has_secrets else None)
             answer = ["answer", _stream(run(batch.packed, batch.type_, batch.called, batch.columns))]
         except (ExhaustedError, MemoryError):
@@ -42,11 +39,6 @@ def warm_up() -> None:
     _stream(pa.array([{"made": 1}]))
 
 
-def _received(channel: Channel) -> object:
-    # Unpickling is safe: only Spark's worker sends to this process, and the worker has more rights than this process.
-    return pickle.loads(channel.receive())  # noqa: S301
-
-
 def _stream(array: pa.StructArray) -> bytes:
     sink = pa.BufferOutputStream()
     batch = pa.RecordBatch.from_arrays([array], ["rows"])
@@ -54,14 +46,3 @@ def _stream(array: pa.StructArray) -> bytes:
         writer.write_batch(batch)
     content: bytes = sink.getvalue().to_pybytes()
     return content
-
-
-def _secrets_through(channel: Channel) -> SecretProvider:
-    def get(name: str) -> str:
-        channel.send(packed(["secret", name]))
-        value, reason, away = cast("tuple[str | None, str, bool]", _received(channel))
-        if value is None:
-            raise UnavailableError(reason) if away else UnknownEntityError(reason)
-        return value
-
-    return get

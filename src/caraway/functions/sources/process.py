@@ -1,29 +1,26 @@
 """The program of a process that runs the functions of preproc and where, until its server goes away."""
 
-import pickle
 from datetime import date
 from decimal import Decimal
-from typing import cast
 
 import numpy as np
 import pandas as pd
 
-from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.errors import InvalidInputError
 from caraway.functions.confinement.channel import Channel
+from caraway.functions.confinement.requests import received, secrets_through
 from caraway.functions.confinement.values import packed
 from caraway.functions.redaction import redact_output, redacted, remembered
-from caraway.graph.functions import PythonFunction
-from caraway.graph.runtime import SecretProvider, secret_provider
+from caraway.graph.runtime import secret_provider
 from caraway.rows.calls import call_here
 
 
 def serve(channel: Channel) -> None:
     """Answer requests, each a function with a frame, until the other end is closed."""
     redact_output()
-    secret_provider.set(remembered(_secrets_through(channel)))
+    secret_provider.set(remembered(secrets_through(channel)))
     while True:
-        # Unpickling is safe: only the server sends to this process, and the server has more rights than this process.
-        function, frame = cast("tuple[PythonFunction, pd.DataFrame]", pickle.loads(channel.receive()))  # noqa: S301
+        function, frame = received(channel)
         values, errors = call_here(function, frame)
         channel.send(_answer(values, {position: redacted(message) for position, message in errors.items()}))
 
@@ -58,14 +55,3 @@ def _plain(value: object) -> object:
             return {name: _plain(item) for name, item in vars(value).items()}
         case _:
             return value
-
-
-def _secrets_through(channel: Channel) -> SecretProvider:
-    def get(name: str) -> str:
-        channel.send(packed(["secret", name]))
-        value, reason = cast("tuple[str | None, str]", pickle.loads(channel.receive()))  # noqa: S301
-        if value is None:
-            raise UnknownEntityError(reason)
-        return value
-
-    return get

@@ -18,9 +18,10 @@ from caraway.dtypes.types import INT
 from caraway.errors import InvalidInputError
 from caraway.functions.capture.shipping import python_function
 from caraway.functions.confinement.policy import Confinement
+from caraway.functions.confinement.requests import EndedError
 from caraway.functions.pipelines import calls, children
 from caraway.functions.pipelines.calls import CallBatch, ExhaustedError, UserCall
-from caraway.functions.pipelines.children import TARGET, EndedError, FunctionChild, Halving, Limits, UselessError
+from caraway.functions.pipelines.children import TARGET, FunctionChild, Halving, Limits, UselessError
 from caraway.graph.operators import AssignFunction, Input
 from caraway.graph.schemas import Schema
 
@@ -45,7 +46,7 @@ def child(memory_mb: int = 64, target: str = TARGET) -> Iterator[Callable[..., o
     made = FunctionChild(memory_mb, Confinement(), target)
 
     def ask(function: Numbers, number: int = 1, seconds: float = 20.0) -> object:
-        return made.ask(_request(function, number), seconds).to_pylist()[0]["made"]
+        return made.call(_request(function, number), seconds).to_pylist()[0]["made"]
 
     ask.child = made  # type: ignore[attr-defined] # to look at
     yield ask
@@ -105,7 +106,7 @@ def test_a_function_that_cannot_be_loaded_leaves_the_process_alone() -> None:
         pid = ask(_pid)
         broken = replace(_request(_pid, 1), packed=b"not a call")
         with pytest.raises(RuntimeError, match="UnpicklingError"):
-            ask.child.ask(broken, 20)  # type: ignore[attr-defined]
+            ask.child.call(broken, 20)  # type: ignore[attr-defined]
         assert ask(_pid) == pid
         assert not ask.child.fresh  # type: ignore[attr-defined]
 
