@@ -92,16 +92,6 @@ class Inputs:
     failed: FailedAttempt | None = None
     marked: bool = False
 
-    @property
-    def horizon_us(self) -> int:
-        """Return how late a record may come and still correct what depends on it, in microseconds."""
-        return self.plan.horizon_us
-
-    @property
-    def settle_ms(self) -> int:
-        """Return how many milliseconds ago an event time must have been reached before it counts for the horizon."""
-        return SETTLE_MS
-
     def failed_before(self, join: Join) -> FailedAttempt:
         """Return the failed attempt whose rows a join must retract, `NO_FAILED_ATTEMPT` if the join regroups none."""
         return self.failed if self.failed is not None and join in regrouping_joins(self.plan) else NO_FAILED_ATTEMPT

@@ -9,23 +9,22 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as spark
 
 from caraway.dtypes.types import BOOL, DataType, FloatType, ListType, base_type, optional
 from caraway.graph.operators import Changelog, Dedup, Join, JoinKind
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.plan.model import TopicPlan
 from caraway.spark.codec import KEY, META, OWN, PACKED, PASS_THROUGH, SIDE, Codec, name
-from caraway.spark.inputs import Inputs, added_columns
+from caraway.spark.inputs import SETTLE_MS, Inputs, added_columns
 from caraway.spark.java import from_java, jvm_of, to_java
 from caraway.spark.marking import scattered
 from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
-# The operator takes a negative bound as no bound.
+# The Java operator AsOfJoin takes a negative bound as no bound.
 _FOREVER = -1
-# The operator AdjacentRows numbers its output records in the column `which`: 0 is the begin of a version, 1 its end
-# (not needed here), and 2 a copy of a version that goes to the join key in the column `to`.
+# The Java operator AdjacentRows numbers its output records in the column `which`: 0 is the begin of a version, 1 its
+# end (not needed here), and 2 a copy of a version that is sent to the join key in the column `to`.
 _BEGIN, _FAN_OUT = 0, 2
 # Temporary columns, with names that no user's column has.
 _TO, _IS_FAN_OUT = "$to", "$fan_out"
@@ -44,8 +43,9 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
-    # Join keys of revised versions need the versions themselves, not begins and ends. So do join keys that contain the
-    # time stamp: an end has the time of the next version, and its join key would differ from that of its begin.
+    # If versions may be revised, each join key needs copies of the versions instead of their begins and ends. So it
+    # does if join keys contain the time stamp: an end has the time of the next version, so its join key would differ
+    # from that of its begin.
     followed = bool(left.keys) and (left.revised or left.timestamp in join.left_on)
     rows = _events(left, _join_key(codec, left, right, join) if followed else None, inputs) if left.keys else left
     added = added_columns(join, right)
@@ -56,10 +56,9 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
     own = name(SIDE) == OWN
     rows = scattered(rows, inputs.session)
     packed = _packed(
-        rows.frame,
-        name(SIDE),
-        F.when(own, key).otherwise(name(KEY)),
-        F.when(own, _row(codec, rows, left_row)).otherwise(name(PACKED)),
+        rows,
+        key,
+        codec.encode_row(left_row, [name(column) for column in rows.columns]),
         *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table"), name(_IS_FAN_OUT)] if rows.keys else []),
     )
     # The join's window doesn't apply to a table, which is joined as of its own time.
@@ -69,7 +68,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         to_java(packed),
         inputs.new_operator(),
         rows.leaves,
-        inputs.horizon_us,
+        inputs.plan.horizon_us,
         low_us,
         0 if rows.keys else join.within_high_us,
         join.how is JoinKind.INNER,
@@ -77,7 +76,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         followed,
         failed.batch,
         failed.before_us,
-        inputs.settle_ms,
+        SETTLE_MS,
     )
     meta = [name(column) for column in META]
     parts = from_java(java, inputs.session).select(
@@ -94,13 +93,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
     )
     outer = join.how is JoinKind.LEFT
     types = {column: optional(dtype) if outer else dtype for column, dtype in added.items()}
-    return replace(
-        rows,
-        frame=frame,
-        columns={**left.columns, **types},
-        revised=True,
-        leaves=left.leaves + 1,
-    )
+    return replace(rows, frame=frame, columns={**left.columns, **types}, revised=True, leaves=left.leaves + 1)
 
 
 def _join_key(codec: Codec, rows: Stream, right: TopicPlan, join: Join) -> Column:
@@ -123,85 +116,79 @@ def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
             key that ever had a version under it.
         inputs: The job's inputs.
     """
-    changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
     is_fan_out = (F.col("which") == _FAN_OUT).alias(_IS_FAN_OUT)
-    frame = changed.select(*_own_meta(), *columns, F.col("to").alias(_TO), is_fan_out)
-    return replace(keyed, frame=frame, revised=True, passes_through=True, copies=copies)
+    added = [F.col("to").alias(_TO), is_fan_out]
+    return _with_adjacent_rows(keyed, keyed.keys, "TABLE", inputs, joined_at=joined_at, added=added)
 
 
 def aggregate_inputs(keyed: Stream, inputs: Inputs) -> Stream:
     """Turn the versions of a keyed stream into aggregate inputs; each counts until the time of the next version."""
-    changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "AGGREGATE_INPUTS", 0, inputs)
-    frame = changed.select(*_own_meta(), *columns)
-    return replace(keyed, frame=frame, keys=(), revised=True, passes_through=True, copies=copies)
+    return replace(_with_adjacent_rows(keyed, keyed.keys, "AGGREGATE_INPUTS", inputs), keys=())
 
 
 def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
     """Turn each version of a keyed stream into an event at its begin and another one at its end."""
-    changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "CHANGES", 0, inputs)
     begins = F.col("which") == _BEGIN
     flag = (begins if step.marks_inserts else ~begins).alias(step.column)
-    return replace(
-        keyed,
-        frame=changed.select(*_own_meta(), *columns, flag),
-        keys=(),
-        columns={**keyed.columns, step.column: BOOL},
-        revised=True,
-        passes_through=True,
-        copies=copies,
-    )
+    changes = _with_adjacent_rows(keyed, keyed.keys, "CHANGES", inputs, added=[flag])
+    return replace(changes, keys=(), columns={**keyed.columns, step.column: BOOL})
 
 
 def first(rows: Stream, keys: Sequence[str], inputs: Inputs) -> Stream:
     """Keep the oldest row of each group, as the one version of its key."""
-    changed, columns, copies = _with_adjacent_rows(rows, keys, "FIRST", 0, inputs)
-    frame = changed.select(*_own_meta(), *columns)
-    return replace(rows, frame=frame, keys=tuple(keys), revised=True, passes_through=True, copies=copies)
+    return replace(_with_adjacent_rows(rows, keys, "FIRST", inputs), keys=tuple(keys))
 
 
 def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
     """Keep the last row of each group of duplicates."""
     match step.window:
         case None:
-            kind, window_us = "INSTANT", 0
+            return _with_adjacent_rows(rows, step.by, "INSTANT", inputs)
         case HoppingWindow(stride_us=stride_us):
-            kind, window_us = "TUMBLING", stride_us
+            return _with_adjacent_rows(rows, step.by, "TUMBLING", inputs, window_us=stride_us)
         case SessionWindow(gap_us=gap_us):
-            kind, window_us = "SESSION", gap_us
-    changed, columns, copies = _with_adjacent_rows(rows, step.by, kind, window_us, inputs)
-    frame = changed.select(*_own_meta(), *columns)
-    return replace(rows, frame=frame, revised=True, passes_through=True, copies=copies)
+            return _with_adjacent_rows(rows, step.by, "SESSION", inputs, window_us=gap_us)
 
 
 def _with_adjacent_rows(
-    rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs, *, joined_at: Column | None = None
-) -> tuple[DataFrame, list[Column], int]:
+    rows: Stream,
+    by: Sequence[str],
+    kind: str,
+    inputs: Inputs,
+    *,
+    window_us: int = 0,
+    joined_at: Column | None = None,
+    added: Sequence[Column] = (),
+) -> Stream:
     """Run `io.caraway.AdjacentRows`, whose output for a row of a group depends on the adjacent row of the group.
 
-    Returns the operator's output with the row decoded, the columns of that row, and the number of copies of each
-    marker.
+    Args:
+        rows: The rows.
+        by: The columns by which they are grouped.
+        kind: The name of an `io.caraway.AdjacentRowState.Kind`.
+        inputs: The job's inputs.
+        window_us: The length of the kind's buckets or of its gap.
+        joined_at: The join key of each row, if the operator sends copies of versions to join keys.
+        added: Columns to add to those of the rows, made from the operator's columns `which` and `to`.
     """
     codec = Codec(inputs.session)
     rows = scattered(rows.with_pass_through(), inputs.session)
     row = row_type(rows.columns.items())
-    key = _group_key(codec, rows, by)
     own = name(SIDE) == OWN
     packed = _packed(
-        rows.frame,
-        name(SIDE),
-        F.when(own, key).otherwise(name(KEY)),
-        F.when(own, _row(codec, rows, row)).otherwise(name(PACKED)),
+        rows,
+        _group_key(codec, rows, by),
+        codec.encode_row(row, [name(column) for column in rows.columns]),
         *([F.when(own, joined_at).alias("joined")] if joined_at is not None else []),
     )
-    adjacent_rows = jvm_of(inputs.session).io.caraway.AdjacentRows
-    java = adjacent_rows.apply(
+    java = jvm_of(inputs.session).io.caraway.AdjacentRows.apply(
         to_java(packed),
         inputs.new_operator(),
         kind,
         window_us,
-        inputs.horizon_us,
+        inputs.plan.horizon_us,
         joined_at is not None,
-        inputs.settle_ms,
+        SETTLE_MS,
     )
     parts = from_java(java, inputs.session).select(
         *(name(column) for column in META),
@@ -210,17 +197,14 @@ def _with_adjacent_rows(
         F.col("to"),
         codec.decode_row(F.when(own, F.col("row")), row).alias("r"),
     )
-    return parts, [F.col(f"r.`{column}`").alias(column) for column in rows.columns], rows.copies
+    columns = [F.col(f"r.`{column}`").alias(column) for column in rows.columns]
+    return replace(rows, frame=parts.select(*rows.meta(), *columns, *added), revised=True)
 
 
 def _group_key(codec: Codec, rows: Stream, by: Sequence[str]) -> Column:
     """Return the encoded key of each row's group; equal values get equal bytes."""
     key_row = row_type((column, rows.types[column]) for column in by)
     return codec.encode_row(key_row, [_as_key(rows.scope().columns[column], rows.types[column]) for column in by])
-
-
-def _own_meta() -> list[Column]:
-    return [name(column) for column in (*META, *PASS_THROUGH)]
 
 
 def _as_key(column: Column, dtype: DataType) -> Column:
@@ -239,11 +223,13 @@ def _pass_through(own: Column) -> list[Column]:
     return [name(SIDE), name(KEY), F.when(~own, F.col("row")).alias(PACKED)]
 
 
-def _row(codec: Codec, stream: Stream, row: spark.StructType) -> Column:
-    return codec.encode_row(row, [name(column) for column in stream.columns])
-
-
-def _packed(frame: DataFrame, side: Column, key: Column, row: Column, *further: Column) -> DataFrame:
-    """Return a frame with the columns that the operators read, in their order."""
-    meta = [name(column) for column in META]
-    return frame.select(side.alias("side"), key.alias("key"), *meta, row.alias("row"), *further)
+def _packed(rows: Stream, key: Column, row: Column, *further: Column) -> DataFrame:
+    """Return the columns that the operators read, in their order; pass-through rows have a key and bytes already."""
+    own = name(SIDE) == OWN
+    return rows.frame.select(
+        name(SIDE).alias("side"),
+        F.when(own, key).otherwise(name(KEY)).alias("key"),
+        *(name(column) for column in META),
+        F.when(own, row).otherwise(name(PACKED)).alias("row"),
+        *further,
+    )

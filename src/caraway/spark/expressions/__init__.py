@@ -5,7 +5,7 @@ for differences of Spark's functions, so that columns have the values of the pol
 docs/expressions_in_spark.md lists the exceptions.
 """
 
-from caraway.spark.expressions import containers, instants, json, numeric, operators, reading, text, writing  # noqa: F401 (they register)
+from caraway.spark.expressions import containers, instants, numeric, operators, reading, text, writing  # noqa: F401 (they register)
 from caraway.spark.expressions.failures import Outcome, compile_with_failure
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node
 
