@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
+from caraway.graph import specs
 from caraway.graph.connectors import identifier
 from caraway.graph.fingerprints import (
     extractor_fingerprint,
@@ -21,22 +22,12 @@ from caraway.graph.fingerprints import (
 )
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.sources import SourceSpec
-from caraway.graph.specs import (
-    AliasExtractor,
-    DatasetSpec,
-    ExpressionExtractor,
-    Extractor,
-    FieldSpec,
-    LookupExtractor,
-    PipelineSpec,
-    PythonExtractor,
-)
 
 # Lines of a pipeline's or function's text that are shown, from the first differing line on.
 SHOWN_LINES = 3
 ABSENT = "not there"
 
-WithDefault = LookupExtractor | AliasExtractor
+WithDefault = specs.LookupExtractor | specs.AliasExtractor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +42,7 @@ class Difference:
         return f"{self.what}: was {self.old}, is now {self.new}"
 
 
-def dataset_differences(old: DatasetSpec, new: DatasetSpec) -> tuple[Difference, ...]:
+def dataset_differences(old: specs.DatasetSpec, new: specs.DatasetSpec) -> tuple[Difference, ...]:
     """Return the differences between two definitions of one dataset, its version aside."""
     found: list[Difference] = []
     if old.history_us != new.history_us:
@@ -68,7 +59,7 @@ def dataset_differences(old: DatasetSpec, new: DatasetSpec) -> tuple[Difference,
     return tuple(found)
 
 
-def extractor_differences(old: Extractor, new: Extractor) -> tuple[Difference, ...]:
+def extractor_differences(old: specs.Extractor, new: specs.Extractor) -> tuple[Difference, ...]:
     """Return the differences between two definitions of one extractor, its version aside."""
     if extractor_fingerprint(replace(old, version=0)) == extractor_fingerprint(replace(new, version=0)):
         return ()
@@ -77,35 +68,35 @@ def extractor_differences(old: Extractor, new: Extractor) -> tuple[Difference, .
     lists = (("inputs", inputs_of(old), inputs_of(new)), ("outputs", outputs_of(old), outputs_of(new)))
     found = [Difference(what=what, old=_listed(a), new=_listed(b)) for what, a, b in lists if a != b]
     match old, new:
-        case PythonExtractor(), PythonExtractor():
+        case specs.PythonExtractor(), specs.PythonExtractor():
             if old.datasets != new.datasets:
                 found.append(Difference(what="deps", old=_listed(old.datasets), new=_listed(new.datasets)))
             if old.source_code != new.source_code:
                 found.append(_text_difference("code", old.source_code, new.source_code))
-        case LookupExtractor(), LookupExtractor():
+        case specs.LookupExtractor(), specs.LookupExtractor():
             before, after = f"{old.dataset}.{old.field}", f"{new.dataset}.{new.field}"
             if before != after:
                 found.append(Difference(what="field", old=before, new=after))
-        case ExpressionExtractor(), ExpressionExtractor():
+        case specs.ExpressionExtractor(), specs.ExpressionExtractor():
             found.append(Difference(what="expression", old=print_node(old.expr), new=print_node(new.expr)))
     if isinstance(old, WithDefault) and isinstance(new, WithDefault) and repr(old.default) != repr(new.default):
         found.append(Difference(what="default", old=repr(old.default), new=repr(new.default)))
     return tuple(found) or (Difference(what="definition", old="another one", new="this one"),)
 
 
-def _kind(extractor: Extractor) -> str:
+def _kind(extractor: specs.Extractor) -> str:
     match extractor:
-        case LookupExtractor():
+        case specs.LookupExtractor():
             return f"a lookup of {extractor.dataset}.{extractor.field}"
-        case AliasExtractor():
+        case specs.AliasExtractor():
             return f"an alias of {extractor.input}"
-        case ExpressionExtractor():
+        case specs.ExpressionExtractor():
             return f"the expression {print_node(extractor.expr)}"
-        case PythonExtractor():
+        case specs.PythonExtractor():
             return f"the function {extractor.name}"
 
 
-def _field_differences(old: tuple[FieldSpec, ...], new: tuple[FieldSpec, ...]) -> list[Difference]:
+def _field_differences(old: tuple[specs.FieldSpec, ...], new: tuple[specs.FieldSpec, ...]) -> list[Difference]:
     before = {f.name: _spelled(f) for f in old}
     after = {f.name: _spelled(f) for f in new}
     names = dict.fromkeys((*before, *after))
@@ -164,7 +155,7 @@ def _value(name: str, value: object) -> str:
     return "not set" if value is None or value == () else str(value)
 
 
-def _pipeline_differences(old: tuple[PipelineSpec, ...], new: tuple[PipelineSpec, ...]) -> list[Difference]:
+def _pipeline_differences(old: tuple[specs.PipelineSpec, ...], new: tuple[specs.PipelineSpec, ...]) -> list[Difference]:
     before = {p.name: p for p in old}
     after = {p.name: p for p in new}
     found: list[Difference] = []
@@ -183,7 +174,10 @@ def _pipeline_differences(old: tuple[PipelineSpec, ...], new: tuple[PipelineSpec
 
 
 def _text_difference(what: str, old: str, new: str) -> Difference:
-    """Return two texts from their first differing line on; equal texts may hold names that mean something else."""
+    """Return the difference of two texts, shown from their first differing line on.
+
+    Functions with equal texts differ if a name in the text stands for another value now.
+    """
     before, after = old.strip().splitlines(), new.strip().splitlines()
     start = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
@@ -198,7 +192,7 @@ def _excerpt(lines: list[str]) -> str:
     return f"`{shown}{' …' if len(lines) > SHOWN_LINES else ''}`" if lines else "(end of the text)"
 
 
-def _spelled(f: FieldSpec) -> str:
+def _spelled(f: specs.FieldSpec) -> str:
     role = " (key)" if f.key else " (timestamp)" if f.timestamp else ""
     return type_name(f.dtype) + role
 

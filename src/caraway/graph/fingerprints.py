@@ -1,7 +1,7 @@
 """The identity of definitions: SHA-256 over the number of the scheme and the canonical bytes of what counts.
 
-Never part of an identity: owners, descriptions and flags; pickles, whose bytes vary between processes; the environments
-in which a part is selected; the order in which sources were named.
+An identity never contains owners, descriptions and flags; pickles, whose bytes vary between processes; the environments
+in which a part is selected; or the order in which sources were named.
 """
 
 import hashlib
@@ -9,26 +9,10 @@ from dataclasses import replace
 
 from google.protobuf.message import Message
 
-from caraway.graph.connectors import (
-    Connector,
-    KafkaConnector,
-    RegisteredSystem,
-    SchemaRegistry,
-    WebhookConnector,
-    system_kind,
-)
+from caraway.graph import connectors, specs
 from caraway.graph.functions import PythonFunction
 from caraway.graph.pb.caraway.v1 import connectors_pb2, graph_pb2
 from caraway.graph.sources import Computed, SourceSpec
-from caraway.graph.specs import (
-    NO_METADATA,
-    DatasetSpec,
-    Extractor,
-    FeaturesetSpec,
-    Graph,
-    PipelineSpec,
-    PythonExtractor,
-)
 from caraway.graph.trees import without_pickles
 from caraway.graph.wire.graphs import canonical_bytes, encode_graph
 from caraway.graph.wire.messages import to_message
@@ -38,7 +22,7 @@ from caraway.graph.wire.messages import to_message
 FINGERPRINT_SCHEME = 2
 
 
-def dataset_fingerprint(spec: DatasetSpec) -> bytes:
+def dataset_fingerprint(spec: specs.DatasetSpec) -> bytes:
     """Return the identity of a dataset's definition: name, version, history, fields, sources and pipelines.
 
     The identity leaves out the index, sinks, expectations, erase keys, the text of the pipelines (their operators
@@ -47,7 +31,7 @@ def dataset_fingerprint(spec: DatasetSpec) -> bytes:
     return _digest("dataset", to_message(_bare_dataset(spec), graph_pb2.Dataset))
 
 
-def pipeline_fingerprint(spec: PipelineSpec) -> bytes:
+def pipeline_fingerprint(spec: specs.PipelineSpec) -> bytes:
     """Return the identity of a pipeline: name, inputs and operators, with the texts of users' functions in them."""
     return _digest("pipeline", to_message(_bare_pipeline(spec), graph_pb2.Pipeline))
 
@@ -57,23 +41,23 @@ def source_fingerprint(spec: SourceSpec) -> bytes:
     return _digest("source", to_message(_bare_source(spec), connectors_pb2.Source))
 
 
-def extractor_fingerprint(extractor: Extractor) -> bytes:
+def extractor_fingerprint(extractor: specs.Extractor) -> bytes:
     """Return the identity of an extractor: version, inputs, outputs, and its expression or the text of its function."""
     return _digest("extractor", to_message(_bare_extractor(extractor), graph_pb2.Extractor))
 
 
-def featureset_fingerprint(spec: FeaturesetSpec) -> bytes:
+def featureset_fingerprint(spec: specs.FeaturesetSpec) -> bytes:
     """Return the identity of a featureset's definition: name, features and extractors."""
     bare = replace(
         spec,
-        metadata=NO_METADATA,
-        features=tuple(replace(f, metadata=NO_METADATA) for f in spec.features),
+        metadata=specs.NO_METADATA,
+        features=tuple(replace(f, metadata=specs.NO_METADATA) for f in spec.features),
         extractors=tuple(_bare_extractor(e) for e in spec.extractors),
     )
     return _digest("featureset", to_message(bare, graph_pb2.Featureset))
 
 
-def graph_fingerprint(graph: Graph) -> str:
+def graph_fingerprint(graph: specs.Graph) -> str:
     """Return the hash of a whole graph as it is stored, metadata and pickles included, after its scheme."""
     return f"graph-{FINGERPRINT_SCHEME}:{hashlib.sha256(encode_graph(graph)).hexdigest()}"
 
@@ -101,31 +85,31 @@ def _without_pickle(computed: Computed) -> Computed:
     )
 
 
-def _without_address(connector: Connector) -> Connector:
-    if isinstance(connector, WebhookConnector):
+def _without_address(connector: connectors.Connector) -> connectors.Connector:
+    if isinstance(connector, connectors.WebhookConnector):
         return connector
-    bare = RegisteredSystem(kind=system_kind(connector), name=connector.system.name)
-    if isinstance(connector, KafkaConnector) and isinstance(connector.format, SchemaRegistry):
+    bare = connectors.RegisteredSystem(kind=connectors.system_kind(connector), name=connector.system.name)
+    if isinstance(connector, connectors.KafkaConnector) and isinstance(connector.format, connectors.SchemaRegistry):
         registry = replace(connector.format, username=None, password=None, token=None)
         return replace(connector, system=bare, format=registry)
     return replace(connector, system=bare)
 
 
-def _bare_dataset(spec: DatasetSpec) -> DatasetSpec:
+def _bare_dataset(spec: specs.DatasetSpec) -> specs.DatasetSpec:
     return replace(
         spec,
-        metadata=NO_METADATA,
+        metadata=specs.NO_METADATA,
         index=None,
         sinks=(),
         expectations=None,
-        fields=tuple(replace(f, metadata=NO_METADATA, erase_key=False) for f in spec.fields),
+        fields=tuple(replace(f, metadata=specs.NO_METADATA, erase_key=False) for f in spec.fields),
         sources=tuple(sorted(map(_bare_source, spec.sources), key=_source_bytes)),
         pipelines=tuple(sorted(map(_bare_pipeline, spec.pipelines), key=lambda p: p.name)),
     )
 
 
-def _bare_pipeline(spec: PipelineSpec) -> PipelineSpec:
-    return replace(spec, operator=without_pickles(spec.operator), env=(), source_code="", metadata=NO_METADATA)
+def _bare_pipeline(spec: specs.PipelineSpec) -> specs.PipelineSpec:
+    return replace(spec, operator=without_pickles(spec.operator), env=(), source_code="", metadata=specs.NO_METADATA)
 
 
 def _bare_source(spec: SourceSpec) -> SourceSpec:
@@ -136,9 +120,9 @@ def _source_bytes(spec: SourceSpec) -> bytes:
     return canonical_bytes(to_message(spec, connectors_pb2.Source))
 
 
-def _bare_extractor(extractor: Extractor) -> Extractor:
-    bare = replace(extractor, env=(), metadata=NO_METADATA)
-    return replace(bare, pickled=b"") if isinstance(bare, PythonExtractor) else bare
+def _bare_extractor(extractor: specs.Extractor) -> specs.Extractor:
+    bare = replace(extractor, env=(), metadata=specs.NO_METADATA)
+    return replace(bare, pickled=b"") if isinstance(bare, specs.PythonExtractor) else bare
 
 
 def _digest(kind: str, message: Message) -> bytes:

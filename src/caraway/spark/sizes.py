@@ -6,17 +6,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from caraway.dtypes.types import (
-    BytesType,
-    DataType,
-    DecimalType,
-    ListType,
-    MapType,
-    StringType,
-    StructType,
-    base_type,
-    stored_type,
-)
+from caraway.dtypes import types as t
 from caraway.plan.model import Column as PlanColumn
 from caraway.plan.model import JobPlan
 from caraway.spark.codec import Codec, name
@@ -65,11 +55,11 @@ def _too_long(columns: Iterable[PlanColumn], encoded: Column, most: int) -> Colu
     return F.when(reduce(Column.__add__, sizes) > int(most * SHARE), exceeds).otherwise(F.lit(False))
 
 
-def _is_text(dtype: DataType) -> bool:
+def _is_text(dtype: t.DataType) -> bool:
     # A decimal is stored as text too, but it has 28 digits at most.
-    is_decimal = isinstance(base_type(dtype), DecimalType)
-    return isinstance(stored_type(dtype), (StringType, BytesType)) and not is_decimal
+    is_decimal = isinstance(t.base_type(dtype), t.DecimalType)
+    return isinstance(t.stored_type(dtype), (t.StringType, t.BytesType)) and not is_decimal
 
 
-def _is_nested(dtype: DataType) -> bool:
-    return isinstance(stored_type(dtype), (ListType, MapType, StructType))
+def _is_nested(dtype: t.DataType) -> bool:
+    return isinstance(t.stored_type(dtype), (t.ListType, t.MapType, t.StructType))

@@ -8,43 +8,32 @@ from collections.abc import Iterable
 
 from pyspark.sql import types as spark
 
-from caraway.dtypes.types import (
-    BoolType,
-    BytesType,
-    DataType,
-    FloatType,
-    IntType,
-    ListType,
-    MapType,
-    StringType,
-    StructType,
-    stored_type,
-)
+from caraway.dtypes import types as t
 
 
-def spark_type(dtype: DataType) -> spark.DataType:
+def spark_type(dtype: t.DataType) -> spark.DataType:
     """Return the Spark type that holds values of `dtype`; optionality and restrictions don't show in it."""
-    match stored_type(dtype):
-        case IntType():
+    match t.stored_type(dtype):
+        case t.IntType():
             return spark.LongType()
-        case FloatType():
+        case t.FloatType():
             return spark.DoubleType()
-        case BoolType():
+        case t.BoolType():
             return spark.BooleanType()
-        case StringType():
+        case t.StringType():
             return spark.StringType()
-        case BytesType():
+        case t.BytesType():
             return spark.BinaryType()
-        case ListType(of):
+        case t.ListType(of):
             return spark.ArrayType(spark_type(of))
-        case MapType(of):
+        case t.MapType(of):
             return spark.MapType(spark.StringType(), spark_type(of))
-        case StructType(_, fields):
+        case t.StructType(_, fields):
             return row_type(fields)
         case other:
             raise AssertionError(f"stored_type gave {other}")
 
 
-def row_type(columns: Iterable[tuple[str, DataType]]) -> spark.StructType:
+def row_type(columns: Iterable[tuple[str, t.DataType]]) -> spark.StructType:
     """Return the Spark struct of `columns`, given as pairs of name and type."""
     return spark.StructType([spark.StructField(name, spark_type(dtype)) for name, dtype in columns])

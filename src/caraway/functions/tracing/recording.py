@@ -14,19 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
 
-from caraway.dtypes.types import (
-    BOOL,
-    FLOAT,
-    INT,
-    STRING,
-    BoolType,
-    DataType,
-    FloatType,
-    IntType,
-    StringType,
-    base_type,
-    strip_optional,
-)
+from caraway.dtypes import types as t
 from caraway.expr import nodes as n
 from caraway.expr.references import walk
 
@@ -34,16 +22,16 @@ INT64_END = 2**63
 # Bound on the nodes of an expression; a larger one is no simple function any more.
 MAX_NODES = 300
 # Types of constants that a function may take from its surroundings, matched exactly.
-CONSTANTS: Mapping[type, DataType] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
-PLAIN = (IntType, FloatType, BoolType, StringType)
-_NUMBERS = (INT, FLOAT)
-# In `TracedColumn` the name `str` is a property.
+CONSTANTS: Mapping[type, t.DataType] = {bool: t.BOOL, int: t.INT, float: t.FLOAT, str: t.STRING}
+PLAIN = (t.IntType, t.FloatType, t.BoolType, t.StringType)
+_NUMBERS = (t.INT, t.FLOAT)
+# `TracedColumn` has a property `str`, so its methods use this name for the type.
 _TEXT = str
 _ORDERS = (n.BinaryOp.LT, n.BinaryOp.LE, n.BinaryOp.GT, n.BinaryOp.GE)
 _NULL, _FALSE, _TRUE = (
     n.Literal(value=None, dtype=None),
-    n.Literal(value=False, dtype=BOOL),
-    n.Literal(value=True, dtype=BOOL),
+    n.Literal(value=False, dtype=t.BOOL),
+    n.Literal(value=True, dtype=t.BOOL),
 )
 
 
@@ -74,9 +62,10 @@ def record(call: Callable[[Recording], Any]) -> object:
 
 
 def names_used(function: Callable[..., Any]) -> Mapping[str, object] | None:
-    """Return the values that a function uses of its module, by name; None if it uses others than those below.
+    """Return the values that a function uses of its module, by name; None if the function can't be recorded.
 
-    A function that it calls may be random or have side effects, and any other value must be constant.
+    A function is recorded only if its defaults and the variables that it takes from enclosing functions are constants,
+    and if it doesn't import, define functions or assign to variables outside of it.
     """
     if not isinstance(function, types.FunctionType) or function.__code__.co_flags & inspect.CO_GENERATOR:
         return None
@@ -99,16 +88,16 @@ def is_constant(value: object) -> bool:
     return type(value) in CONSTANTS
 
 
-def declared_node(recorded: "TracedColumn", dtype: DataType) -> n.Node | None:
+def declared_node(recorded: "TracedColumn", dtype: t.DataType) -> n.Node | None:
     """Return the expression of a column of type `dtype`, None if the recorded one is of another type or too large."""
-    declared = strip_optional(dtype)
-    if declared not in {recorded.kind, *((FLOAT,) if recorded.kind == INT else ())}:
+    declared = t.strip_optional(dtype)
+    if declared not in {recorded.kind, *((t.FLOAT,) if recorded.kind == t.INT else ())}:
         return None
     if is_large(recorded.node):
         return None
-    if recorded.kind != FLOAT:
+    if recorded.kind != t.FLOAT:
         return recorded.node
-    # pandas has no NaN in a column that a function returns: they are read as nulls.
+    # A NaN in a column that a function returns is read as null, so the expression is null there, too.
     return n.When(branches=((is_nan(recorded.node), _NULL),), otherwise=recorded.node)
 
 
@@ -142,18 +131,18 @@ class TracedColumn(Silent):
     __slots__ = ("kind", "label", "node")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, recording: Recording, node: n.Node, kind: DataType, label: object = None) -> None:
+    def __init__(self, recording: Recording, node: n.Node, kind: t.DataType, label: object = None) -> None:
         super().__init__(recording)
         self.node = node
         self.kind = kind
         self.label = label
 
     @classmethod
-    def of(cls, recording: Recording, name: str, dtype: DataType) -> "TracedColumn":
+    def of(cls, recording: Recording, name: str, dtype: t.DataType) -> "TracedColumn":
         """Return the stand-in for an existing column; gives up on types that aren't plain."""
-        if not isinstance(base_type(dtype), PLAIN):
+        if not isinstance(t.base_type(dtype), PLAIN):
             recording.give_up()
-        return cls(recording, n.Ref(name=name), base_type(dtype), name)
+        return cls(recording, n.Ref(name=name), t.base_type(dtype), name)
 
     def __getattr__(self, name: str) -> NoReturn:
         self._give_up()
@@ -161,10 +150,10 @@ class TracedColumn(Silent):
     def __getitem__(self, key: object) -> NoReturn:
         self._give_up()
 
-    def _made(self, node: n.Node, kind: DataType) -> "TracedColumn":
+    def _made(self, node: n.Node, kind: t.DataType) -> "TracedColumn":
         return TracedColumn(self._recording, node, kind, self.label)
 
-    def _made_with(self, other: "TracedColumn", node: n.Node, kind: DataType) -> "TracedColumn":
+    def _made_with(self, other: "TracedColumn", node: n.Node, kind: t.DataType) -> "TracedColumn":
         # The name is the one that pandas gives the result of two series.
         return TracedColumn(self._recording, node, kind, self.label if self.label == other.label else None)
 
@@ -180,9 +169,9 @@ class TracedColumn(Silent):
     def _arithmetic(self, op: n.BinaryOp, left: "TracedColumn", right: "TracedColumn") -> "TracedColumn":
         if left.kind not in _NUMBERS or right.kind not in _NUMBERS:
             self._give_up()
-        floating = op is n.BinaryOp.DIV or FLOAT in {left.kind, right.kind}
+        floating = op is n.BinaryOp.DIV or t.FLOAT in {left.kind, right.kind}
         made = n.Binary(op=op, left=left.node, right=right.node)
-        return left._made_with(right, made, FLOAT if floating else INT)  # noqa: SLF001 (of one kind)
+        return left._made_with(right, made, t.FLOAT if floating else t.INT)  # noqa: SLF001 (of one kind)
 
     def __add__(self, other: object) -> "TracedColumn":
         return self._arithmetic(n.BinaryOp.ADD, self, self._operand(other))
@@ -216,17 +205,17 @@ class TracedColumn(Silent):
     def _compared(self, op: n.BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
         numbers = self.kind in _NUMBERS and other.kind in _NUMBERS
-        if not numbers and (self.kind != other.kind or (op in _ORDERS and self.kind == BOOL)):
+        if not numbers and (self.kind != other.kind or (op in _ORDERS and self.kind == t.BOOL)):
             self._give_up()
         compared: n.Node = n.Binary(op=op, left=self.node, right=other.node)
-        floats = [side.node for side in (self, other) if side.kind == FLOAT and not isinstance(side.node, n.Literal)]
+        floats = [side.node for side in (self, other) if side.kind == t.FLOAT and not isinstance(side.node, n.Literal)]
         if floats:
             # In pandas NaN is less than, greater than and equal to nothing; in an expression it is above all numbers.
             null = _any([n.IsNull(operand=side.node) for side in (self, other)])
             unordered = _any([is_nan(node) for node in floats])
             differs = _TRUE if op is n.BinaryOp.NE else _FALSE
             compared = n.When(branches=((null, _NULL), (unordered, differs)), otherwise=compared)
-        return self._made_with(other, compared, BOOL)
+        return self._made_with(other, compared, t.BOOL)
 
     def __eq__(self, other: object) -> "TracedColumn":  # type: ignore[override]
         return self._compared(n.BinaryOp.EQ, other)
@@ -248,11 +237,11 @@ class TracedColumn(Silent):
 
     def _logical(self, op: n.BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
-        if self.kind != BOOL or other.kind != BOOL:
+        if self.kind != t.BOOL or other.kind != t.BOOL:
             self._give_up()
-        return self._made_with(other, n.Binary(op=op, left=self.node, right=other.node), BOOL)
+        return self._made_with(other, n.Binary(op=op, left=self.node, right=other.node), t.BOOL)
 
-    # The value is the same with the sides in the other order.
+    # `and` and `or` have the same value with their sides exchanged, so the reflected operators are the same functions.
     def __and__(self, other: object) -> "TracedColumn":
         return self._logical(n.BinaryOp.AND, other)
 
@@ -264,17 +253,17 @@ class TracedColumn(Silent):
     __ror__ = __or__
 
     def __invert__(self) -> "TracedColumn":
-        if self.kind != BOOL:
+        if self.kind != t.BOOL:
             self._give_up()
-        return self._made(n.Unary(op=n.UnaryOp.NOT, operand=self.node), BOOL)
+        return self._made(n.Unary(op=n.UnaryOp.NOT, operand=self.node), t.BOOL)
 
     def isnull(self) -> "TracedColumn":
         """Return the column of `Series.isnull`."""
-        return self._made(n.IsNull(operand=self.node), BOOL)
+        return self._made(n.IsNull(operand=self.node), t.BOOL)
 
     def notnull(self) -> "TracedColumn":
         """Return the column of `Series.notnull`."""
-        return self._made(n.Unary(op=n.UnaryOp.NOT, operand=n.IsNull(operand=self.node)), BOOL)
+        return self._made(n.Unary(op=n.UnaryOp.NOT, operand=n.IsNull(operand=self.node)), t.BOOL)
 
     isna = isnull
     notna = notnull
@@ -282,9 +271,11 @@ class TracedColumn(Silent):
     def fillna(self, value: object) -> "TracedColumn":
         """Return the column of `Series.fillna` for a constant of the column's type."""
         fill = self._operand(value)
-        if not isinstance(fill.node, n.Literal) or (fill.kind != self.kind and (self.kind, fill.kind) != (FLOAT, INT)):
+        if not isinstance(fill.node, n.Literal) or (
+            fill.kind != self.kind and (self.kind, fill.kind) != (t.FLOAT, t.INT)
+        ):
             self._give_up()
-        constant = n.Literal(value=float(value), dtype=FLOAT) if self.kind == FLOAT else fill.node  # type: ignore[arg-type]
+        constant = n.Literal(value=float(value), dtype=t.FLOAT) if self.kind == t.FLOAT else fill.node  # type: ignore[arg-type]
         return self._made(n.FillNull(operand=self.node, fill=constant), self.kind)
 
     def rename(self, index: object) -> "TracedColumn":
@@ -296,7 +287,7 @@ class TracedColumn(Silent):
     @property
     def str(self) -> "Text":
         """The functions of text."""
-        if self.kind != STRING:
+        if self.kind != t.STRING:
             self._give_up()
         return Text(self)
 
@@ -314,34 +305,34 @@ class Text:
 
     def lower(self) -> TracedColumn:
         """Return the column of `Series.str.lower`."""
-        return self._called(n.StringFunction.LOWER, STRING)
+        return self._called(n.StringFunction.LOWER, t.STRING)
 
     def upper(self) -> TracedColumn:
         """Return the column of `Series.str.upper`."""
-        return self._called(n.StringFunction.UPPER, STRING)
+        return self._called(n.StringFunction.UPPER, t.STRING)
 
     def len(self) -> TracedColumn:
         """Return the column of `Series.str.len`."""
-        return self._called(n.StringFunction.LEN, INT)
+        return self._called(n.StringFunction.LEN, t.INT)
 
     def contains(self, pat: object, *, regex: object = True) -> TracedColumn:
         """Return the column of `Series.str.contains` for a literal text; pandas's default is a pattern."""
         if regex is not False:
             self._column._give_up()  # noqa: SLF001 (of one kind)
-        return self._called(n.StringFunction.CONTAINS, BOOL, pat)
+        return self._called(n.StringFunction.CONTAINS, t.BOOL, pat)
 
     def startswith(self, pat: object) -> TracedColumn:
         """Return the column of `Series.str.startswith` for a constant."""
-        return self._called(n.StringFunction.STARTSWITH, BOOL, pat)
+        return self._called(n.StringFunction.STARTSWITH, t.BOOL, pat)
 
     def endswith(self, pat: object) -> TracedColumn:
         """Return the column of `Series.str.endswith` for a constant."""
-        return self._called(n.StringFunction.ENDSWITH, BOOL, pat)
+        return self._called(n.StringFunction.ENDSWITH, t.BOOL, pat)
 
-    def _called(self, function: n.StringFunction, kind: DataType, *args: object) -> TracedColumn:
+    def _called(self, function: n.StringFunction, kind: t.DataType, *args: object) -> TracedColumn:
         if any(type(arg) is not str for arg in args):
             self._column._give_up()  # noqa: SLF001 (of one kind)
-        constants = tuple(n.Literal(value=arg, dtype=STRING) for arg in args)
+        constants = tuple(n.Literal(value=arg, dtype=t.STRING) for arg in args)
         return self._column._made(  # noqa: SLF001 (of one kind)
             n.StringCall(function=function, operand=self._column.node, args=constants), kind
         )

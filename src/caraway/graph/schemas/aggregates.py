@@ -1,26 +1,6 @@
 """The output types of aggregates, and the types of columns for which each is defined."""
 
-from caraway.dtypes.types import (
-    BOOL,
-    DATE,
-    DATETIME,
-    FLOAT,
-    INT,
-    STRING,
-    BetweenType,
-    DataType,
-    DecimalType,
-    ListType,
-    MapType,
-    OneOfType,
-    OptionalType,
-    RegexType,
-    base_type,
-    is_optional,
-    optional,
-    strip_optional,
-    type_name,
-)
+from caraway.dtypes import types as t
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.aggregates import TRAITS, AggregateFunction, AggregateSpec, Keeps, ResultType, Takes
 from caraway.graph.schemas.model import Schema, listed
@@ -31,7 +11,7 @@ def function_name(function: AggregateFunction) -> str:
     return "".join(part.title() for part in function.value.split("_"))
 
 
-def column_of(aggregate: AggregateSpec, before: Schema) -> DataType:
+def column_of(aggregate: AggregateSpec, before: Schema) -> t.DataType:
     """Return the type of the column that an aggregate reads. Raises `DefinitionError` if there is no such column."""
     if aggregate.of is None or aggregate.of not in before.columns:
         raise DefinitionError(
@@ -40,7 +20,7 @@ def column_of(aggregate: AggregateSpec, before: Schema) -> DataType:
     return before.columns[aggregate.of]
 
 
-def output_type(aggregate: AggregateSpec, before: Schema) -> DataType:
+def output_type(aggregate: AggregateSpec, before: Schema) -> t.DataType:
     """Return the output type of an aggregate, whatever it declares.
 
     Args:
@@ -53,27 +33,27 @@ def output_type(aggregate: AggregateSpec, before: Schema) -> DataType:
     """
     traits = TRAITS[aggregate.function]
     if traits.keeps is Keeps.ROWS and aggregate.of is None:
-        return INT
+        return t.INT
     found = column_of(aggregate, before)
     _check_dropnull(aggregate, found)
     _check_taken(aggregate, found, traits.takes)
     dtype = _result_type(aggregate, found, traits.result)
-    return optional(dtype) if traits.default_if_unseen and aggregate.default is None else dtype
+    return t.optional(dtype) if traits.default_if_unseen and aggregate.default is None else dtype
 
 
-def _result_type(aggregate: AggregateSpec, found: DataType, rule: ResultType) -> DataType:
+def _result_type(aggregate: AggregateSpec, found: t.DataType, rule: ResultType) -> t.DataType:
     match rule:
         case ResultType.INT:
-            return INT
+            return t.INT
         case ResultType.FLOAT:
-            return FLOAT
+            return t.FLOAT
         case ResultType.COLUMN:
-            return base_type(found)
+            return t.base_type(found)
         case ResultType.LIST_OF_COLUMN:
-            return ListType(strip_optional(found) if aggregate.dropnull else found)
+            return t.ListType(t.strip_optional(found) if aggregate.dropnull else found)
 
 
-def _check_taken(aggregate: AggregateSpec, found: DataType, takes: Takes) -> None:
+def _check_taken(aggregate: AggregateSpec, found: t.DataType, takes: Takes) -> None:
     match takes:
         case Takes.ANY:
             pass
@@ -85,46 +65,46 @@ def _check_taken(aggregate: AggregateSpec, found: DataType, takes: Takes) -> Non
         case Takes.NUMBERS:
             _require_number(aggregate, found, also=())
         case Takes.NUMBERS_AND_TIMES:
-            _require_number(aggregate, found, also=(DATE, DATETIME))
+            _require_number(aggregate, found, also=(t.DATE, t.DATETIME))
 
 
-def _check_dropnull(aggregate: AggregateSpec, found: DataType) -> None:
-    if aggregate.dropnull and not is_optional(found):
+def _check_dropnull(aggregate: AggregateSpec, found: t.DataType) -> None:
+    if aggregate.dropnull and not t.is_optional(found):
         # The API has a TypeError for FirstK alone, an inconsistency that is kept.
         first = aggregate.function is AggregateFunction.FIRST_K
         raise (DefinitionTypeError if first else DefinitionError)(
-            f"aggregate: {_spell(aggregate)}: dropnull=True, but column {aggregate.of} is {type_name(found)}, which "
+            f"aggregate: {_spell(aggregate)}: dropnull=True, but column {aggregate.of} is {t.type_name(found)}, which "
             "has no nulls"
         )
 
 
-def _require_number(aggregate: AggregateSpec, found: DataType, also: tuple[DataType, ...]) -> None:
-    base = base_type(found)
-    if base in (INT, FLOAT, *also) or isinstance(base, DecimalType):
+def _require_number(aggregate: AggregateSpec, found: t.DataType, also: tuple[t.DataType, ...]) -> None:
+    base = t.base_type(found)
+    if base in (t.INT, t.FLOAT, *also) or isinstance(base, t.DecimalType):
         return
-    names = ["int", "float", "Decimal", *(type_name(dtype) for dtype in also)]
+    names = ["int", "float", "Decimal", *(t.type_name(dtype) for dtype in also)]
     raise DefinitionTypeError(
-        f"aggregate: {_spell(aggregate)}: column {aggregate.of} is {type_name(found)}; possible: {listed(names)}, or "
+        f"aggregate: {_spell(aggregate)}: column {aggregate.of} is {t.type_name(found)}; possible: {listed(names)}, or "
         "optional of these"
     )
 
 
-def _require_hashable(aggregate: AggregateSpec, found: DataType) -> None:
+def _require_hashable(aggregate: AggregateSpec, found: t.DataType) -> None:
     if not _is_hashable(found):
         raise DefinitionTypeError(
-            f"aggregate: {_spell(aggregate)}: values of column {aggregate.of} ({type_name(found)}) can't be told apart "
-            "one by one; possible: int, str, bool, Decimal, and optionals, lists or dicts of these"
+            f"aggregate: {_spell(aggregate)}: values of column {aggregate.of} ({t.type_name(found)}) can't be told "
+            "apart one by one; possible: int, str, bool, Decimal, and optionals, lists or dicts of these"
         )
 
 
-def _is_hashable(dtype: DataType) -> bool:
+def _is_hashable(dtype: t.DataType) -> bool:
     match dtype:
-        case OptionalType(of) | ListType(of) | MapType(of) | BetweenType(of):
+        case t.OptionalType(of) | t.ListType(of) | t.MapType(of) | t.BetweenType(of):
             return _is_hashable(of)
-        case DecimalType() | OneOfType() | RegexType():
+        case t.DecimalType() | t.OneOfType() | t.RegexType():
             return True
         case _:
-            return dtype in (INT, STRING, BOOL)
+            return dtype in (t.INT, t.STRING, t.BOOL)
 
 
 def _spell(aggregate: AggregateSpec) -> str:

@@ -11,19 +11,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from caraway.dtypes.types import (
-    DATETIME,
-    INT,
-    BetweenType,
-    DataType,
-    ListType,
-    MapType,
-    OneOfType,
-    RegexType,
-    StructType,
-    is_optional,
-    strip_optional,
-)
+from caraway.dtypes import types as t
 from caraway.expr.engines import python_reason
 from caraway.expr.nodes import ListFilter, ListMap, Node, Power, Repeat, Strftime, Strptime, Zip
 from caraway.expr.references import children
@@ -46,7 +34,7 @@ class Outcome:
     failed: Column
 
 
-def compile_with_failure(node: Node, dtype: DataType, scope: SparkScope) -> Outcome:
+def compile_with_failure(node: Node, dtype: t.DataType, scope: SparkScope) -> Outcome:
     """Compile `node`, widened to `dtype`, and the condition under which the in-process engine refuses the row.
 
     The engine refuses a row whose evaluation fails, whose value is null where `dtype` doesn't allow that, or whose
@@ -74,13 +62,13 @@ def _failures(node: Node, scope: SparkScope) -> Iterator[Column]:
         case Strptime():
             yield compile_node(node.operand, scope).isNotNull() & compile_node(node, scope).isNull()
         case Strftime():
-            yield ~in_calendar(compile_as(node.operand, DATETIME, scope), node.timezone)
+            yield ~in_calendar(compile_as(node.operand, t.DATETIME, scope), node.timezone)
         case Repeat():
-            yield ~F.coalesce(compile_as(node.by, INT, scope) >= 0, F.lit(False))
+            yield ~F.coalesce(compile_as(node.by, t.INT, scope) >= 0, F.lit(False))
         case Zip(fields=given):
             yield reduce(lambda a, b: a | b, (compile_node(of, scope).isNull() for _, of in given))
         case Power() if not is_float(node.operand, scope) and not is_float(node.exponent, scope):
-            yield compile_node(node.operand, scope).isNotNull() & (compile_as(node.exponent, INT, scope) < 0)
+            yield compile_node(node.operand, scope).isNotNull() & (compile_as(node.exponent, t.INT, scope) < 0)
         case _:
             pass
     for child in children(node):
@@ -101,21 +89,21 @@ def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) 
         yield F.exists(compile_node(operand, scope), fails(position))
 
 
-def _violations(value: Column, dtype: DataType) -> list[Column]:
+def _violations(value: Column, dtype: t.DataType) -> list[Column]:
     """Return the conditions, at any depth, under which a value isn't of a type by `caraway.dtypes.values`."""
-    found = [] if is_optional(dtype) else [value.isNull()]
-    match strip_optional(dtype):
-        case BetweenType(_, low, high, strict_low, strict_high):
+    found = [] if t.is_optional(dtype) else [value.isNull()]
+    match t.strip_optional(dtype):
+        case t.BetweenType(_, low, high, strict_low, strict_high):
             found += [value <= low if strict_low else value < low, value >= high if strict_high else value > high]
-        case OneOfType(_, options):
+        case t.OneOfType(_, options):
             found.append(~value.isin(*options))
-        case RegexType(pattern):
+        case t.RegexType(pattern):
             found.append(~F.rlike(value, F.lit(rf"\A(?:{pattern})\z")))
-        case ListType(of) if _violations(value, of):
+        case t.ListType(of) if _violations(value, of):
             found.append(F.exists(value, lambda item: _any(_violations(item, of))))
-        case MapType(of) if _violations(value, of):
+        case t.MapType(of) if _violations(value, of):
             found.append(F.exists(F.map_values(value), lambda item: _any(_violations(item, of))))
-        case StructType(_, fields):
+        case t.StructType(_, fields):
             inside = [found for name, of in fields for found in _violations(value.getField(name), of)]
             found += [value.isNotNull() & condition for condition in inside]
         case _:

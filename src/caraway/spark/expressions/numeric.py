@@ -9,17 +9,7 @@ from pyspark.sql import functions as F
 from caraway.dtypes.types import FLOAT, INT
 from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
-from caraway.spark.expressions.arithmetic import (
-    INFINITY,
-    LONG_MIN,
-    divide,
-    float_power,
-    floor,
-    half_away,
-    int_power,
-    logarithm,
-    to_long,
-)
+from caraway.spark.expressions import arithmetic
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, is_float
 from caraway.spark.java import active_jvm, call_java
 
@@ -32,7 +22,7 @@ _OF_FLOATS: Mapping[NumberFunction, Callable[[Column], Column]] = {
     NumberFunction.ARCCOS: F.acos,
     NumberFunction.ARCTAN: F.atan,
     NumberFunction.IS_NAN: lambda number: F.when(number.isNotNull(), F.isnan(number)),
-    NumberFunction.IS_INFINITE: lambda number: F.abs(number) == F.lit(INFINITY),
+    NumberFunction.IS_INFINITE: lambda number: F.abs(number) == F.lit(arithmetic.INFINITY),
 }
 
 
@@ -50,9 +40,9 @@ def _float_call(function: NumberFunction, number: Column) -> Column:
         case NumberFunction.ABS:
             return F.abs(number)
         case NumberFunction.CEIL:
-            return to_long(-floor(-number))
+            return arithmetic.to_long(-arithmetic.floor(-number))
         case NumberFunction.FLOOR:
-            return to_long(floor(number))
+            return arithmetic.to_long(arithmetic.floor(number))
         case NumberFunction.TO_STRING:
             return call_java(active_jvm().io.caraway.Numbers.text(), number)
         case _:
@@ -63,7 +53,7 @@ def _int_call(function: NumberFunction, number: Column) -> Column:
     match function:
         case NumberFunction.ABS:
             # The absolute value of the least int is no int, so it is null.
-            return F.when(number != LONG_MIN, F.abs(number))
+            return F.when(number != arithmetic.LONG_MIN, F.abs(number))
         case NumberFunction.TO_STRING:
             return number.cast("string")
         case _:
@@ -76,29 +66,29 @@ def _(node: Round, scope: SparkScope) -> Column:
         return compile_as(node.operand, FLOAT if node.precision else INT, scope)
     number = compile_node(node.operand, scope)
     if node.precision == 0:
-        return to_long(half_away(number))
+        return arithmetic.to_long(arithmetic.half_away(number))
     if node.precision > MOST_DECIMALS:
         return number
     factor = 10.0**node.precision
     scaled = number * factor
     return F.when(
-        (F.abs(number) < ALL_INTEGERS) & (F.abs(scaled) < ALL_INTEGERS), half_away(scaled) / factor
+        (F.abs(number) < ALL_INTEGERS) & (F.abs(scaled) < ALL_INTEGERS), arithmetic.half_away(scaled) / factor
     ).otherwise(number)
 
 
 @compile_node.register
 def _(node: Power, scope: SparkScope) -> Column:
     if is_float(node.operand, scope) or is_float(node.exponent, scope):
-        return float_power(compile_as(node.operand, FLOAT, scope), compile_as(node.exponent, FLOAT, scope))
-    return int_power(compile_as(node.operand, INT, scope), compile_as(node.exponent, INT, scope))
+        return arithmetic.float_power(compile_as(node.operand, FLOAT, scope), compile_as(node.exponent, FLOAT, scope))
+    return arithmetic.int_power(compile_as(node.operand, INT, scope), compile_as(node.exponent, INT, scope))
 
 
 @compile_node.register
 def _(node: Log, scope: SparkScope) -> Column:
-    natural = logarithm(compile_as(node.operand, FLOAT, scope))
+    natural = arithmetic.logarithm(compile_as(node.operand, FLOAT, scope))
     if node.base is None:
         return natural
-    return divide(natural, F.lit(_log_of(node.base)))
+    return arithmetic.divide(natural, F.lit(_log_of(node.base)))
 
 
 def _log_of(base: float) -> float:

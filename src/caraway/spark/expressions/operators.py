@@ -7,16 +7,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from caraway.dtypes.types import (
-    BOOL,
-    DataType,
-    EmbeddingType,
-    FloatType,
-    ListType,
-    MapType,
-    StructType,
-    base_type,
-)
+from caraway.dtypes import types as t
 from caraway.errors import DefinitionError
 from caraway.expr import nodes as n
 from caraway.spark.expressions.arithmetic import DIVISIONS
@@ -67,7 +58,7 @@ def _(node: n.Literal, scope: SparkScope) -> Column:  # noqa: ARG001 (the same s
 def _(node: n.Unary, scope: SparkScope) -> Column:
     match node.op:
         case n.UnaryOp.NOT:
-            return ~compile_as(node.operand, BOOL, scope)
+            return ~compile_as(node.operand, t.BOOL, scope)
         case n.UnaryOp.NEGATE:
             return -compile_node(node.operand, scope)
 
@@ -75,8 +66,8 @@ def _(node: n.Unary, scope: SparkScope) -> Column:
 @compile_node.register
 def _(node: n.Binary, scope: SparkScope) -> Column:
     if node.op in (n.BinaryOp.AND, n.BinaryOp.OR):
-        return _OPERATORS[node.op](compile_as(node.left, BOOL, scope), compile_as(node.right, BOOL, scope))
-    floating = node.op is n.BinaryOp.DIV or FloatType in (kind(node.left, scope), kind(node.right, scope))
+        return _OPERATORS[node.op](compile_as(node.left, t.BOOL, scope), compile_as(node.right, t.BOOL, scope))
+    floating = node.op is n.BinaryOp.DIV or t.FloatType in (kind(node.left, scope), kind(node.right, scope))
     left, right = _side(node.left, scope), _side(node.right, scope)
     if floating:
         left, right = left.cast("double"), right.cast("double")
@@ -102,7 +93,7 @@ def _(node: n.When, scope: SparkScope) -> Column:
     dtype = scope.type_of(node)
     otherwise = F.lit(None) if node.otherwise is None else _branch(node.otherwise, dtype, scope)
     return reduce(
-        lambda rest, branch: F.when(compile_as(branch[0], BOOL, scope), _branch(branch[1], dtype, scope)).otherwise(
+        lambda rest, branch: F.when(compile_as(branch[0], t.BOOL, scope), _branch(branch[1], dtype, scope)).otherwise(
             rest
         ),
         reversed(node.branches),
@@ -110,24 +101,24 @@ def _(node: n.When, scope: SparkScope) -> Column:
     )
 
 
-def literal(value: object, dtype: DataType) -> Column:
+def literal(value: object, dtype: t.DataType) -> Column:
     """Return a constant of a type, given in stored form (docs/records.md)."""
     stored = spark_type(dtype)
-    base = base_type(dtype)
+    base = t.base_type(dtype)
     match value:
         case None:
             return F.lit(None).cast(stored)
         case bytes():
             return F.lit(bytearray(value))
-        case Mapping() if isinstance(base, MapType):
+        case Mapping() if isinstance(base, t.MapType):
             entries = [part for key, item in value.items() for part in (F.lit(key), literal(item, base.of))]
             return F.create_map(*entries).cast(stored)
-        case list() | tuple() if isinstance(base, StructType):
+        case list() | tuple() if isinstance(base, t.StructType):
             fields = zip(base.fields, value, strict=True)
             return F.struct(*(literal(item, of).alias(name) for (name, of), item in fields))
         case list() | tuple():
-            of = base.of if isinstance(base, ListType) else FloatType()
-            assert isinstance(base, ListType | EmbeddingType)  # noqa: S101 (no other type stores a list)
+            of = base.of if isinstance(base, t.ListType) else t.FloatType()
+            assert isinstance(base, t.ListType | t.EmbeddingType)  # noqa: S101 (no other type stores a list)
             return F.array(*(literal(item, of) for item in value)).cast(stored)
         case _:
             return F.lit(value).cast(stored)
@@ -138,5 +129,5 @@ def _side(node: n.Node, scope: SparkScope) -> Column:
     return column if dtype is None else comparable(column, dtype)
 
 
-def _branch(node: n.Node, dtype: DataType | None, scope: SparkScope) -> Column:
+def _branch(node: n.Node, dtype: t.DataType | None, scope: SparkScope) -> Column:
     return F.lit(None) if dtype is None else compile_as(node, dtype, scope)
