@@ -10,7 +10,7 @@ from caraway.dtypes.types import DataType
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from caraway.featuresets.features import Feature, is_valid_feature
 from caraway.featuresets.featureset import Featureset
-from caraway.graph.deletion import without_deleted
+from caraway.graph.merging import without_deleted
 from caraway.graph.specs import Graph
 
 # Features by full name, each with its type; None for a feature given by name only.

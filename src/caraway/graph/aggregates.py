@@ -1,8 +1,7 @@
 """Aggregate functions: their names, their traits, and the value that describes one aggregate of a pipeline.
 
-The table of traits has one row per function, for everything that differs from function to function.
-
-The formulas themselves are in `caraway.engine_local.aggregates` and `caraway.index.aggregates`.
+`TRAITS` has a row for each function, with all facts in which functions differ from each other. The formulas are in
+`caraway.engine_local.aggregates` and `caraway.index.aggregates`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,7 +67,7 @@ class Takes(Enum):
 
     ANY = auto()
     HASHABLE = auto()
-    # Any type, but a hashable one with `unique`.
+    # With the parameter `unique` the type must be hashable, without it any type will do.
     HASHABLE_IF_UNIQUE = auto()
     NUMBERS = auto()
     NUMBERS_AND_TIMES = auto()

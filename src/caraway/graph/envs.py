@@ -50,7 +50,7 @@ def is_selected(names: tuple[str, ...], env: str | None) -> bool:
 def common_env(first: tuple[str, ...], second: tuple[str, ...]) -> str | None:
     """Return the name of an environment that two selectors both include, None if there is none."""
     named = [name.removeprefix("~") for name in (*first, *second) if name not in _NONE]
-    # Selectors of negated names are compared with one more name, which none of them mentions.
+    # Two selectors of negated names both include every name that neither mentions, so one such name is a candidate.
     other = next(name for number in range(len(named) + 1) if (name := f"other{number}") not in named)
     candidates = (*named, other) if _NONE not in (first, second) else ()
     return next((name for name in candidates if is_selected(first, name) and is_selected(second, name)), None)

@@ -74,11 +74,6 @@ class ExpectationSuite:
     expectations: tuple[Expectation, ...]
 
 
-def is_known(name: str) -> bool:
-    """Return whether there is a check of this name (in lower case)."""
-    return name in EXPECTATION_NAMES
-
-
 def arguments_of(expectation: Expectation) -> dict[str, Any]:
     """Return the arguments of a check; those that were None are absent."""
     found: dict[str, Any] = json.loads(expectation.arguments)

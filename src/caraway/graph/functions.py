@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 class PythonFunction:
     """A user's function: its text, for people and for its identity, and its value (cloudpickle).
 
-    `includes` are the texts of the helpers that it names by `@includes`, and of their helpers. Equality ignores the
-    pickle, because its bytes vary between versions of Python for the same function.
+    `includes` are the texts of the helpers that the function names by `@includes`, of their helpers, and of the values
+    and functions that all of these take from their surroundings. Equality ignores the pickle, because the bytes of one
+    function vary between versions of Python.
     """
 
     name: str

@@ -6,27 +6,12 @@ as deleted before a full commit may leave it out.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from caraway.graph.differences import Difference, dataset_differences, extractor_differences
 from caraway.graph.references import outputs_of
-from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph, Metadata, PythonExtractor
+from caraway.graph.specs import DatasetSpec, Entity, Extractor, FeaturesetSpec, Graph, PythonExtractor
 from caraway.graph.trees import datasets_read
-
-
-class Entity(Protocol):
-    """A dataset or a featureset."""
-
-    @property
-    def name(self) -> str:
-        """The name of the entity."""
-        ...
-
-    @property
-    def metadata(self) -> Metadata:
-        """Owner, description and flags."""
-        ...
-
 
 E = TypeVar("E", bound=Entity)
 

@@ -22,6 +22,14 @@ def merge(current: Graph, given: Graph, *, incremental: bool) -> Graph:
     return laid_over(current if incremental else Graph(), given)
 
 
+def without_deleted(graph: Graph) -> Graph:
+    """Return the graph without the entities that are marked as deleted; references to them dangle."""
+    return Graph(
+        datasets=tuple(d for d in graph.datasets if not d.metadata.deleted),
+        featuresets=tuple(f for f in graph.featuresets if not f.metadata.deleted),
+    )
+
+
 def laid_over(current: Graph, given: Graph) -> Graph:
     """Return `current` with `given` in place of namesakes, new entities at the end, deleted ones dropped."""
     return Graph(

@@ -35,9 +35,9 @@ class LookupProvider(Protocol):
 
 lookup_provider: ContextVar[LookupProvider | None] = ContextVar("caraway_lookup_provider", default=None)
 
-# A function that answers `secrets.get(name)`, with a KeyError for an unknown name; None while no function of a user
-# runs.
+# A function that returns the secret of a name, or raises a KeyError for an unknown name.
 SecretProvider = Callable[[str], str]
+# The provider that answers `secrets.get(name)`; None while no user's function runs.
 secret_provider: ContextVar[SecretProvider | None] = ContextVar("caraway_secret_provider", default=None)
 
 
@@ -80,7 +80,7 @@ class DatasetHandle:
 
         Raises:
             DefinitionError: The arguments don't fit the dataset.
-            NotImplementedError: Nobody answers lookups here; they work in extractors.
+            NotImplementedError: This process has no provider of lookups; only extractors have one.
         """
         wanted = self._check(ts, args, keys, fields)
         provider = lookup_provider.get()

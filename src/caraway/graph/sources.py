@@ -24,7 +24,7 @@ class Cdc(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:
-    """Another column of the payload; `path` has more than one part if the column is inside structs."""
+    """The value of a column of the payload; `path` has more than one part if the column is inside structs."""
 
     path: tuple[str, ...]
 

@@ -171,6 +171,9 @@ class FeaturesetSpec:
     metadata: Metadata = NO_METADATA
 
 
+Entity = DatasetSpec | FeaturesetSpec
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """Everything that a branch holds."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.expectations import Expectation, ExpectationSuite, argument_fault, is_known
+from caraway.graph.expectations import EXPECTATION_NAMES, Expectation, ExpectationSuite, argument_fault
 from caraway.lib.metadata import get_metadata
 
 # The attribute of a method marked by `@expectations` that holds its `ExpectationsMark`.
@@ -95,7 +95,7 @@ def suite_of(dataset: str, version: int, returned: object) -> ExpectationSuite:
 
 def _expectation(where: str, item: object) -> Expectation:
     match item:
-        case (str() as name, dict() as arguments) if is_known(name):
+        case (str() as name, dict() as arguments) if name in EXPECTATION_NAMES:
             if fault := argument_fault(name, arguments):
                 raise DefinitionError(f"{where}: {name}: {fault}")
             given = {key: _plain(value) for key, value in arguments.items() if value is not None}

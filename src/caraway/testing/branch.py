@@ -4,8 +4,7 @@ import warnings
 from collections.abc import Sequence
 
 from caraway.engine_local.engine import LocalEngine
-from caraway.graph.deletion import without_deleted
-from caraway.graph.merging import merge
+from caraway.graph.merging import merge, without_deleted
 from caraway.graph.source_checks import conflicting_systems
 from caraway.graph.specs import Graph
 from caraway.graph.validation.graphs import validate

@@ -12,8 +12,7 @@ from caraway.graph.schemas.model import (
     Schema,
     listed,
     require_keyless,
-    require_not_terminal,
-    step_schema,
+    step_rule,
     value_columns,
 )
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, print_window
@@ -46,27 +45,25 @@ def group_keys(keys: tuple[str, ...], before: Schema, of: tuple[str, ...] = ()) 
     return {name: before.columns[name] for name in keys}
 
 
-@step_schema.register
+@step_rule.register
 def _(operator: First, before: Schema) -> Schema:
     return _one_row_a_group("first", operator.keys, before)
 
 
-@step_schema.register
+@step_rule.register
 def _(operator: Latest, before: Schema) -> Schema:
     return _one_row_a_group("latest", operator.keys, before)
 
 
 def _one_row_a_group(name: str, group: tuple[str, ...], before: Schema) -> Schema:
-    require_not_terminal(before, name)
     require_keyless(name, before, DefinitionTypeError)
     keys = group_keys(group, before)
     values = {name: dtype for name, dtype in before.values.items() if name not in keys}
     return Schema(keys=keys, values=values, timestamp=before.timestamp)
 
 
-@step_schema.register
+@step_rule.register
 def _(operator: Aggregate, before: Schema) -> Schema:
-    require_not_terminal(before, "aggregate")
     keys = group_keys(operator.keys, before)
     if operator.window is not None:
         if WINDOW_KEY in keys:

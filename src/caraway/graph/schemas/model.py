@@ -36,7 +36,6 @@ def schema_of_dataset(spec: DatasetSpec) -> Schema:
     )
 
 
-@singledispatch
 def step_schema(operator: Operator, before: Schema) -> Schema:
     """Compute the schema after an operator with one input, given the schema before it.
 
@@ -44,6 +43,13 @@ def step_schema(operator: Operator, before: Schema) -> Schema:
         DefinitionError: The operator doesn't fit its input. DefinitionTypeError: The same, where the API has a
         TypeError.
     """
+    require_not_terminal(before, type(operator).__name__.lower().removesuffix("function"))
+    return step_rule(operator, before)
+
+
+@singledispatch
+def step_rule(operator: Operator, before: Schema) -> Schema:
+    """Compute the schema after an operator by the rule for its class; see `step_schema`."""
     raise NotImplementedError(f"no schema rule for {type(operator).__name__}")
 
 
@@ -65,7 +71,7 @@ def schema_differences(found: Schema, declared: Schema, *, sides: tuple[str, str
     Args:
         found: The schema of the output.
         declared: The schema that the output must have.
-        sides: The names of the two in the lines.
+        sides: The names of the two schemas in the lines.
     """
     here, there = sides
     problems = []
@@ -89,7 +95,7 @@ def schema_differences(found: Schema, declared: Schema, *, sides: tuple[str, str
 
 
 def spell(dtype: DataType | None) -> str:
-    """Return the spelling of a type, or of null's lack of one."""
+    """Return the spelling of a type, "null" for None, which stands for the type of a bare null."""
     return "null" if dtype is None else type_name(dtype)
 
 
@@ -109,7 +115,7 @@ def role_of(name: str, schema: Schema) -> str:
 
 
 def require_keyless(operator: str, before: Schema, error: type[Exception]) -> None:
-    """Refuse a keyed input. Raises `Exception` if `error`, if the input has keys."""
+    """Raise `error` if the input has keys."""
     if before.keys:
         raise error(
             f"{operator}: the input must be keyless, but has the keys {listed(before.keys)}; changelog(...) makes a "

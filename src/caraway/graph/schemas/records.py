@@ -10,15 +10,14 @@ from caraway.graph.schemas.model import (
     require_not_terminal,
     role_of,
     schema_differences,
-    step_schema,
+    step_rule,
     value_columns,
 )
 from caraway.graph.windows import HoppingWindow
 
 
-@step_schema.register
+@step_rule.register
 def _(operator: Explode, before: Schema) -> Schema:
-    require_not_terminal(before, "explode")
     require_keyless("explode", before, DefinitionTypeError)
     if not operator.columns:
         raise DefinitionError("explode: name at least one column")
@@ -52,9 +51,8 @@ def union_schema(left: Schema, right: Schema) -> Schema:
     return left
 
 
-@step_schema.register
+@step_rule.register
 def _(operator: Dedup, before: Schema) -> Schema:
-    require_not_terminal(before, "dedup")
     require_keyless("dedup", before, DefinitionError)
     if not operator.by:
         raise DefinitionError(f"dedup: name at least one column in by; {value_columns(before)}")
@@ -76,9 +74,8 @@ def _(operator: Dedup, before: Schema) -> Schema:
     return before
 
 
-@step_schema.register
+@step_rule.register
 def _(operator: Changelog, before: Schema) -> Schema:
-    require_not_terminal(before, "changelog")
     if not before.keys:
         raise DefinitionTypeError("changelog: the input has no keys; only a keyed dataset has changes")
     if not operator.column:

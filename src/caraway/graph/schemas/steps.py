@@ -7,32 +7,19 @@ from caraway.expr.nodes import Node, Now
 from caraway.expr.printer import print_node
 from caraway.expr.promotion import promotes
 from caraway.expr.references import walk
-from caraway.graph.operators import (
-    Assign,
-    AssignedColumn,
-    AssignFunction,
-    Drop,
-    DropNull,
-    Filter,
-    FilterFunction,
-    Rename,
-    Select,
-    Transform,
-)
+from caraway.graph import operators as ops
 from caraway.graph.schemas.model import (
     Schema,
     listed,
-    require_not_terminal,
     role_of,
     spell,
-    step_schema,
+    step_rule,
     value_columns,
 )
 
 
-@step_schema.register
-def _(operator: Filter, before: Schema) -> Schema:
-    require_not_terminal(before, "filter")
+@step_rule.register
+def _(operator: ops.Filter, before: Schema) -> Schema:
     found = _type_of(operator.predicate, before, "filter")
     if found != BOOL:
         hint = "; fill its nulls first: .fillnull(False)" if found is not None and strip_optional(found) == BOOL else ""
@@ -40,17 +27,15 @@ def _(operator: Filter, before: Schema) -> Schema:
     return before
 
 
-@step_schema.register
-def _(operator: FilterFunction, before: Schema) -> Schema:
-    require_not_terminal(before, "filter")
+@step_rule.register
+def _(operator: ops.FilterFunction, before: Schema) -> Schema:
     if operator.traced is not None:
         _require_traced("filter", operator.traced, BOOL, before)
     return before
 
 
-@step_schema.register
-def _(operator: Assign, before: Schema) -> Schema:
-    require_not_terminal(before, "assign")
+@step_rule.register
+def _(operator: ops.Assign, before: Schema) -> Schema:
     for column in operator.columns:
         _require_assignable(column.name, before)
     problems = [problem for column in operator.columns if (problem := _misfit(column, before))]
@@ -59,7 +44,7 @@ def _(operator: Assign, before: Schema) -> Schema:
     return _with_values(before, {column.name: column.dtype for column in operator.columns})
 
 
-def _misfit(column: AssignedColumn, before: Schema) -> str | None:
+def _misfit(column: ops.AssignedColumn, before: Schema) -> str | None:
     found = _type_of(column.expr, before, f"assign: column {column.name}")
     if promotes(found, column.dtype):
         return None
@@ -81,12 +66,12 @@ def _type_of(node: Node, before: Schema, where: str) -> DataType | None:
     return found
 
 
-@step_schema.register
-def _(operator: AssignFunction, before: Schema) -> Schema:
-    require_not_terminal(before, "assign")
+@step_rule.register
+def _(operator: ops.AssignFunction, before: Schema) -> Schema:
     _require_assignable(operator.column, before)
     if operator.traced is not None:
-        # The step fails where the expression is null and the type isn't optional, as the function does.
+        # An expression that may be null is allowed: at a row where it is null and the type isn't optional the step
+        # fails, as the function does.
         _require_traced(f"assign: column {operator.column}", operator.traced, optional(operator.dtype), before)
     return _with_values(before, {operator.column: operator.dtype})
 
@@ -113,9 +98,8 @@ def _with_values(before: Schema, assigned: dict[str, DataType]) -> Schema:
     return Schema(keys=before.keys, values={**before.values, **assigned}, timestamp=before.timestamp)
 
 
-@step_schema.register
-def _(operator: Transform, before: Schema) -> Schema:
-    require_not_terminal(before, "transform")
+@step_rule.register
+def _(operator: ops.Transform, before: Schema) -> Schema:
     if operator.columns is None:
         return before
     columns = dict(operator.columns)
@@ -135,9 +119,8 @@ def _(operator: Transform, before: Schema) -> Schema:
     return Schema(keys=before.keys, values=values, timestamp=before.timestamp)
 
 
-@step_schema.register
-def _(operator: Select, before: Schema) -> Schema:
-    require_not_terminal(before, "select")
+@step_rule.register
+def _(operator: ops.Select, before: Schema) -> Schema:
     for name in operator.columns:
         if name not in before.columns:
             raise DefinitionError(f"select: unknown column {name}; columns: {listed(before.columns)}")
@@ -148,9 +131,8 @@ def _(operator: Select, before: Schema) -> Schema:
     return Schema(keys=before.keys, values=values, timestamp=before.timestamp)
 
 
-@step_schema.register
-def _(operator: Drop, before: Schema) -> Schema:
-    require_not_terminal(before, "drop")
+@step_rule.register
+def _(operator: ops.Drop, before: Schema) -> Schema:
     if not operator.columns:
         raise DefinitionError("drop: name at least one column")
     for name in operator.columns:
@@ -164,9 +146,8 @@ def _(operator: Drop, before: Schema) -> Schema:
     return Schema(keys=before.keys, values=values, timestamp=before.timestamp)
 
 
-@step_schema.register
-def _(operator: DropNull, before: Schema) -> Schema:
-    require_not_terminal(before, "dropnull")
+@step_rule.register
+def _(operator: ops.DropNull, before: Schema) -> Schema:
     optional = [name for name, dtype in before.columns.items() if isinstance(dtype, OptionalType)]
     if not operator.columns:
         raise DefinitionError("dropnull: no column is optional, so there are no nulls to drop")
@@ -187,9 +168,8 @@ def _(operator: DropNull, before: Schema) -> Schema:
     )
 
 
-@step_schema.register
-def _(operator: Rename, before: Schema) -> Schema:
-    require_not_terminal(before, "rename")
+@step_rule.register
+def _(operator: ops.Rename, before: Schema) -> Schema:
     if not operator.pairs:
         raise DefinitionError("rename: name at least one column")
     keys, values, timestamp = dict(before.keys), dict(before.values), before.timestamp

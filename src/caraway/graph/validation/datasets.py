@@ -1,12 +1,14 @@
-"""Checks of single datasets: their columns, sources, pipelines and sinks."""
+"""Checks of single datasets: their columns, sources, pipelines, sinks and expectations."""
 
 from collections import Counter
 
 from caraway.errors import CommitError
 from caraway.graph.connectors import identifier
+from caraway.graph.expectations import EXPECTATION_NAMES, argument_fault, arguments_of, columns_of, unsupported
 from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
 from caraway.graph.specs import DatasetSpec
+from caraway.graph.trees import is_terminal
 from caraway.graph.validation.scope import CheckedGraph
 
 
@@ -78,6 +80,29 @@ def sources_and_sinks_fit(scope: CheckedGraph) -> None:
             check_source(dataset, source)
         for sink in dataset.sinks:
             check_sink(dataset, sink)
+
+
+def expectations_are_sound(scope: CheckedGraph) -> None:
+    """Check that each expectation is known, can be carried out, and is about columns of its dataset."""
+    for dataset in scope.graph.datasets:
+        if dataset.expectations is None:
+            continue
+        where = f"expectations of dataset {dataset.name}"
+        if any(is_terminal(p.operator) for p in dataset.pipelines):
+            raise CommitError(
+                f"{where}: the dataset is an aggregate over continuous windows, whose values come into being when they "
+                "are read; nothing can be expected of them"
+            )
+        names = [f.name for f in dataset.fields]
+        for expectation in dataset.expectations.expectations:
+            if expectation.name not in EXPECTATION_NAMES:
+                raise CommitError(f"{where}: there is no check {expectation.name}")
+            arguments = arguments_of(expectation)
+            for column in columns_of(arguments):
+                if column not in names:
+                    raise CommitError(f"{where}: {expectation.name}: no column {column}; columns: {', '.join(names)}")
+            if fault := argument_fault(expectation.name, arguments) or unsupported(arguments):
+                raise CommitError(f"{where}: {expectation.name}: {fault}")
 
 
 DATASET_CHECKS = (datasets_are_sound, rows_come_from_one_side, sources_and_sinks_fit, sinks_are_fed)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from caraway.errors import CommitError
-from caraway.graph.specs import DatasetSpec, FeaturesetSpec
+from caraway.graph.specs import Entity
 from caraway.graph.validation.scope import CheckedGraph
 
 
@@ -30,7 +30,7 @@ def names_are_unique(scope: CheckedGraph) -> None:
 
 def owners_are_known(scope: CheckedGraph) -> None:
     """Check that each dataset and featureset has an owner, to whom alerts go."""
-    entities: list[tuple[str, DatasetSpec | FeaturesetSpec]] = [
+    entities: list[tuple[str, Entity]] = [
         *(("dataset", d) for d in scope.graph.datasets),
         *(("featureset", f) for f in scope.graph.featuresets),
     ]

@@ -16,15 +16,8 @@ from caraway.errors import (
 from caraway.expr.inference import infer_nullable
 from caraway.expr.printer import print_node
 from caraway.expr.promotion import promotes
+from caraway.graph import specs
 from caraway.graph.references import datasets_of, featureset_of, inputs_of, outputs_of
-from caraway.graph.specs import (
-    AliasExtractor,
-    DatasetSpec,
-    ExpressionExtractor,
-    Extractor,
-    FeaturesetSpec,
-    LookupExtractor,
-)
 from caraway.graph.validation.scope import CheckedGraph
 
 
@@ -64,13 +57,16 @@ def datasets_are_there(scope: CheckedGraph) -> None:
 
 
 def inputs_are_there(scope: CheckedGraph) -> None:
-    """Check that the features that extractors need are in the commit; callers may supply those of an alias."""
+    """Check that the features that extractors need are in the commit.
+
+    The featureset of an alias's input may be missing, since callers can supply that feature with each query.
+    """
     names = {name: {feature.name for feature in f.features} for name, f in scope.featuresets.items()}
     for where, _, extractor in _extractors(scope):
         for full_name in inputs_of(extractor):
             other, _, feature = full_name.partition(".")
             if other not in names:
-                if isinstance(extractor, AliasExtractor) or scope.may_be_elsewhere(other):
+                if isinstance(extractor, specs.AliasExtractor) or scope.may_be_elsewhere(other):
                     continue
                 raise CommitError(f"{where} needs {full_name}, but of featureset {other}, {scope.remedy(other)}")
             if feature not in names[other]:
@@ -85,18 +81,20 @@ def generated_extractors_fit(scope: CheckedGraph) -> None:
     for where, featureset, extractor in _extractors(scope):
         types = {feature.name: feature.dtype for feature in featureset.features}
         match extractor:
-            case LookupExtractor():
+            case specs.LookupExtractor():
                 if extractor.dataset in scope.datasets:
                     _check_lookup(where, extractor, scope.datasets[extractor.dataset], types)
-            case AliasExtractor():
+            case specs.AliasExtractor():
                 _check_alias(where, extractor, scope, types)
-            case ExpressionExtractor():
+            case specs.ExpressionExtractor():
                 _check_expression(where, extractor, types)
             case _:
                 pass
 
 
-def _check_lookup(where: str, extractor: LookupExtractor, dataset: DatasetSpec, types: dict[str, DataType]) -> None:
+def _check_lookup(
+    where: str, extractor: specs.LookupExtractor, dataset: specs.DatasetSpec, types: dict[str, DataType]
+) -> None:
     fields = {f.name: f.dtype for f in dataset.fields}
     if extractor.field not in fields:
         raise CommitError(
@@ -123,7 +121,7 @@ def _check_lookup(where: str, extractor: LookupExtractor, dataset: DatasetSpec, 
     _check_default(where, extractor.default, strip_optional(found))
 
 
-def _check_alias(where: str, extractor: AliasExtractor, scope: CheckedGraph, types: dict[str, DataType]) -> None:
+def _check_alias(where: str, extractor: specs.AliasExtractor, scope: CheckedGraph, types: dict[str, DataType]) -> None:
     declared = types[_bare(extractor.output)]
     source = scope.featuresets.get(featureset_of(extractor.input))
     if source is not None:
@@ -147,7 +145,7 @@ def _check_default(where: str, default: object, dtype: DataType) -> None:
         raise CommitError(f"{where}: the default {default!r} isn't {type_name(dtype)}: {error}") from None
 
 
-def _check_expression(where: str, extractor: ExpressionExtractor, types: dict[str, DataType]) -> None:
+def _check_expression(where: str, extractor: specs.ExpressionExtractor, types: dict[str, DataType]) -> None:
     declared = types[_bare(extractor.output)]
     try:
         found = infer_nullable(extractor.expr, types)
@@ -179,7 +177,7 @@ def extractors_have_no_cycle(scope: CheckedGraph) -> None:
         raise CommitError(f"extractors need each other in a circle: {circle}") from None
 
 
-def _extractors(scope: CheckedGraph) -> Iterator[tuple[str, FeaturesetSpec, Extractor]]:
+def _extractors(scope: CheckedGraph) -> Iterator[tuple[str, specs.FeaturesetSpec, specs.Extractor]]:
     for featureset in scope.graph.featuresets:
         for extractor in featureset.extractors:
             yield f"extractor {extractor.name} of featureset {featureset.name}", featureset, extractor

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 
 from caraway.errors import CommitError
-from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import is_selected
-from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
-from caraway.graph.validation.datasets import DATASET_CHECKS
+from caraway.graph.merging import without_deleted
+from caraway.graph.specs import Entity, Graph
+from caraway.graph.validation.datasets import DATASET_CHECKS, expectations_are_sound
 from caraway.graph.validation.entities import ENTITY_CHECKS
-from caraway.graph.validation.expectations import EXPECTATION_CHECKS
 from caraway.graph.validation.featuresets import FEATURESET_CHECKS
 from caraway.graph.validation.pipelines import PIPELINE_CHECKS
 from caraway.graph.validation.scope import CheckedGraph
@@ -19,7 +18,7 @@ CHECKS: tuple[Check, ...] = (
     *ENTITY_CHECKS,
     *DATASET_CHECKS,
     *PIPELINE_CHECKS,
-    *EXPECTATION_CHECKS,
+    expectations_are_sound,
     *FEATURESET_CHECKS,
 )
 
@@ -31,13 +30,13 @@ def validate(graph: Graph, *, partial: bool = False) -> None:
 
     Args:
         graph: Datasets and featuresets.
-        partial: True if the graph is to be laid over another one, which may have the entities that it lacks.
+        partial: True if the graph will be laid over another graph, which may have entities that this one lacks.
 
     Raises:
         CommitError: A check fails; the message names the entities and what would be right.
         CommitTypeError: The same, where the API has a TypeError.
     """
-    entities: tuple[DatasetSpec | FeaturesetSpec, ...] = (*graph.datasets, *graph.featuresets)
+    entities: tuple[Entity, ...] = (*graph.datasets, *graph.featuresets)
     deleted = frozenset(entity.name for entity in entities if entity.metadata.deleted)
     scope = CheckedGraph(without_deleted(graph), partial, deleted)
     for check in CHECKS:

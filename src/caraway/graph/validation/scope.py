@@ -13,8 +13,8 @@ class CheckedGraph:
 
     Attributes:
         graph: Datasets and featuresets.
-        partial: True if the graph is to be laid over another one, which may have the entities that it lacks.
-        deleted: Names of datasets and featuresets that the commit deletes, which the other graph can't supply.
+        partial: True if the graph will be laid over another graph, which may have entities that this one lacks.
+        deleted: Names of datasets and featuresets that the commit deletes, so that the other graph can't supply them.
     """
 
     graph: Graph
@@ -32,11 +32,11 @@ class CheckedGraph:
         return {featureset.name: featureset for featureset in self.graph.featuresets}
 
     def may_be_elsewhere(self, name: str) -> bool:
-        """Return whether the graph below may have an entity that this one lacks."""
+        """Return whether an entity that this graph lacks may be in the graph over which it will be laid."""
         return self.partial and name not in self.deleted
 
     def remedy(self, name: str) -> str:
-        """Return advice about an entity that the graph lacks."""
+        """Return what to do about an entity that the graph lacks, as the end of an error's text."""
         if name in self.deleted:
             return "which this commit deletes; remove what depends on it first"
         return "which is not in the commit; add it"
