@@ -1,7 +1,7 @@
-"""Steps by users' Python functions: only in micro-batch mode, through Arrow.
+"""Steps that call users' Python functions, which only jobs in micro-batch mode can.
 
-`caraway.functions.pipelines.children` calls the functions. Only the row's columns travel to the worker, and only the
-result comes back; meta columns stay in the JVM.
+`caraway.functions.pipelines.children` calls the functions in Spark's Python workers. Only the columns of the row are
+sent to a worker, as Arrow arrays, and only the result comes back; meta columns stay in the JVM.
 """
 
 from collections.abc import Mapping
@@ -48,10 +48,10 @@ def transformed(step: Transform, before: Stream, plan: JobPlan, columns: Mapping
 
 
 def _has_row(before: Stream) -> Column:
-    """Return whether a row is there to compute from; a retraction or delete may have only the keys of its row.
+    """Return the condition that a record has all columns of its row; a retraction or delete may have only the keys.
 
-    The function is called for retractions and deletes that have a row, too, because later steps need its columns: an
-    aggregate finds the group by them, `explode` the elements.
+    The function is called for retractions and deletes with all columns, too, because later steps need the columns that
+    it computes: an aggregate finds the group by them, and `explode` the elements.
     """
     required = [
         name(column).isNotNull()

@@ -3,8 +3,9 @@
 In real-time mode Spark reports a query's progress at its checkpoints only, which are minutes apart. The number of rows
 that its tasks have read comes with the executors' heartbeats, as a metric of the plan's scan; on a cluster, too.
 
-The tasks' own input counters don't work: the driver knows these by names that they get when heartbeats are serialized,
-and in local mode heartbeats aren't, so that the counters stay at 0. Metrics of plans are known by number.
+The input counters of tasks can't be used in local mode, where they stay at 0: the driver finds these counters by names,
+which they get only when a heartbeat is serialized, and in local mode no heartbeat is. It finds metrics of plans by
+number.
 """
 
 import re

@@ -50,7 +50,7 @@ final class AdjacentRowState {
 
   static final int BEGIN = 0;
   static final int END = 1;
-  /** A version as it arrived, for {@link VersionFanOut}. */
+  /** The number of a version as it arrived, of which {@link VersionFanOut} sends copies to join keys. */
   static final int FAN_OUT = 2;
 
   private static final byte TABLE_ENDS = 0;
@@ -74,7 +74,7 @@ final class AdjacentRowState {
   boolean version(Version version, Consumer<Part> out) {
     byte[] key = version.key();
     Version replaced = version.known(versions);
-    // A record that is retracted at its least revision was never anything else, in any attempt.
+    // If a record's least revision is a retraction, the record was never sent as a row in any attempt, so there is nothing to retract.
     if (version.op() == Version.RETRACT && Version.isLeast(version.rev())) {
       return false;
     }
@@ -121,7 +121,7 @@ final class AdjacentRowState {
       Version.trim(versions, bound);
       return;
     }
-    // The first row of a group stays for ever, so it is put back.
+    // The first row of a group stays for ever, so it is put back after all old rows are removed.
     Version first = Version.after(versions, Version.at(Long.MIN_VALUE));
     if (first != null) {
       versions.removeBelow(Version.at(bound));
@@ -137,7 +137,7 @@ final class AdjacentRowState {
     List<Part> parts = new ArrayList<>();
     boolean put = of.op() == Version.PUT;
     if (!put && (of.op() == Version.RETRACT || rule.kind != Kind.TABLE)) {
-      // A retraction depends on no other record, and must not outweigh the same revision of the row under another key.
+      // The revision of a retraction depends on no other record, since it must not outweigh the same revision of the row under another key.
       parts.add(part(of, Version.RETRACT, of.time(), BEGIN, AdjacentRow.NOTHING));
       if (twofold) {
         parts.add(part(of, Version.RETRACT, of.time(), END, AdjacentRow.NOTHING));

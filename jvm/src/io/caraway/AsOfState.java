@@ -55,7 +55,8 @@ final class AsOfState {
     byte[] match = match(rule, Version.before(rights, end), row.time());
     long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
     byte[] rev = row.revision(row.op() == Version.RETRACT ? 0 : settledAt(rights, end, oldest));
-    // A retraction may be new since the restart while its row was joined before, so other matches are retracted for it, too.
+    // The failed attempt may have joined a row whose retraction arrived only after the restart, so for a retraction the other matches are retracted,
+    // too.
     boolean retold = replayed != null && (replayed.mayBeOfFailedAttempt(row) || row.op() == Version.RETRACT);
     if (replayed != null) {
       replayed.left(replaced, row);
@@ -66,8 +67,8 @@ final class AsOfState {
       }
     }
     if (row.op() == Version.RETRACT) {
-      // A retraction depends on nothing in this state, and must not outweigh the same revision of the row under another join key. It has the columns
-      // of the joined row that it retracts, because later steps may find that row's group by the columns of the match.
+      // The revision of a retraction depends on nothing in this state, since the retraction must not outweigh the same revision of the row under
+      // another join key. The retraction has the columns of the joined row that it retracts, because later steps find that row's group by them.
       boolean sent = replaced != null && replaced.op() != Version.RETRACT;
       out.accept(new Joined(Version.RETRACT, row, rev, sent || retold ? match : null));
     } else {
@@ -110,7 +111,7 @@ final class AsOfState {
     return true;
   }
 
-  /** Retracts the joins of a right row with left rows that have been replaced since the restart: a failed attempt may have sent them. */
+  /** Retracts a right row's joins with left rows that have been replaced since the restart, because a failed attempt may have sent these joins. */
   private void takeBack(Version right, Consumer<Joined> out) {
     for (Version former : replayed.formerLefts()) {
       Version now = former.known(lefts);
@@ -122,8 +123,8 @@ final class AsOfState {
   }
 
   /**
-   * Returns the time before which no left row is needed. It also follows the left side, so that a right table that rarely changes doesn't keep all
-   * rows of a stream for ever.
+   * Returns the time before which no left row is needed. This time rises with the left side's event times as well as with the right side's; otherwise
+   * a right table that rarely changes would keep all left rows for ever.
    */
   static long leftBound(Rule rule, MaxEventTime left, MaxEventTime right) {
     long margin = rule.horizon + rule.high;

@@ -74,7 +74,10 @@ final class Replay {
       return version.ingested() < before;
     }
 
-    /** Notes a right row, and the row that it replaces. If the failed attempt can't have read it, only its absence at the checkpoint is noted. */
+    /**
+     * Notes a right row, and the row that it replaces. If the failed attempt can't have read the new row, only what stood in its place at the
+     * checkpoint is noted: the replaced row, or none.
+     */
     void right(AsOfState.Rule rule, Version replaced, Version row) {
       boolean failed = mayBeOfFailedAttempt(row);
       // Rows from after the restart keep coming for minutes. One with a later event time than the restart matches no row of the failed attempt.

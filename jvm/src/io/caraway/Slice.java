@@ -16,8 +16,8 @@ import java.util.List;
  * @param prefix the bytes with which the keys of the entries begin
  */
 record Slice(SortedPages pages, byte[] prefix) {
-  // The bits of a bucket's number. The first page of each bucket keeps old entries until it is full, which is at most 8,192 pages of 1 KiB. With ten
-  // million keys a bucket is a tree of three levels.
+  // The bits of a bucket's number. Each bucket has a page that keeps old entries until it is full, so that 8,192 buckets keep at most 8 MiB of old
+  // entries. With ten million keys a bucket is a tree of three levels.
   private static final int BUCKET_BITS = 13;
   private static final int SCATTER_BYTES = 2;
   private static final byte[] ABOVE_ALL_TIMES = {-1, -1, -1, -1, -1, -1, -1, -1, -1};

@@ -16,8 +16,8 @@ import org.apache.spark.util.TaskCompletionListener;
  * starts with nothing in memory.
  */
 final class Trees {
-  // The most bytes of pages of all tasks of a JVM, which share them equally: as objects, pages take twice their bytes, so this is an eighth of the
-  // heap.
+  // The most bytes of pages in memory, divided equally among the tasks of a JVM. As objects, pages take twice their bytes, so they fill at most an
+  // eighth of the heap.
   private static final long ALL_BYTES = Runtime.getRuntime().maxMemory() / 8 / 2;
   private static final AtomicInteger OPEN = new AtomicInteger();
 

@@ -1,4 +1,4 @@
-"""A process gives up its rights here, before it runs a user's function."""
+"""The steps by which a process gives up its rights before it runs a user's function."""
 
 import os
 import resource
@@ -17,7 +17,8 @@ from caraway.functions.confinement.policy import Confinement, Report
 FILE_BYTES = 256 << 20
 # The most files that a process may have open.
 OPEN_FILES = 1024
-# The most threads and processes. Libraries start a thread for each processor, and some have several such pools.
+# The most threads and processes that a user may start beyond those that run when a process is confined. Libraries start
+# a thread for each processor, and some have several such pools.
 THREADS = 512
 
 
@@ -151,7 +152,7 @@ def _calls(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
 
 
 def _end_with(parent: int) -> None:
-    """Make the kernel end this process when `parent` ends; a change of user, which clears this, must come before."""
+    """Make the kernel end this process when `parent` ends; a later change of user would clear that setting."""
     if system.LINUX:
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -159,11 +160,9 @@ def _end_with(parent: int) -> None:
 
 
 def _limit_memory(memory_mb: int) -> None:
-    """Limit the data memory of this process to what it holds now, plus an amount; reserved addresses don't count.
+    """Limit the data memory of this process to what it holds now, and `memory_mb` MiB more.
 
-    Args:
-        memory_mb: The amount that it may take in addition, in MiB. Only Linux has such a limit; elsewhere nothing is
-            limited.
+    Reserved addresses don't count. Only Linux has such a limit; elsewhere nothing is limited.
     """
     status = Path("/proc/self/status")
     if not status.exists():

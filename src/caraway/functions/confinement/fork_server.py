@@ -2,8 +2,8 @@
 
 The fork server is started by `exec` with an environment without secrets, so that neither it nor a process that it forks
 has anything of the platform's memory. It loads all modules before it forks, and runs no user's code. For each forked
-process it has a socket, whose other end the platform holds. When the platform closes that end, the fork server kills
-the process; when the process has ended, the fork server writes its exit status there.
+process it has an exit socket, whose other end the platform holds. When the platform closes that end, the fork server
+kills the process; when the process has ended, the fork server writes its exit status to the socket.
 """
 
 import importlib
@@ -25,7 +25,7 @@ from caraway.functions.confinement.confine import confine
 from caraway.functions.confinement.policy import Confinement
 from caraway.functions.confinement.values import packed
 
-# Each request carries two descriptors: the channel of the new process, and the socket for its end.
+# Each request carries two descriptors: the channel of the new process, and its exit socket.
 PARTS = 2
 STATUS = struct.Struct("!i")
 # The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB.
@@ -36,7 +36,7 @@ class _ForkServer:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._selector = selectors.DefaultSelector()
-        self._leases: dict[int, tuple[socket.socket, Path]] = {}
+        self._processes: dict[int, tuple[socket.socket, Path]] = {}
         self._parent = os.getpid()
 
     def run(self) -> None:
@@ -48,7 +48,8 @@ class _ForkServer:
         signal.set_wakeup_fd(wake)
         self._selector.register(woken, selectors.EVENT_READ, "woken")
         self._selector.register(self._control, selectors.EVENT_READ, "control")
-        # All processes that may request forks hold the other end of this pipe, so its end means that none is left.
+        # Standard input is a pipe, whose other end all processes that may request forks hold open. So when the pipe
+        # ends, none of these processes is left.
         self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "end")
         while True:
             for key, _ in self._selector.select():
@@ -62,8 +63,8 @@ class _ForkServer:
                     case "end":
                         self._end()
                         return
-                    case int(pid) if pid in self._leases:
-                        self._selector.unregister(self._leases[pid][0])
+                    case int(pid) if pid in self._processes:
+                        self._selector.unregister(self._processes[pid][0])
                         os.kill(pid, signal.SIGKILL)
 
     def _fork(self) -> None:
@@ -72,7 +73,7 @@ class _ForkServer:
             for descriptor in descriptors:
                 os.close(descriptor)
             return
-        channel, lease = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        channel, exit_socket = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         try:
             scratch = Path(tempfile.mkdtemp(prefix="caraway-function-"))
             pid = os.fork()
@@ -80,13 +81,13 @@ class _ForkServer:
             # The platform, which waits for the process, finds its socket closed.
             sys.stderr.write(f"no process for users' functions can be started: {error}\n")
             channel.close()
-            lease.close()
+            exit_socket.close()
             return
         if pid == 0:
             _work(channel.detach(), scratch, self._parent)
         channel.close()
-        self._leases[pid] = lease, scratch
-        self._selector.register(lease, selectors.EVENT_READ, pid)
+        self._processes[pid] = exit_socket, scratch
+        self._selector.register(exit_socket, selectors.EVENT_READ, pid)
 
     def _reap(self) -> None:
         while True:
@@ -96,12 +97,12 @@ class _ForkServer:
                 return
             if pid == 0:
                 return
-            if pid in self._leases:
-                lease, scratch = self._leases.pop(pid)
+            if pid in self._processes:
+                exit_socket, scratch = self._processes.pop(pid)
                 with suppress(KeyError):
-                    self._selector.unregister(lease)
-                with suppress(OSError), lease:
-                    lease.send(STATUS.pack(os.waitstatus_to_exitcode(status)))
+                    self._selector.unregister(exit_socket)
+                with suppress(OSError), exit_socket:
+                    exit_socket.send(STATUS.pack(os.waitstatus_to_exitcode(status)))
                 self._remove(scratch)
 
     def _remove(self, scratch: Path) -> None:
@@ -115,7 +116,7 @@ class _ForkServer:
             os._exit(0)
 
     def _end(self) -> None:
-        for pid, (_, scratch) in self._leases.items():
+        for pid, (_, scratch) in self._processes.items():
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)

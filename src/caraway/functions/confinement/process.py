@@ -49,10 +49,10 @@ class UnconfinedError(UnavailableError):
 
 
 class _Server:
-    """A fork server, for one module, of this process and of all processes that are forked from it.
+    """The fork server for one module, which this process shares with all processes that are forked from it.
 
-    It isn't kept running by a `caraway.children.runner.Runner`: it has no rights, no log and no environment, forks of
-    this process share it, and it is started again only when a process is wanted from it.
+    A `caraway.children.runner.Runner` would restart it at once when it ends; here it is started again only when a
+    process is requested from it.
     """
 
     def __init__(self, module: str) -> None:
@@ -67,8 +67,8 @@ class _Server:
             if self._control is None:
                 self._start()
 
-    def fork(self, channel: socket.socket, lease: socket.socket) -> None:
-        """Request a new process that uses these ends of sockets.
+    def fork(self, channel: socket.socket, exit_socket: socket.socket) -> None:
+        """Request a new process, with its ends of the channel and of the exit socket.
 
         Raises `OSError` if the fork server can't be reached, even after it was started again.
         """
@@ -76,7 +76,7 @@ class _Server:
             for attempt in range(2):
                 control = self._control or self._start()
                 try:
-                    socket.send_fds(control, [b"."], [channel.fileno(), lease.fileno()])
+                    socket.send_fds(control, [b"."], [channel.fileno(), exit_socket.fileno()])
                 except OSError:
                     # The fork server was killed, so the second attempt starts a new one.
                     control.close()
@@ -164,10 +164,10 @@ class ConfinedProcess:
             OSError: The process can't be started.
         """
         ours, theirs = socket.socketpair()
-        self._lease, their_lease = socket.socketpair()
+        self._exit, their_exit = socket.socketpair()
         self.channel = Channel(ours)
-        with theirs, their_lease:
-            _server_of(target).fork(theirs, their_lease)
+        with theirs, their_exit:
+            _server_of(target).fork(theirs, their_exit)
         deadline = time.monotonic() + START_S
         environment = {name: os.environ[name] for name in policy.environment if name in os.environ}
         try:
@@ -193,17 +193,17 @@ class ConfinedProcess:
         if code is None:
             # This makes the fork server kill the process.
             with suppress(OSError):
-                self._lease.shutdown(socket.SHUT_WR)
+                self._exit.shutdown(socket.SHUT_WR)
             code = self._ended_within(JOIN_S)
-        self._lease.close()
+        self._exit.close()
         if code is None or code >= 0:
             return f"exit code {code}"
         return signal.Signals(-code).name
 
     def _ended_within(self, seconds: float) -> int | None:
         with suppress(OSError):
-            self._lease.settimeout(seconds)
-            content = self._lease.recv(STATUS.size)
+            self._exit.settimeout(seconds)
+            content = self._exit.recv(STATUS.size)
             if len(content) == STATUS.size:
                 code: int = STATUS.unpack(content)[0]
                 return code

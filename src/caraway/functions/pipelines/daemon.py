@@ -1,6 +1,7 @@
-"""The process that forks Spark's Python workers; it also starts the one that forks processes for users' functions.
+"""The process that forks Spark's Python workers.
 
-All workers of an executor share the latter. It is started here, so that it loads its modules while workers load theirs.
+It also starts the fork server for users' functions, which all workers of an executor share. Started here, the fork
+server loads its modules while the workers load theirs.
 """
 
 from pyspark.daemon import manager

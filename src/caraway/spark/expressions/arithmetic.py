@@ -88,7 +88,7 @@ def _modulo(left: Column, right: Column) -> Column:
 
 
 def _float_modulo(left: Column, right: Column) -> Column:
-    # Both compilers use this formula, so that both round in the same way.
+    # polars computes its modulo by this formula, too, so that both engines round in the same way.
     return left - floor(divide(left, right)) * right
 
 
