@@ -20,8 +20,7 @@ from caraway.index.reader import IndexReader
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
 from caraway.sharding.messages import Answer, Ask, Found
-from caraway.sharding.shard_clients import ShardClients
-from caraway.sharding.shard_server import ShardServer
+from caraway.sharding.shard_calls import ShardClients, ShardServer
 from caraway.topics.codec import PUT
 from caraway.topics.identity import position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan

@@ -1,7 +1,7 @@
 """The assignment of things to members of a group: pure functions of the state that all members read.
 
-All members compute the same assignment from the same state. When they disagree for a moment, the rows of the owners
-decide (`caraway.cluster.members`).
+All members compute the same assignment from the same state. When they have read different states for a moment, the
+owner in the row of each thing in Postgres counts (`caraway.cluster.members`).
 """
 
 from collections import Counter
@@ -10,10 +10,10 @@ from hashlib import blake2b
 
 
 def balanced(things: Collection[str], members: Collection[str], owners: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the member for each thing: their numbers differ by one at most, and as few things as possible move.
+    """Return the member for each thing, so that members have equally many, give or take one, and few things move.
 
-    A thing stays with its owner up to that member's number; if the things don't divide evenly, the members that own
-    most get one more. Engines divide jobs so, which are few, and costly to move.
+    Each member keeps things that it owns up to its equal number; if the things don't divide evenly, the members that
+    own most get one more. Engines divide their jobs by this function, since jobs are few and costly to move.
 
     Args:
         things: All things.
@@ -37,10 +37,11 @@ def balanced(things: Collection[str], members: Collection[str], owners: Mapping[
 
 
 def rendezvous(shards: int, nodes: Collection[str]) -> Mapping[int, str]:
-    """Return the node for each shard by rendezvous hashing; none gets more than its equal part, rounded up.
+    """Return the node for each shard by rendezvous hashing; no node gets more than its equal part, rounded up.
 
-    Pairs of a shard and a node are taken by decreasing hash. So a node that comes or goes moves few shards beyond its
-    own, and a node that comes back gets the shards whose files it still has. Servers divide the index so.
+    Pairs of a shard and a node are taken by decreasing hash. So when a node comes or goes, few shards other than its
+    own move, and a node that comes back gets the shards whose files it still has. Servers divide the index by this
+    function.
     """
     if not nodes:
         return {}

@@ -17,7 +17,7 @@ from caraway.state.tables import leases
 
 T = TypeVar("T")
 
-# Callers poll, so an attempt on a lease gives up after 2 s instead of queueing.
+# How long a transaction on leases is tried during an outage of Postgres. It is short, since all callers poll.
 TIMEOUT_SECONDS = 2.0
 
 
@@ -55,7 +55,7 @@ class Lease:
                 where=free,
             )
         )
-        # A claim whose confirmation was lost blocks the retries of this owner until it expires.
+        # If Postgres made the claim but its answer was lost, this owner's next claims fail until that claim expires.
         return self._changed(take, what=f"claim the lease {self.name}")
 
     def renew(self, token: int, lasting: timedelta) -> bool:
@@ -80,27 +80,20 @@ class Lease:
 class HeldLease:
     """A lease as the process that holds it sees it: its token, and how long it lasts by the clock of this process.
 
-    This process's clock begins to count before Postgres's does, so nobody else can claim the lease before `until`.
+    A renewal counts from a moment before it is sent, by this clock, and from a later moment in Postgres. So nobody else
+    can claim the lease before `until`.
 
     Attributes:
         token: The fencing token; None while the lease isn't held.
     """
 
     def __init__(
-        self,
-        lease: Lease,
-        lasting: timedelta,
-        *,
-        renew_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, lease: Lease, lasting: timedelta, *, renew_s: float = 0.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Prepare; the lease isn't held before `keep`.
 
-        Args:
-            lease: The lease.
-            lasting: After this time without a renewal another process may claim it.
-            renew_s: The least time between two renewals, in seconds.
-            clock: Returns the time in seconds.
+        After the time `lasting` without a renewal another process may claim the lease. Two renewals are at least
+        `renew_s` seconds apart. `clock` returns the time in seconds.
         """
         self.token: int | None = None
         self._lease = lease
@@ -117,13 +110,10 @@ class HeldLease:
     def keep(self, *, succeeds: bool) -> bool:
         """Renew the lease, or claim it if it isn't held; return whether it is held now.
 
-        A lost lease is claimed by the next call at the earliest, since the caller must first end what it did under it.
+        When the lease turns out to be lost, only the next call claims it again, since the caller must first end the
+        work that needs the lease. `succeeds` is as in `Lease.claim`.
 
-        Args:
-            succeeds: See `Lease.claim`.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer. A lease that is held lasts as long as before.
+        Raises `UnavailableError` if Postgres doesn't answer; a lease that is held lasts as long as before.
         """
         now = self._clock()
         if self.token is None:
@@ -146,9 +136,6 @@ class HeldLease:
 def attempt(engine: sa.Engine, operation: Callable[[sa.Connection], T], *, what: str) -> T:
     """Run an idempotent transaction, and repeat it for a short time while Postgres is unreachable.
 
-    Callers poll: a change whose confirmation was lost is seen at the next look.
-
-    Raises:
-        UnavailableError: Postgres doesn't answer, or has no tables yet.
+    Raises `UnavailableError` if Postgres doesn't answer, or has no tables yet.
     """
     return in_transaction(engine, operation, what=what, timeout_seconds=TIMEOUT_SECONDS)

@@ -1,12 +1,12 @@
 """Groups of processes that own things, in Postgres: the living members, the owner of each thing, and its token.
 
-A process is a member of its group as long as its lease lasts, and owns things for as long: it renews one row, however
-many things it owns. A member's name contains the token of its lease, so a process that was replaced while it was paused
-isn't taken for its replacement. The row of a thing has its owner and a fencing token of the thing's own.
+A thing is a job or a shard. A process is a member of its group as long as its lease lasts, and owns things for as long,
+so it renews only the row of its lease. A member's name contains the token of that lease: if a process is replaced while
+it is paused, it and its replacement have different names. Each thing has a row with its owner and its fencing token.
 
-There are two ways to become the owner of a thing. `take_free` waits until no living member owns it, and its token grows
-only if the previous owner may still be at work somewhere. `take_over` takes it from a living owner as well, which
-notices at its next look; the token always grows, and of several takers the first one wins.
+There are two ways to become the owner of a thing. `take_free` takes it only if no living member owns it; the thing's
+token grows unless the previous owner has surely ended. `take_over` takes it also from a living owner, who notices at
+its next look; the thing's token always grows, and of several members that take it at once only the first succeeds.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +20,7 @@ from caraway.cluster.leases import Lease, attempt
 from caraway.state.tables import leases
 
 NOBODY = ""
-# The row of a thing never expires: ownership ends with the membership of the owner.
+# The row of a thing never expires. A thing is free again when the lease of its owner has expired.
 _NEVER = sa.text("'infinity'::timestamptz")
 
 
@@ -83,7 +83,7 @@ class Member:
         return Lease(engine=self.engine, name=self.group.members + self.node, owner=self.node)
 
     def with_token(self, token: int) -> Self:
-        """Return this process as the member that has this token."""
+        """Return this member with the token of its lease."""
         return replace(self, token=token)
 
     def look(self) -> Owners:
@@ -159,10 +159,10 @@ class Member:
 
         def take(connection: sa.Connection) -> Mapping[str, int]:
             connection.execute(insert(leases).values(new).on_conflict_do_nothing())
-            # Several members may see the same thing free; the row locks let only the first of them take it.
+            # Several members may find the same thing free; the locks on the rows let only the first of them take it.
             found = connection.execute(held.order_by(leases.c.name).with_for_update()).all()
             members = self.look_in(connection).members
-            # A process that was replaced while it was paused takes nothing.
+            # A process that isn't a member any more, since another one replaced it during a pause, takes nothing.
             if self.name not in members:
                 return {}
             tokens = {name: token_of(Owned(member=owner, token=token), members) for name, token, owner in found}

@@ -1,7 +1,7 @@
 """The servers that share the shards of an index: their addresses, the owners, and the progress of each shard.
 
-A server takes a shard over from an owner that is alive (`Member.take_over`): the new owner has read as far as the old
-one by then, and the old one notices at its next look.
+A server that should own a shard takes it even from a living owner (`Member.take_over`). It does so once its own copy of
+the shard has caught up with the topics; the former owner notices at its next look.
 """
 
 from collections.abc import Mapping
@@ -48,33 +48,32 @@ NOTHING = Division(addresses={}, owners={}, progress={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardMember(Member):
-    """One of the servers that share an index, divided into a number of shards; other divisions are independent of it.
+    """One of the servers that share an index.
 
     Attributes:
-        shards: The number of shards into which the index is divided.
+        shards: The number of shards into which the index is divided. Servers that divide it into another number form a
+            group of their own.
     """
 
     shards: int
 
     def announce(self, address: str) -> None:
         """Write the address at which other servers reach this one."""
-        told = insert(index_servers).values(server=self.node, address=address)
-        self._do(
-            told.on_conflict_do_update(index_elements=[index_servers.c.server], set_={"address": address}),
-            what="write where this server is",
-        )
+        new = insert(index_servers).values(server=self.node, address=address)
+        newest = new.on_conflict_do_update(index_elements=[index_servers.c.server], set_={"address": address})
+        self._do(newest, what="write where this server is")
 
     def look_at_shards(self) -> Division:
         """Return the members, the owners and the progress of all shards."""
-        told_of = index_standings.c
-        standings = sa.select(told_of.shard, told_of.asset, told_of.level, told_of.frontier_us)
+        table = index_standings.c
+        query = sa.select(table.shard, table.asset, table.level, table.frontier_us).where(table.shards == self.shards)
 
         def look(connection: sa.Connection) -> Division:
             owners = self.look_in(connection)
             addresses = connection.execute(sa.select(index_servers.c.server, index_servers.c.address))
             servers = {row.server: row.address for row in addresses}
             progress: dict[int, dict[str, ShardProgress]] = {}
-            for shard, asset, caught_up, time_us in connection.execute(standings.where(told_of.shards == self.shards)):
+            for shard, asset, caught_up, time_us in connection.execute(query):
                 progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, max_event_time_us=time_us)
             return Division(
                 addresses={m: servers[node_of(m)] for m in owners.members if node_of(m) in servers},
@@ -98,11 +97,11 @@ class ShardMember(Member):
             for asset, reached in sorted(progress.items())
         ]
         if rows:
-            told = insert(index_standings).values(rows)
-            newest = told.on_conflict_do_update(
+            new = insert(index_standings).values(rows)
+            newest = new.on_conflict_do_update(
                 index_elements=[index_standings.c.shards, index_standings.c.shard, index_standings.c.asset],
-                set_={name: told.excluded[name] for name in ("token", "level", "frontier_us")},
-                where=index_standings.c.token <= told.excluded.token,
+                set_={name: new.excluded[name] for name in ("token", "level", "frontier_us")},
+                where=index_standings.c.token <= new.excluded.token,
             )
             self._do(newest, what=f"write how far shard {shard} of the index is")
 
@@ -116,6 +115,6 @@ class ShardMember(Member):
 
 
 def shard_member(engine: sa.Engine, server: str, shards: int) -> ShardMember:
-    """Return the member that a server is in the division into so many shards; `server` stays when it restarts."""
+    """Return a server as a member of those that divide the index into `shards`; it keeps its name when it restarts."""
     group = Group(members=f"index-server/{shards}/", things=f"index-shard/{shards}/")
     return ShardMember(engine=engine, group=group, node=server, shards=shards)

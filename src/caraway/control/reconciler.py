@@ -4,14 +4,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Self
 
 from caraway.control.service import CommitService, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.secrets.references import LookUp
+from caraway.state.asset_store import KEEP
 from caraway.state.branches import Branches
-from caraway.state.clock import KEEP
 from caraway.state.database import connect
 from caraway.state.ledger import Ledger
 from caraway.state.reader import StateReader
@@ -19,18 +20,14 @@ from caraway.state.writer import StateWriter
 from caraway.topics.admin import drop_topics, ensure_topics, topic_names
 from caraway.topics.positions import TopicEnds
 
-# Actions at a time; after so many the lock is released, so that a commit can have it.
+# The number of actions that are done at a time. After so many, `reconcile` releases its lock, so that a commit can have
+# it, and `converge` looks whether its time is up.
 BATCH = 50
 # A commit waits at most this long for its actions, such as creating topics; the rest happens in the background.
 CONVERGE_S = 10.0
 SWEEP_S = 60.0
 # If an action is due within this time, `busy` makes the caller poll at short intervals.
 SOON = timedelta(seconds=5)
-
-
-def nobody_indexes(asset: str) -> str:
-    """Return the reason to wait for an index in a process that has no index."""
-    return f"no server indexes {asset} here"
 
 
 class LedgerReconciler:
@@ -40,13 +37,16 @@ class LedgerReconciler:
         self,
         ledger: Ledger,
         world: Deployed,
-        check: Callable[[], None],
+        check: Callable[[], object],
         *,
         list_topics: Callable[[], Collection[str]],
         drop: Callable[[Iterable[str]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Do in `world` what `ledger` asks for; `check` raises if nothing can be done now."""
+        """Do in `world` what `ledger` asks for.
+
+        `check` raises if nothing can be done now; `list_topics` returns all topics of Kafka, and `drop` removes some.
+        """
         self.check = check
         self._ledger = ledger
         self._world = world
@@ -106,7 +106,7 @@ class Control:
         partitions: int = 1,
         kafka_timeout_s: float = 30.0,
         keep: timedelta = KEEP,
-        index_lag: Callable[[str], str] = nobody_indexes,
+        index_lag: Callable[[str], str] = "no server indexes {} here".format,
         look_up: LookUp = find_all,
     ) -> Self:
         """Return the control plane for a Postgres and a Kafka; it opens no connection yet.
@@ -124,20 +124,12 @@ class Control:
         engine = connect(postgres_url)
         reader, ledger = StateReader(engine), Ledger(engine, keep=keep)
 
-        def make(names: Iterable[str]) -> None:
-            ensure_topics(bootstrap_servers, names, partitions, timeout_s=kafka_timeout_s)
-
-        def drop(names: Iterable[str]) -> None:
-            drop_topics(bootstrap_servers, names, timeout_s=kafka_timeout_s)
-
-        def there() -> Collection[str]:
-            return topic_names(bootstrap_servers, timeout_s=kafka_timeout_s)
-
-        def check() -> None:
-            there()
-
-        world = Deployed(make_topics=make, drop_topics=drop, jobs=reader, index_lag=index_lag)
-        reconciler = LedgerReconciler(ledger, world, check, list_topics=there, drop=drop)
+        make = partial(ensure_topics, bootstrap_servers, partitions=partitions, timeout_s=kafka_timeout_s)
+        drop = partial(drop_topics, bootstrap_servers, timeout_s=kafka_timeout_s)
+        there = partial(topic_names, bootstrap_servers, timeout_s=kafka_timeout_s)
+        world = Deployed(make_topics=make, drop_topics=drop, jobs=reader.jobs, index_lag=index_lag)
+        # Kafka can be used if it lists its topics.
+        reconciler = LedgerReconciler(ledger, world, there, list_topics=there, drop=drop)
         counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)
 
         def count(topics: Iterable[str]) -> Mapping[str, int]:

@@ -3,10 +3,10 @@
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from caraway.control.backfill import Backfill, backfills
-from caraway.control.model import CommitOutcome
 from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
@@ -29,20 +29,29 @@ Count = Callable[[Iterable[str]], Mapping[str, int]]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
 
 
-def approve_all(entities: Iterable[tuple[str, Collection[str]]]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOutcome:
+    """The outcome of a commit, or of its preview.
+
+    Attributes:
+        commit_id: The id of the commit; None for a preview.
+        summary: The changes, in lines for people.
+        plan: The topics, jobs and indexes that the branch needs afterwards.
+        details: The changes, as plain values (`details`).
+    """
+
+    commit_id: str | None
+    summary: tuple[str, ...]
+    plan: GraphPlan
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+def approve_all(_: Iterable[tuple[str, Collection[str]]]) -> None:
     """Approve any change."""
-    del entities
 
 
-def count_nothing(topics: Iterable[str]) -> Mapping[str, int]:
-    """Return no counts, as if no topic existed."""
-    del topics
-    return {}
-
-
-def find_all(secret: SecretRef) -> None:
+def find_all(_: SecretRef) -> None:
     """Accept every secret."""
-    del secret
 
 
 class Heads(Protocol):
@@ -84,12 +93,13 @@ class CommitService:
         commits: Commits,
         reconciler: AssetReconciler,
         *,
-        count: Count = count_nothing,
+        count: Count = lambda _: {},
         look_up: LookUp = find_all,
     ) -> None:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
-        `count` counts the records of topics, and `look_up` looks up the secrets that definitions name.
+        `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
+        definitions name.
         """
         self._count = count
         self._look_up = look_up
@@ -151,7 +161,7 @@ class CommitService:
         before = decode_graph(head.graph) if head.commit_id else Graph()
         after = decode_graph(self._heads.graph(commit_id))
         approve(touched(before, after))
-        # A rollback must not fail because a secret is missing now.
+        # A rollback must not fail because a secret is missing now: no definition is new, so this only gives warnings.
         warnings = self._check_secrets(after, after)
         change = self._change(before, after)
         if preview:
@@ -191,7 +201,7 @@ class CommitService:
         try:
             return backfills(plan, created, self._count(topics - created))
         except UnavailableError:
-            # A preview works without Kafka, only without this estimate; a commit raises the same error later.
+            # Without Kafka a preview has no such estimate; a commit is refused later, by `reconciler.check`.
             return None
 
     def _publish(
@@ -235,7 +245,7 @@ def _placed(plan: GraphPlan, existing: Sequence[Asset]) -> GraphPlan:
 
 
 def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
-    """Refuse a full commit that leaves out an entity, and a new version of an input whose users keep their version."""
+    """Refuse a full commit that leaves out an entity, and a new version of a dataset whose readers aren't new, too."""
     faults = descendant_faults(before, after)
     if not request.incremental:
         faults += omission_faults(before, request.graph)
@@ -252,7 +262,7 @@ def _refuse_twice(graph: Graph) -> None:
 
 
 def _refuse_several_pipelines(graph: Graph) -> None:
-    """Refuse several pipelines of a dataset: a commit without env has those of all environments; one can run."""
+    """Refuse several pipelines of a dataset; they come together if a commit names no env, and only one can run."""
     for dataset in graph.datasets:
         if len(dataset.pipelines) > 1:
             names = ", ".join(f"{p.name} (env {', '.join(p.env)})" for p in dataset.pipelines)

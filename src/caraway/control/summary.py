@@ -1,4 +1,7 @@
-"""The summary of a commit, in lines for people, made from the same plan that the engines follow."""
+"""The changes that a commit makes, in lines for people and as plain values, and the differences of two commits.
+
+The changes of jobs and indexes come from the same plan that the engines follow.
+"""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +15,8 @@ from caraway.state.blueprints import EMITS
 
 # The number of names after which a line ends with "and n more".
 SHOWN_NAMES = 12
+# The names of the groups of entities in the lines of a summary, in the order of these lines.
+SHOWN_GROUPS = {"created": "new", "changed": "changed", "unchanged": "unchanged", "removed": "removed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +59,7 @@ def details(change: CommitChange) -> dict[str, object]:
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     return {
         "changes": {
-            "datasets": _sorted(_datasets(change.before), _datasets(change.after)),
-            "featuresets": _sorted(_featuresets(change.before), _featuresets(change.after)),
-            "features": _sorted(_features(change.before), _features(change.after)),
+            **_changes(change),
             "indexes": {
                 "created": [shown for name, shown in _indexes(change.plan_after) if name in new],
                 "unchanged": [shown for name, shown in _indexes(change.plan_after) if name not in new],
@@ -74,12 +77,11 @@ def _job_fields(job: JobChange) -> dict[str, object]:
 
 def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChange]:
     kept_before = {job.job_id for job in change.plan_before.jobs}
-    known = change.backfills is not None
-    backfills = {each.job.job_id: each for each in change.backfills or ()}
+    reads = {each.job.job_id: (each.records, each.seconds) for each in change.backfills or ()}
     for job in change.plan_after.jobs:
         action = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
-        backfill = backfills.get(job.job_id)
-        unknown = action == "start" and not known
+        unknown = action == "start" and change.backfills is None
+        records, seconds = (None, None) if unknown else reads.get(job.job_id, (0, 0.0))
         yield JobChange(
             job_id=job.job_id,
             dataset=job.dataset,
@@ -87,8 +89,8 @@ def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChang
             mode=str(job.mode),
             reason=job.mode_reason,
             action=action,
-            backfill_records=None if unknown else backfill.records if backfill is not None else 0,
-            backfill_seconds=None if unknown else backfill.seconds if backfill is not None else 0.0,
+            backfill_records=records,
+            backfill_seconds=seconds,
         )
     kept = {job.job_id for job in change.plan_after.jobs}
     for job in change.plan_before.jobs:
@@ -99,12 +101,41 @@ def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChang
             )
 
 
-def _sorted(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
+def _changes(change: CommitChange) -> dict[str, dict[str, list[str]]]:
+    """Return the names of the entities of each kind, grouped by what a commit does to them."""
+    before, after = definitions(change.before), definitions(change.after)
+    return {kind: _grouped(before[kind], after[kind]) for kind in after}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """The sorted names of the entities that a second graph adds to a first one, lacks, or defines otherwise."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def differences(before: Graph, after: Graph) -> Differences:
+    """Compare two graphs by their definitions; owners, descriptions and tags don't count."""
+    old, new = (
+        {
+            f"{kind.removesuffix('s')} {name}": definition
+            for kind, entities in definitions(graph).items()
+            for name, definition in entities.items()
+        }
+        for graph in (before, after)
+    )
+    groups = {group: tuple(sorted(names)) for group, names in _grouped(old, new).items()}
+    return Differences(added=groups["created"], removed=groups["removed"], changed=groups["changed"])
+
+
+def _grouped(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, list[str]]:
     return {
-        "created": [name for name in after if name not in before],
-        "changed": [name for name in after if name in before and before[name] != after[name]],
-        "removed": [name for name in before if name not in after],
-        "unchanged": [name for name in after if name in before and before[name] == after[name]],
+        "created": [name for name in new if name not in old],
+        "changed": [name for name in new if name in old and old[name] != new[name]],
+        "removed": [name for name in old if name not in new],
+        "unchanged": [name for name in new if name in old and old[name] == new[name]],
     }
 
 
@@ -113,9 +144,12 @@ def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     lines = [
         _gist(change, preview=preview),
-        *_entities("datasets", _datasets(change.before), _datasets(change.after)),
-        *_entities("featuresets", _featuresets(change.before), _featuresets(change.after)),
-        *_entities("features", _features(change.before), _features(change.after)),
+        *(
+            f"{kind} {shown}: {_listed(groups[group])}"
+            for kind, groups in _changes(change).items()
+            for group, shown in SHOWN_GROUPS.items()
+            if groups[group]
+        ),
         *_created("topics", new, [(topic.name, topic.name) for topic in change.plan_after.topics]),
         *_created("indexes", new, _indexes(change.plan_after)),
     ]
@@ -146,18 +180,10 @@ def _gist(change: CommitChange, *, preview: bool) -> str:
     what = f"{datasets} datasets and {features} features, {len(change.plan_after.jobs)} jobs"
     if preview:
         return f"preview, nothing was changed: the branch would hold {what}"
-    if _datasets(change.before) == _datasets(change.after) and _featuresets(change.before) == _featuresets(
-        change.after
-    ):
+    before, after = definitions(change.before), definitions(change.after)
+    if (before["datasets"], before["featuresets"]) == (after["datasets"], after["featuresets"]):
         return f"nothing to change: the branch holds {what}"
     return f"committed: the branch holds {what}"
-
-
-def _entities(kind: str, before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
-    """Return a line for each of new, changed, unchanged and removed names; a group without names has no line."""
-    groups = _sorted(before, after)
-    shown = {"created": "new", "changed": "changed", "unchanged": "unchanged", "removed": "removed"}
-    return [f"{kind} {called}: {_listed(groups[group])}" for group, called in shown.items() if groups[group]]
 
 
 def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -> list[str]:
@@ -176,16 +202,16 @@ def _listed(names: list[str]) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
-def _datasets(graph: Graph) -> Mapping[str, object]:
-    return {spec.name: (dataset_fingerprint(spec), spec.index) for spec in graph.datasets}
+def definitions(graph: Graph) -> Mapping[str, Mapping[str, object]]:
+    """Return, for each kind of entity, the names of a graph's entities, each with a value that its definition decides.
 
-
-def _featuresets(graph: Graph) -> Mapping[str, object]:
-    return {spec.name: featureset_fingerprint(spec) for spec in graph.featuresets}
-
-
-def _features(graph: Graph) -> Mapping[str, object]:
-    return {f"{spec.name}.{feature.name}": feature.dtype for spec in graph.featuresets for feature in spec.features}
+    Two entities have equal values if they are defined equally; owners, descriptions and tags don't count.
+    """
+    return {
+        "datasets": {spec.name: (dataset_fingerprint(spec), spec.index) for spec in graph.datasets},
+        "featuresets": {spec.name: featureset_fingerprint(spec) for spec in graph.featuresets},
+        "features": {f"{spec.name}.{f.name}": f.dtype for spec in graph.featuresets for f in spec.features},
+    }
 
 
 def _indexes(plan: GraphPlan) -> list[tuple[str, str]]:

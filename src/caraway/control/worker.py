@@ -15,31 +15,27 @@ LOG = structlog.get_logger(__name__)
 
 
 class AssetWorld(Protocol):
-    """The place where assets exist. Several workers may repeat an action; each takes some seconds at most."""
+    """The place where assets exist (`caraway.control.world.Deployed`).
+
+    Several workers may repeat an action, and an action takes some seconds at most. It raises `CarawayError` if it
+    fails; it is tried again later.
+    """
 
     def create(self, kind: AssetKind, name: str) -> str:
-        """Create an asset that doesn't exist; return what it still waits for, "" if it is ready.
-
-        Raises:
-            CarawayError: The action failed; it is tried again later.
-        """
+        """Create an asset that doesn't exist; return what it still waits for, "" if it is ready."""
 
     def destroy(self, kind: AssetKind, name: str) -> str:
-        """Remove an asset if it exists; return what the removal still waits for, "" if nothing is left.
-
-        Raises:
-            CarawayError: The action failed; it is tried again later.
-        """
+        """Remove an asset if it exists; return what the removal still waits for, "" if nothing is left."""
 
 
 def step(ledger: Ledger, world: AssetWorld) -> bool:
-    """Do one action that is due; False if none is. Raises `UnavailableError` if Postgres doesn't answer."""
+    """Do one action that is due; return False if none is. Raises `UnavailableError` if Postgres doesn't answer."""
     claim = ledger.claim()
     if claim is None:
         return False
     outcome, reason = perform(claim, world)
     if not ledger.close(claim, outcome, reason):
-        LOG.info("somebody else has taken over", asset=claim.asset_id, action=claim.action)
+        LOG.info("another worker has taken over this entry of the ledger", asset=claim.asset_id, action=claim.action)
     return True
 
 
@@ -58,7 +54,7 @@ def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
 
 
 def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
-    """Do at most `limit` due actions, and switch branches whose head is ready; True if anything changed.
+    """Do at most `limit` due actions, and switch branches whose head is ready; return whether anything changed.
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
@@ -70,13 +66,10 @@ def sweep(ledger: Ledger, topics: Collection[str], drop: Callable[[Collection[st
     """Remove topics that exist although their asset is gone, and return their names.
 
     A worker that was delayed for long may have created such a topic again after its destruction. A gone asset's name is
-    never used again, so nothing can be lost.
-
-    Raises:
-        UnavailableError: Postgres or Kafka doesn't answer.
+    never used again, so nothing can be lost. Raises `UnavailableError` if Postgres or Kafka doesn't answer.
     """
     left = ledger.gone(AssetKind.TOPIC) & frozenset(topics)
     if left:
-        LOG.info("removing topics that are there again", topics=sorted(left))
+        LOG.info("removing topics that exist again after their destruction", topics=sorted(left))
         drop(left)
     return left

@@ -1,33 +1,26 @@
-"""The world of the ledger: topics are in Kafka, jobs in engines, indexes in servers."""
+"""The assets in a deployment: topics in Kafka, jobs in engines, indexes in servers."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Protocol
 
+from caraway.state.asset_store import wall_clock
 from caraway.state.blueprints import AssetKind
-from caraway.state.clock import wall_clock
 from caraway.state.model import DesiredState, JobRecord, JobState
 
-# A living engine stops a job within seconds and reports it. After this time without a report the engine has ended.
+# A living engine stops an unneeded job within seconds and reports that. After this time without a report the engine
+# counts as ended, and the job with it.
 SILENT = timedelta(seconds=60)
 
 
-class JobRecords(Protocol):
-    """The reader of the reports of engines (`caraway.state.reader.StateReader`)."""
-
-    def jobs(self) -> tuple[JobRecord, ...]:
-        """Return all jobs."""
-
-
 class Deployed:
-    """Creates topics in Kafka; waits for jobs by their engines' reports, for indexes by this server's own state."""
+    """Creates and removes topics in Kafka; returns what jobs and indexes, which others create, still wait for."""
 
     def __init__(
         self,
         *,
         make_topics: Callable[[Iterable[str]], None],
         drop_topics: Callable[[Iterable[str]], None],
-        jobs: JobRecords,
+        jobs: Callable[[], Iterable[JobRecord]],
         index_lag: Callable[[str], str],
         clock: Callable[[], datetime] = wall_clock,
     ) -> None:
@@ -36,7 +29,7 @@ class Deployed:
         Args:
             make_topics: Creates those of the topics that don't exist.
             drop_topics: Removes those of the topics that exist.
-            jobs: Reads the reports on jobs.
+            jobs: Returns all jobs, with the last reports of their engines.
             index_lag: Returns what an index waits for, "" if it has caught up with its topic.
             clock: Returns the time.
         """
@@ -60,7 +53,7 @@ class Deployed:
                 return ""
 
     def destroy(self, kind: AssetKind, name: str) -> str:
-        """Remove a topic; for a job, return what its engine has to do. Servers and engines remove the rest."""
+        """Remove a topic; for a job, return why it may still write. Servers and engines remove what they have made."""
         match kind:
             case AssetKind.TOPIC:
                 self._drop_topics([name])
@@ -71,7 +64,7 @@ class Deployed:
                 return ""
 
     def _job(self, name: str) -> JobRecord | None:
-        return next((job for job in self._jobs.jobs() if job.job_id == name), None)
+        return next((job for job in self._jobs() if job.job_id == name), None)
 
 
 def unready(job: JobRecord | None) -> str:

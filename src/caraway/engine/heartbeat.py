@@ -1,17 +1,19 @@
-"""The engine's heartbeat: a small file that is rewritten every second."""
+"""The engine's heartbeat: a file with the state of its jobs, which it rewrites every second while it works."""
 
 import json
 import os
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from caraway.engine.jobs import JobStatus
 from caraway.recurring import Recurring
 
 BEAT_SECONDS = 1.0
-# A round of the engine's loop takes milliseconds. After so long without one the loop hangs, so the heartbeat stops.
+# A round of the engine's loop takes milliseconds. If no round has ended for so long, the loop hangs, and the heartbeat
+# stops.
 HUNG_SECONDS = 30.0
 
 
@@ -51,21 +53,12 @@ def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict
         "pid": os.getpid(),
         "heartbeat_at_us": at_us,
         "ready": ready,
-        "jobs": {
-            job_id: {
-                "state": status.state,
-                "mode": status.mode,
-                "error": status.error,
-                "attempts": status.attempts,
-                "progress": dict(status.progress),
-            }
-            for job_id, status in jobs.items()
-        },
+        "jobs": {job_id: asdict(status) for job_id, status in jobs.items()},
     }
 
 
 def _replace(path: Path, text: str) -> None:
-    # A rename, so that a reader never finds half a file.
+    # The file is renamed when it is complete, so that nobody reads half of it.
     scratch = path.with_suffix(".new")
     scratch.write_text(text)
     scratch.replace(path)

@@ -4,24 +4,24 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Protocol
 
 from caraway.engine.phases import Phase
 from caraway.plan.model import JobPlan
+from caraway.state.model import JobState
 
 log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 1.0
 # A killed broker is back in some seconds; a longer wait before the next start would prolong the outage of its jobs.
 LAST_BACKOFF_SECONDS = 30.0
-# A job that has run for so long has recovered; its next failure counts as the first.
+# A job that has run for so long counts as recovered: its error is cleared, and its next failure counts as the first.
 RECOVERED_SECONDS = 120.0
 
 
-# A query and the runtime that starts it are protocols, so that the rules of jobs can be tested without Spark.
+# `Query` and `Runtime` are protocols, so that the rules of jobs can be tested without Spark.
 class Query(Protocol):
-    """A job that was started."""
+    """The running query of a job."""
 
     @property
     def phase(self) -> Phase:
@@ -34,7 +34,7 @@ class Query(Protocol):
         """Return whether the phase is over, so that the job must be started again in the next one."""
 
     def progress(self) -> Mapping[str, object]:
-        """Return the figures known of its progress."""
+        """Return the figures that are known of the query's progress."""
 
     def stop(self) -> None:
         """Stop the query; rows since its last checkpoint are processed again at the next start."""
@@ -44,24 +44,10 @@ class Runtime(Protocol):
     """Starts jobs."""
 
     def start(self, plan: JobPlan, was: Phase | None = None) -> Query:
-        """Start a job from its checkpoint; may take seconds.
+        """Start a job from its checkpoint, which may take seconds. If the job changes its phase, `was` is the last one.
 
-        Args:
-            plan: The job.
-            was: The phase that is over, if the job changes its phase.
-
-        Raises:
-            Exception: The job couldn't be started, for any reason; trying again may help.
+        Any exception means that the job couldn't be started; it is tried again.
         """
-
-
-class State(StrEnum):
-    """The state of a job, as the registry knows it."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    FAILING = "failing"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +62,7 @@ class JobStatus:
         progress: The figures that its query reports.
     """
 
-    state: State
+    state: JobState
     mode: str
     attempts: int = 0
     error: str = ""
@@ -95,10 +81,10 @@ class _Job:
 
 
 class Jobs:
-    """The jobs of one engine; call `reconcile` often. Not thread safe; starts and stops run in `executor`."""
+    """The jobs of one engine; one thread must call `reconcile` often. Not thread safe."""
 
     def __init__(self, runtime: Runtime, executor: Executor, clock: Callable[[], float]) -> None:
-        """Start jobs through `runtime`; `clock` counts seconds and never goes back."""
+        """Start jobs through `runtime` in threads of `executor`; `clock` counts seconds and never goes back."""
         self._runtime = runtime
         self._executor = executor
         self._clock = clock
@@ -114,7 +100,7 @@ class Jobs:
             # A job's id is derived from its content, so a job may be wanted again while its last query is still
             # stopping.
             if job_id not in self._jobs and job_id not in self._stopping:
-                self._jobs[job_id] = _Job(plan, JobStatus(state=State.STARTING, mode=plan.mode))
+                self._jobs[job_id] = _Job(plan, JobStatus(state=JobState.STARTING, mode=plan.mode))
         for job in self._jobs.values():
             self._step(job)
         return {**self._collect_stopped(), **{job_id: job.status for job_id, job in self._jobs.items()}}
@@ -148,7 +134,7 @@ class Jobs:
             return
         job.query = starting.result()
         job.started_at = now
-        job.status = replace(job.status, state=State.RUNNING)
+        job.status = replace(job.status, state=JobState.RUNNING)
         log.info("job %s runs, %s", job.plan.job_id, job.query.phase)
 
     def _look_at(self, job: _Job, query: Query, now: float) -> None:
@@ -170,12 +156,12 @@ class Jobs:
     def _fail(self, job: _Job, error: str, now: float) -> None:
         job.backoff_seconds = min(max(2 * job.backoff_seconds, FIRST_BACKOFF_SECONDS), LAST_BACKOFF_SECONDS)
         job.next_start_at = now + job.backoff_seconds
-        job.status = replace(job.status, state=State.FAILING, error=error)
+        job.status = replace(job.status, state=JobState.FAILING, error=error)
         log.error("job %s failed, next start in %g s: %s", job.plan.job_id, job.backoff_seconds, error)
 
     def _release(self, job_id: str) -> None:
         job = self._jobs.pop(job_id)
-        status = replace(job.status, state=State.STOPPED)
+        status = replace(job.status, state=JobState.STOPPED)
         self._stopping[job_id] = (status, self._executor.submit(_end, job.starting, job.query))
         log.info("job %s is being stopped", job_id)
 
@@ -194,7 +180,7 @@ def brief(error: BaseException | str, limit: int = 600, because: str = "") -> st
 
 
 def _go_on(runtime: Runtime, query: Query, plan: JobPlan) -> Query:
-    """Switch a job to its next phase, which continues from the checkpoint alone, as after a crash."""
+    """Stop the query of a phase, and start the job's next phase from its checkpoint, as after a crash."""
     query.stop()
     return runtime.start(plan, query.phase)
 

@@ -19,15 +19,15 @@ class Lag:
 
 
 class Tide:
-    """Remembers the ends of topics at each look.
+    """Remembers the ends of topics at the last looks.
 
-    A job's lag is measured against the ends of the look two before the last one. The driver gets a job's count of rows
-    by heartbeats, so it is as old as the look before (`Observer.rows`): compared with newer ends, a job that has caught
-    up would seem to be behind.
+    A job's lag is measured against the ends of the look two before the last one. Spark's driver learns late how many
+    rows a job has processed, so that number is up to two looks old (`Observer.rows`). Compared with newer ends, a job
+    that has caught up would seem to be behind.
     """
 
     def __init__(self, looks: int) -> None:
-        """Remember the last `looks` looks."""
+        """Remember so many looks."""
         self._looks: deque[tuple[float, Totals]] = deque(maxlen=looks)
 
     def rise(self, at: float, ends: Offsets) -> None:
@@ -43,7 +43,7 @@ class Tide:
         _, reached = looks[-min(len(looks), 3)]
         if done >= reached:
             return Lag(records=0, seconds=0.0)
-        # If even the oldest look is too new, the true lag is longer than what is returned.
+        # If the ends were beyond `done` at the oldest look already, the true lag is longer than the returned one.
         since = max((at for at, end in looks if end <= done), default=looks[0][0])
         return Lag(records=reached - done, seconds=round(now - since, 1))
 

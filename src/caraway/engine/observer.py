@@ -1,4 +1,7 @@
-"""The observer looks at topics and running queries every few seconds, in its own thread, since both may answer late."""
+"""The observer reads every few seconds the ends of topics and the progress of queries.
+
+It does so in a thread of its own, since Kafka and Spark may answer late.
+"""
 
 import threading
 import time
@@ -10,12 +13,12 @@ from caraway.spark.live import RealTimeRows
 from caraway.topics.positions import Offsets
 
 LOOK_SECONDS = 5.0
-# An hour of looks; the lag in seconds of a job that is further behind is reported as an hour.
+# The looks of an hour. The lag in seconds of a job that is further behind is reported as an hour.
 REMEMBERED_LOOKS = 720
 
 
 class Observer(Recurring):
-    """Knows the ends of the topics of all jobs, and the rows that queries have read since their last checkpoint."""
+    """Knows the ends of the topics of all jobs, and how many rows queries have read since their last checkpoint."""
 
     def __init__(
         self,
@@ -50,10 +53,10 @@ class Observer(Recurring):
             self._tide.rise(self._clock(), ends)
 
     def rows(self, run_id: str, batch: int) -> int:
-        """Return how many rows of a batch a query has processed.
+        """Return how many rows of a batch a query has surely processed.
 
-        These are the rows that it had read at the look before the last: rows read since may still be on their way
-        through.
+        These are the rows that it had read at the look before the last one. Rows that it has read since then may still
+        be on their way through its steps.
         """
         with self._lock:
             read = self._read_before.get(run_id)

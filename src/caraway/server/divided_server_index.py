@@ -25,9 +25,8 @@ from caraway.server.server_index import ServerIndex
 from caraway.sharding.divided import DividedIndex
 from caraway.sharding.keys import is_divided
 from caraway.sharding.shard import Shard
-from caraway.sharding.shard_clients import ShardClients
+from caraway.sharding.shard_calls import ShardClients, ShardServer
 from caraway.sharding.shard_owner import ShardOwner
-from caraway.sharding.shard_server import ShardServer
 from caraway.sharding.topics import Topics
 
 LOG = structlog.get_logger(__name__)

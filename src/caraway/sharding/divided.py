@@ -16,16 +16,23 @@ from caraway.plan.model import IndexPlan
 from caraway.query.model import Instants, Reader, Rows
 from caraway.sharding.keys import shard_of
 from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
-from caraway.sharding.shard_clients import Call
+from caraway.sharding.shard_calls import Call
 from caraway.sharding.shard_owner import ShardOwner
 
-# Seconds that the result of a call may take to arrive here beyond the time limit of the call itself.
+# How many seconds longer than the time limit of a call its result is waited for.
 LATE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read that is divided by shards: the part for each shard, and the positions of its keys in the answer."""
+    """A read that is divided by shards.
+
+    Attributes:
+        asks: The part of the read for each shard.
+        positions: For each part, the positions of its keys among all keys.
+        columns: The number of columns.
+        keys: The number of all keys.
+    """
 
     asks: list[Ask]
     positions: list[list[int]]
@@ -55,7 +62,7 @@ class Read:
 
 
 class DividedIndex(Reader[IndexPlan, bytes]):
-    """Reads like an `IndexReader` of the whole index. Thread safe; `read_async` is for one event loop."""
+    """Reads like an `IndexReader` of the whole index. Thread safe; only one event loop may use `read_async`."""
 
     asks_others = True
 
@@ -67,14 +74,15 @@ class DividedIndex(Reader[IndexPlan, bytes]):
         call: Call,
         erased: ErasedKeys | None = None,
     ) -> None:
-        """Read the shards that `shard_owner` has here, and by `calls` those of other servers.
+        """Read the shards that `shard_owner` has here, and by `call` those of other servers.
 
         Args:
             shard_owner: The shards of this server.
             shards: The number of shards.
             partitions: Returns the number of partitions of a topic, None if that isn't known yet.
             call: Calls another server.
-            erased: The keys that are read as if they had never had a row. Other servers may not know them yet.
+            erased: Keys that are read as if they had never had a row. This server sees to that, since other servers may
+                not know them yet.
         """
         self._shard_owner = shard_owner
         self._shards = shards
@@ -168,7 +176,7 @@ class DividedIndex(Reader[IndexPlan, bytes]):
         return [answers[number] for number in range(len(asks))]
 
     def _again(self, seen: Division, asks: Sequence[Ask], answers: Sequence[Answer]) -> list[Answer]:
-        """Read the owners again, and repeat the parts that were refused with `Moved` if their shard has a new owner."""
+        """Read the owners anew, and repeat the parts that were answered `Moved` if their shard has a new owner."""
         division = self._shard_owner.look(seen)
         open_ones = [
             number
@@ -180,7 +188,7 @@ class DividedIndex(Reader[IndexPlan, bytes]):
         return [known[number] for number in range(len(asks))]
 
     def _gather(self, address: str, ask: Ask) -> "asyncio.Future[Answer]":
-        """Add a read to the next call of a server, which is sent once the event loop has run what is ready now."""
+        """Add a read to the next call of a server, which is sent once the event loop has run all tasks ready now."""
         loop = asyncio.get_running_loop()
         coming: asyncio.Future[Answer] = loop.create_future()
         waiting = self._gathered.setdefault(address, [])
@@ -207,7 +215,7 @@ def _with_token(division: Division, ask: Ask) -> Ask:
 
 
 def _ended(call: "Future[list[Answer]]", count: int) -> list[Answer]:
-    """Return the answers of a call; a server that doesn't answer counts as one that lost its shards."""
+    """Return the answers of a call. If the server doesn't answer, each is `Moved`, as if it had lost its shards."""
     try:
         answers = call.result(TIMEOUT_S + LATE_S)
     except (UnavailableError, TimeoutError) as error:

@@ -5,7 +5,7 @@ from caraway.topics.partitioning import partition_of
 
 
 def is_divided(plan: IndexPlan) -> bool:
-    """Return whether an index is divided, and not whole on the one server that writes its rows for jobs."""
+    """Return whether an index is divided. One server has the whole of an index whose rows it emits to a topic."""
     return plan.emits is None
 
 

@@ -6,12 +6,12 @@ import msgspec
 
 from caraway.errors import UnavailableError
 
-# Time limit of a read by another server; the client of a read that takes longer is refused, and tries again.
+# Time limit of a read by another server. A query whose read takes longer fails, and its client can try again.
 TIMEOUT_S = 2.0
 
 
 class MovingError(UnavailableError):
-    """A part of the index has no owner for a moment, or another owner than this server knew; trying again helps."""
+    """A shard of the index has no owner now, or another one than this server has read; the query can be tried again."""
 
     code = "index_moving"
 
@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True, tag="found"):
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
-    """The server doesn't own the shard, or not yet; the caller reads the owners again."""
+    """The called server doesn't own the shard, or not yet; the caller reads the owners again."""
 
     reason: str
 

@@ -19,7 +19,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.sharding.topics import Ends, Topics
 
-# Least cache of a shard. The shards of a server share the cache of an undivided index, but each needs some.
+# The least cache of a shard. Shards divide the cache of an undivided index, but each needs some of its own.
 MIN_CACHE_BYTES = 8 << 20
 STOP_S = 3.0
 
@@ -39,7 +39,7 @@ class Shard:
         erased: ErasedKeys,
         elsewhere: Elsewhere,
     ) -> None:
-        """Open the database; topics are followed as soon as `follow` names plans.
+        """Open the database; no topic is followed before a call of `follow`.
 
         Raises:
             ConflictError: Another process has the database open.
@@ -57,7 +57,7 @@ class Shard:
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._filled: set[bytes] = set()
-        # Ends of the topics of those indexes that still have to reach them.
+        # The ends that the topics had when the shard was opened, for the indexes that haven't reached them yet.
         self._due: dict[bytes, Mapping[int, int]] = {}
         self.worker.start()
         if self._keeper is not None:
@@ -72,7 +72,10 @@ class Shard:
         self.worker.set_plans(plans)
 
     def reconcile(self) -> None:
-        """Update the progress of the indexes. Raises `UnavailableError` if Kafka doesn't answer."""
+        """Note which indexes have reached the ends of their topics.
+
+        Raises `UnavailableError` if Kafka doesn't answer.
+        """
         positions = self._positions()
         with self._lock:
             plans = [plan for asset, plan in self._plans.items() if asset not in self._filled]

@@ -1,12 +1,12 @@
-"""Ownership of shards: those that this server owns, should own, and answers reads of.
+"""Ownership of shards: a server opens, owns and closes shards of an index, and answers reads of those that it owns.
 
-One thread calls `reconcile` again and again. In each round the server renews its membership, reads the owners, opens
-the shards that it should own, claims those that have caught up with their topics, and closes those that others have
-claimed.
+One thread calls `reconcile` at short intervals. In each round the server renews its membership, reads the owners, opens
+the shards that it should own, claims those that have caught up with their topics, and closes those that other servers
+have claimed.
 
-Nothing is answered after the membership has run out by this server's own clock. That clock began to count before
-Postgres's did, so others take over only later. An owner from which a shard is taken while it is alive goes on answering
-until its next round; it has all the rows that the new owner has, since both follow the topics.
+The server answers nothing after its membership has run out by its own clock. Each renewal begins to count earlier by
+this clock than in Postgres, so other servers take over only afterwards. An owner that loses a shard while it is alive
+goes on answering until its next round. Its answers are still right, since old and new owner follow the same topics.
 """
 
 import threading
@@ -31,7 +31,7 @@ from caraway.sharding.topics import Ends
 
 LOG = structlog.get_logger(__name__)
 
-# Number of renewals of a membership within the time that it lasts, so that a few may fail.
+# The number of renewals within the time that a membership lasts, so that a single one may fail.
 RENEWALS = 4
 
 
@@ -42,8 +42,8 @@ class OwnedShard:
     Attributes:
         shard: The shard.
         token: The token of its ownership.
-        due: The ends of the topics just after this server became the owner; an earlier owner may have shown rows up
-            to them. None before they are known.
+        due: The ends that the topics had just after this server became the owner, None before they are known. The
+            former owner may have answered with rows up to these ends.
         answers: True once the shard has reached `due`, so that reads may be answered.
         reported: The progress that was reported last.
     """
@@ -62,7 +62,10 @@ Starts = Callable[[Callable[[], object]], "Future[object]"]
 
 
 class ShardOwner:
-    """The shards of a divided index that one server owns. One thread calls `reconcile` and `end`, any the rest."""
+    """The shards of a divided index that one server owns.
+
+    One thread calls `reconcile` and `end`; all other methods may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -96,10 +99,10 @@ class ShardOwner:
         self._lease = HeldLease(member.lease, lasting, renew_s=lasting.total_seconds() / RENEWALS, clock=clock)
         self._clock = clock
         self._looking = threading.Lock()
-        # The lock keeps a new set of plans from missing a shard that is just being opened.
+        # This lock ensures that a shard that is opened while `follow` sets new plans gets the new plans.
         self._following = threading.Lock()
         self._plans: Mapping[bytes, IndexPlan] = {}
-        # The end of the membership by this server's clock, as far as lost shards have been given up.
+        # The end of the membership by this server's clock. It is moved only after lost shards have been given up.
         self._until = float("-inf")
         self._opening: dict[int, Future[object]] = {}
         self._closing: dict[int, Future[object]] = {}
@@ -129,7 +132,7 @@ class ShardOwner:
                 shard.follow(plans)
 
     def elsewhere(self, number: int, asset: bytes) -> int | None:
-        """Return the greatest event time of an index in all shards but one, as far as this server knows it."""
+        """Return the greatest event time of an index in shards other than `number`, as far as this server knows it."""
         return newest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
 
     def answer(self, ask: Ask) -> Answer:
@@ -152,7 +155,7 @@ class ShardOwner:
         return Found(columns, found)
 
     def look(self, seen: Division | None = None) -> Division:
-        """Return the owners, read anew unless another thread has done so since `seen`. Thread safe.
+        """Return the owners. They are read anew unless another thread has done that since `seen` was read. Thread safe.
 
         Raises `UnavailableError` if Postgres doesn't answer.
         """
@@ -164,8 +167,7 @@ class ShardOwner:
     def reconcile(self) -> None:
         """Do the next round: renew the membership, and open, claim and close shards.
 
-        Raises:
-            UnavailableError: Postgres or Kafka doesn't answer; what could be done without them is done.
+        Raises `UnavailableError` if Postgres or Kafka doesn't answer; what could be done without it has been done.
         """
         if not self._stay():
             self._until = float("-inf")
@@ -173,8 +175,8 @@ class ShardOwner:
             return
         division = self.look()
         self._lose(division)
-        # The new end of the membership counts only after lost shards are given up: this process may have been suspended
-        # for long.
+        # This process may have been suspended for so long that others have taken its shards. So the new end of the
+        # membership counts only now that `_lose` has given those shards up.
         self._until = self._lease.until
         wanted = rendezvous(self._shards, {node_of(member) for member in division.addresses})
         mine = {shard for shard, server in wanted.items() if server == self.server}
@@ -190,10 +192,9 @@ class ShardOwner:
             raise failures[0]
 
     def end(self) -> None:
-        """Release all shards to other servers at once.
+        """Close all shards, and release them to other servers at once.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer; the others wait until the membership runs out.
+        Raises `UnavailableError` if Postgres doesn't answer; the others then wait until the membership runs out.
         """
         self._owns.clear()
         self._until = float("-inf")
@@ -212,13 +213,13 @@ class ShardOwner:
         self._open.clear()
 
     def _stay(self) -> bool:
-        """Become a member or stay one; return whether this server is one. Its earlier process must have ended."""
+        """Claim or renew the membership, and return whether it is held. This server's last process must have ended."""
         if self._lease.token is None:
             self._member.announce(self._address)
             return self._lease.keep(succeeds=True)
         stays = self._lease.keep(succeeds=True)
         if not stays:
-            LOG.warning("another process shares the index under the name of this server", server=self.server)
+            LOG.warning("another process has joined the index under the name of this server", server=self.server)
         return stays
 
     def _lose(self, division: Division) -> None:

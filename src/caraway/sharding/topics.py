@@ -12,9 +12,9 @@ from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.positions import is_moving
 
 TIMEOUT_S = 3.0
-# Interval between two searches for a topic that doesn't exist yet.
+# The least interval between two searches for topics that don't exist yet.
 PAUSE_S = 0.5
-# Time for which a broker that didn't answer isn't asked again.
+# For so long a broker that didn't answer isn't asked again, so that a series of requests doesn't wait for it each time.
 SILENCE_S = 1.0
 
 # The end of each partition, for each topic that exists.
@@ -25,7 +25,7 @@ class Topics:
     """The partitions and ends of topics, as a broker reports them. Thread safe."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        """Ask the broker "host:port"."""
+        """Ask the brokers `bootstrap_servers` ("host:port"); no connection is opened yet."""
         self.bootstrap_servers = bootstrap_servers
         self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class Topics:
             self._partitions = {name: count for name, count in self._partitions.items() if name != topic}
 
     def _check(self) -> None:
-        """Raise if the broker didn't answer a moment ago, so that a series of requests doesn't wait for each."""
+        """Raise `UnavailableError` if the broker didn't answer a moment ago (`SILENCE_S`)."""
         if time.monotonic() < self._silent_at + SILENCE_S:
             raise UnavailableError(f"no broker answers at {self.bootstrap_servers}")
 

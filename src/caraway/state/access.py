@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
-from caraway.state.access_tables import access_changes, account_roles, accounts, roles, tokens
 from caraway.state.audit import Act, write_act
-from caraway.state.database import TIMEOUT_SECONDS, in_transaction, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.permissions import Caller, Grant, Mode
+from caraway.state.tables import access_changes, account_roles, accounts, roles, tokens
 
 # Programs that search code for secrets find a token by this prefix.
-TOKEN_PREFIX = "caraway_"  # noqa: S105 (no secret, but what secrets begin with)
+TOKEN_PREFIX = "caraway_"  # noqa: S105 (the prefix isn't secret)
 SECRET_BYTES = 32
 NAME = re.compile(r"[A-Za-z0-9_.@+\-/]{1,200}")
 DONE = "done"
@@ -62,14 +62,13 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-class Access:
-    """Reads and changes accounts, roles and tokens; each change is one transaction, with its line of the audit log."""
+class Access(Store):
+    """Reads and changes accounts, roles and tokens. Each change is one transaction with its line of the audit log."""
 
     def __init__(self, engine: sa.Engine, *, by: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Work through `engine` (`database.connect`); the audit log names `by` as the author of each change."""
-        self._engine = engine
+        super().__init__(engine, timeout_seconds=timeout_seconds)
         self._by = by
-        self._timeout_seconds = timeout_seconds
 
     def create_token(
         self,
@@ -87,7 +86,7 @@ class Access:
             UnknownEntityError: There is no such role.
         """
         _check_name(account, "an account")
-        # Id and token are made before the first attempt: a retry after an unnoticed success inserts no second token.
+        # The id is chosen before the first attempt, so that a retry after an unnoticed success inserts no second token.
         token_id = secrets.token_hex(6)
         token = f"{TOKEN_PREFIX}{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
@@ -98,17 +97,9 @@ class Access:
                 raise InvalidInputError(f"account {account!r} is that of a {found}, not of a {kind}")
             for role in roles_given:
                 _give(connection, account, role)
-            connection.execute(
-                insert(tokens)
-                .values(
-                    id=token_id,
-                    account=account,
-                    digest=digest_of(token),
-                    note=note,
-                    expires_at=None if lasting is None else sa.func.clock_timestamp() + lasting,
-                )
-                .on_conflict_do_nothing()
-            )
+            expires_at = None if lasting is None else sa.func.clock_timestamp() + lasting
+            row = {"id": token_id, "account": account, "digest": digest_of(token), "note": note}
+            connection.execute(insert(tokens).values(**row, expires_at=expires_at).on_conflict_do_nothing())
 
         self._change("create token", f"{token_id} for {kind} {account}, roles {sorted(roles_given)}", write)
         return token_id, token
@@ -121,9 +112,8 @@ class Access:
 
         def write(connection: sa.Connection) -> None:
             ended = sa.func.coalesce(tokens.c.revoked_at, sa.func.clock_timestamp())
-            if not connection.execute(
-                sa.update(tokens).where(tokens.c.id == token_id).values(revoked_at=ended)
-            ).rowcount:
+            statement = sa.update(tokens).where(tokens.c.id == token_id).values(revoked_at=ended)
+            if not connection.execute(statement).rowcount:
                 raise UnknownEntityError(f"there is no token {token_id!r}; `caraway tokens list` shows them")
 
         self._change("revoke token", token_id, write)
@@ -136,14 +126,9 @@ class Access:
         _check_name(name, "a role")
         stored = [_stored(grant) for grant in grants]
 
-        def write(connection: sa.Connection) -> None:
-            connection.execute(
-                insert(roles)
-                .values(name=name, grants=stored)
-                .on_conflict_do_update(index_elements=[roles.c.name], set_={"grants": stored})
-            )
-
-        self._change("define role", f"{name}: {stored}", write)
+        statement = insert(roles).values(name=name, grants=stored)
+        statement = statement.on_conflict_do_update(index_elements=[roles.c.name], set_={"grants": stored})
+        self._change("define role", f"{name}: {stored}", lambda connection: connection.execute(statement))
 
     def delete_role(self, name: str) -> None:
         """Delete a role that no account has.
@@ -176,9 +161,8 @@ class Access:
 
         def write(connection: sa.Connection) -> None:
             _require_account(connection, account)
-            connection.execute(
-                sa.delete(account_roles).where(account_roles.c.account == account, account_roles.c.role == role)
-            )
+            given = (account_roles.c.account == account, account_roles.c.role == role)
+            connection.execute(sa.delete(account_roles).where(*given))
 
         self._change("take role", f"{role} from {account}", write)
 
@@ -226,26 +210,26 @@ class Access:
 
         return self._read(read)
 
-    def _change(self, action: str, detail: str, write: Callable[[sa.Connection], None]) -> None:
+    def _change(self, action: str, detail: str, write: Callable[[sa.Connection], object]) -> None:
         act = Act(account=self._by, token_id="", action=action, branch="", detail=detail)
 
         def change(connection: sa.Connection) -> None:
-            # The lock on this row is held until the transaction ends: changes are serialized, so a number names one
-            # state.
+            # The lock on this row is held until the transaction ends. So changes come one after the other, and each
+            # number stands for one state of the list.
             connection.execute(sa.update(access_changes).values(number=access_changes.c.number + 1))
             write(connection)
             write_act(connection, act, DONE)
 
-        in_transaction(self._engine, change, what=action, timeout_seconds=self._timeout_seconds)
+        self._in_transaction(change, action)
 
     def _read(self, read: Callable[[sa.Connection], T]) -> T:
         def once() -> T:
-            # A snapshot: both queries see the same state even if somebody changes it in between.
+            # At this isolation level all queries of `read` see the same state, even if it is changed in between.
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             with self._engine.connect().execution_options(**options) as connection:
                 return read(connection)
 
-        return retry_outages(once, what="read who may do what", timeout_seconds=self._timeout_seconds)
+        return self._retry(once, "read who may do what")
 
 
 def _check_name(name: str, what: str) -> None:

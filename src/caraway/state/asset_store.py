@@ -1,13 +1,12 @@
 """The asset store in Postgres: reading it, writing an allocation, keeping the ledger in step with the references.
 
-All changes happen inside a transaction that holds the lock of the asset store, so that commits, the creation and
-deletion of branches, and workers of the ledger see each other's changes whole. Such a transaction takes
-milliseconds.
+All changes happen inside a transaction that holds the lock of the asset store. So a commit, the creation or deletion of
+a branch, or a worker of the ledger never sees half a change of another one. Such a transaction takes milliseconds.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -15,21 +14,15 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.plan.model import JobPlan
 from caraway.state.allocation import Action, Allocation, Asset, AssetState, settle
 from caraway.state.blueprints import AssetKind
+from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import DesiredState, JobState, Role
 from caraway.state.tables import asset_references, assets, branches, jobs, ledger
 
-# Any number that no other program uses as a lock in this database; these are the bytes of "assets".
+# The key of the advisory lock: any number that no other program uses so in this database. These are the bytes of
+# "assets".
 ASSET_STORE_LOCK = int.from_bytes(b"assets")
-
-_ASSET_COLUMNS = (
-    assets.c.id,
-    assets.c.kind,
-    assets.c.content,
-    assets.c.generation,
-    assets.c.dataset,
-    assets.c.state,
-    assets.c.requires,
-)
+# An asset that no branch needs any more isn't destroyed for this long, so that a rollback finds it with all its data.
+KEEP = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +33,34 @@ class Moment:
     keep: timedelta
 
 
+def wall_clock() -> datetime:
+    """Return the time of this machine."""
+    return datetime.now(UTC)
+
+
+class AssetWriter(Store):
+    """The base of classes that change the asset store: a `Store` that knows the `Moment` of its transactions."""
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        clock: Callable[[], datetime] = wall_clock,
+        keep: timedelta = KEEP,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Work through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried.
+
+        An asset that no branch needs any more is kept for `keep`, counted by `clock`.
+        """
+        super().__init__(engine, timeout_seconds=timeout_seconds)
+        self._clock = clock
+        self._keep = keep
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock(), self._keep)
+
+
 def lock_asset_store(connection: sa.Connection) -> None:
     """Wait for the lock of the asset store; it is held until the transaction ends."""
     connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": ASSET_STORE_LOCK})
@@ -47,17 +68,17 @@ def lock_asset_store(connection: sa.Connection) -> None:
 
 def read_asset_store(connection: sa.Connection) -> tuple[Asset, ...]:
     """Return all assets ever created."""
+    query = sa.select(*(assets.c[field.name] for field in fields(Asset))).order_by(assets.c.id)
     return tuple(
         Asset(
-            id=row["id"],
-            kind=AssetKind(row["kind"]),
-            content=row["content"],
-            generation=row["generation"],
-            dataset=row["dataset"],
-            state=AssetState(row["state"]),
-            requires=tuple(row["requires"]),
+            **{
+                **row,
+                "kind": AssetKind(row["kind"]),
+                "state": AssetState(row["state"]),
+                "requires": tuple(row["requires"]),
+            }
         )
-        for row in connection.execute(sa.select(*_ASSET_COLUMNS).order_by(assets.c.id)).mappings()
+        for row in connection.execute(query).mappings()
     )
 
 
@@ -70,12 +91,7 @@ def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at:
             sa.insert(assets),
             [
                 {
-                    "id": asset.id,
-                    "kind": asset.kind,
-                    "content": asset.content,
-                    "generation": asset.generation,
-                    "dataset": asset.dataset,
-                    "state": asset.state,
+                    **asdict(asset),
                     "requires": list(asset.requires),
                     "commit_id": commit_id,
                     "created_at": at.now,
@@ -112,9 +128,9 @@ def copy_references(connection: sa.Connection, source: tuple[str, Role], target:
 
 
 def waits(connection: sa.Connection, branch: str, wanted: Iterable[Asset]) -> bool:
-    """Return whether a branch must go on serving its older commit.
+    """Return whether a branch must go on serving its older commit for now.
 
-    The branch waits if the new commit replaces an index of a dataset by one that has not caught up: queries would
+    The branch waits if its head (`wanted`) replaces an index of a dataset by one that has not caught up: queries would
     read a dataset that is still being computed. An index of a new dataset replaces none, so nothing waits for it.
     """
     served: dict[str, set[str]] = {}
@@ -159,7 +175,7 @@ def balance(connection: sa.Connection, at: Moment) -> None:
                     "asset_id": asset_id,
                     "deed": action,
                     "state": "open",
-                    # An asset that nobody needs is kept for a while: a rollback or another branch may want it again.
+                    # A rollback or another branch may want an unneeded asset again, so its destruction is put off.
                     "due_at": at.now + at.keep if action is Action.DESTROY else at.now,
                     "opened_at": at.now,
                 }

@@ -1,20 +1,21 @@
 """The audit log: which account changed what, and which requests were refused."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TypeVar
 
 import sqlalchemy as sa
 
-from caraway.state.access_tables import audit
-from caraway.state.database import TIMEOUT_SECONDS, in_transaction
+from caraway.state.database import Store, in_transaction
+from caraway.state.tables import audit
 
 T = TypeVar("T")
 
-# The outcome of an act that hasn't ended; it stays if the server dies in the middle.
+# The outcome of an act that hasn't ended. If the server dies during the act, the log keeps this outcome for good.
 BEGUN = "begun"
-# The act is done when its outcome is written, so its answer waits no longer than this for Postgres.
+# How long an outcome is tried to be written. The act has been done by then and its caller waits for the answer, so an
+# outage of Postgres must not hold the answer up for long.
 END_TIMEOUT_SECONDS = 2.0
 
 
@@ -41,22 +42,13 @@ class AuditRecord:
 
 def write_act(connection: sa.Connection, act: Act, outcome: str, times: int = 1) -> int:
     """Write an act within a transaction, and return its number."""
-    values = {"action": act.action, "account": act.account, "token_id": act.token_id}
-    number: int = connection.execute(
-        sa.insert(audit)
-        .values(**values, branch=act.branch, detail=act.detail, outcome=outcome, times=times)
-        .returning(audit.c.id)
-    ).scalar_one()
+    statement = sa.insert(audit).values(**asdict(act), outcome=outcome, times=times).returning(audit.c.id)
+    number: int = connection.execute(statement).scalar_one()
     return number
 
 
-class AuditLog:
+class AuditLog(Store):
     """Writes and reads the audit log. Thread safe."""
-
-    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Write through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
-        self._engine = engine
-        self._timeout_seconds = timeout_seconds
 
     def begin(self, act: Act) -> int:
         """Write down an act before it is done, and return its number. A retry may leave a second row in state `begun`.
@@ -91,7 +83,7 @@ class AuditLog:
         def read(connection: sa.Connection) -> Sequence[AuditRecord]:
             return [_record(row) for row in connection.execute(query).mappings()]
 
-        return in_transaction(self._engine, read, what="read the audit log", timeout_seconds=self._timeout_seconds)
+        return self._in_transaction(read, "read the audit log")
 
     def _write(self, write: Callable[[sa.Connection], T], timeout_seconds: float) -> T:
         return in_transaction(self._engine, write, what="write the audit log", timeout_seconds=timeout_seconds)

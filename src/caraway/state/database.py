@@ -9,19 +9,20 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from caraway.errors import UnavailableError
 
-# How long an operation is repeated during an outage. An embedded Postgres is back some 2 s after it was killed, a local
-# one within ten after a restart.
+# How long an operation is repeated during an outage. After a kill, the embedded Postgres is back within some 2 s; an
+# installed Postgres restarts within 10 s.
 TIMEOUT_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
-# A server that vanished without closing its connections (a cable, a fail-over) is noticed within half a minute, also by
-# connections that only listen.
+# With these intervals a connection notices within half a minute that Postgres's machine has vanished without closing
+# it, even a connection that only listens.
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
-# A server answers at most a few commits and reports at once; other requests don't use Postgres.
+# A server of Caraway works on few commits and reports at a time; queries and logged rows don't use Postgres.
 POOL_SIZE = 4
 
 # The SQLSTATE read_only_sql_transaction, by which a standby refuses to write.
 READ_ONLY = "25006"
-# The SQLSTATE undefined_table: the first server to start makes the tables, while parts of it already ask for them.
+# The SQLSTATE undefined_table. The first server that starts creates the tables, while other threads and processes
+# already read them.
 UNDEFINED_TABLE = "42P01"
 
 T = TypeVar("T")
@@ -29,9 +30,8 @@ T = TypeVar("T")
 
 def connect(url: str) -> sa.Engine:
     """Return a SQLAlchemy engine for a Postgres URL in any of its spellings; it opens no connection yet."""
-    address = sa.make_url(url).set(drivername="postgresql+psycopg")
     return sa.create_engine(
-        address,
+        sa.make_url(url).set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
         pool_size=POOL_SIZE,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, **KEEPALIVES},
@@ -44,8 +44,23 @@ def is_outage(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    # A server that refuses writes is a standby: a fail-over is under way, or an operator must act. Both may pass.
+    # A Postgres that refuses writes is a standby. It accepts them once a fail-over has ended or an operator has acted.
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY
+
+
+class Store:
+    """The base of classes that read and write tables. Outages of Postgres are retried up to a timeout. Thread safe."""
+
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
+        self._engine = engine
+        self._timeout_seconds = timeout_seconds
+
+    def _retry(self, operation: Callable[[], T], what: str) -> T:
+        return retry_outages(operation, what=what, timeout_seconds=self._timeout_seconds)
+
+    def _in_transaction(self, work: Callable[[sa.Connection], T], what: str) -> T:
+        return in_transaction(self._engine, work, what=what, timeout_seconds=self._timeout_seconds)
 
 
 def in_transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, what: str, timeout_seconds: float) -> T:

@@ -4,7 +4,6 @@ A claim is a lease with a token that grows. A worker that lost its claim (by a c
 an action that it still finishes is harmless: actions are idempotent, and a destroyed name is never used again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,16 +11,14 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from caraway.state.allocation import Action, AssetState
-from caraway.state.asset_store import Moment, balance, lock_asset_store, serve, set_state
+from caraway.state.asset_store import AssetWriter, balance, lock_asset_store, serve, set_state
 from caraway.state.blueprints import AssetKind
-from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import TIMEOUT_SECONDS, in_transaction, retry_outages
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
-# Longer than any action takes; another worker takes over the entry of a dead one after this time.
+# A claim lasts longer than any action takes. When it has expired, another worker takes over the entry of a dead one.
 LEASE = timedelta(seconds=30)
-# How often an action is tried again that only waits for an engine or an index to make progress.
+# The pause before the next attempt at an action that isn't done because an engine or an index is still catching up.
 PAUSE = timedelta(milliseconds=250)
 # A failing action is retried after half a second, then after twice the time before, at most a minute.
 FIRST_BACKOFF = timedelta(milliseconds=500)
@@ -56,61 +53,39 @@ class Claim:
         return self.asset_id.partition(":")[2]
 
 
-class Ledger:
-    """The open entries, for workers; any number of them, in any number of processes, may work at once."""
-
-    def __init__(
-        self,
-        engine: sa.Engine,
-        *,
-        clock: Callable[[], datetime] = wall_clock,
-        keep: timedelta = KEEP,
-        lease: timedelta = LEASE,
-        timeout_seconds: float = TIMEOUT_SECONDS,
-    ) -> None:
-        """Work through `engine` (`caraway.state.database.connect`), and read the time from `clock`."""
-        self._engine = engine
-        self._clock = clock
-        self._keep = keep
-        self._lease = lease
-        self._timeout_seconds = timeout_seconds
+class Ledger(AssetWriter):
+    """The open entries, for workers; any number of workers, in any number of processes, may work at once."""
 
     def expects(self, within: timedelta) -> bool:
         """Return whether an entry is due within some time, or a branch doesn't serve its head."""
-        return retry_outages(
-            lambda: self._expects(within), what="look into the ledger", timeout_seconds=self._timeout_seconds
-        )
+        due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)
+        query = sa.select(sa.or_(due, sa.exists().where(BEHIND)))
+
+        def read(connection: sa.Connection) -> bool:
+            return connection.execute(query).scalar_one()
+
+        return self._in_transaction(read, "look into the ledger")
 
     def claim(self) -> Claim | None:
         """Claim an entry that is due and whose asset is blocked by no other asset; None if there is none."""
-        return retry_outages(self._claim, what="look into the ledger", timeout_seconds=self._timeout_seconds)
+        return self._retry(self._claim, "look into the ledger")
 
     def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
         """Write the outcome of an action; return False, and change nothing, if the claim was lost meanwhile."""
-        return retry_outages(
-            lambda: self._close(claim, outcome, reason),
-            what="write into the ledger",
-            timeout_seconds=self._timeout_seconds,
-        )
+        return self._retry(lambda: self._close(claim, outcome, reason), "write into the ledger")
 
     def promote(self) -> tuple[str, ...]:
         """Switch every branch whose head is ready to its head, and return the names of these branches."""
-        return retry_outages(self._promote, what="promote branches", timeout_seconds=self._timeout_seconds)
+        return self._retry(self._promote, "promote branches")
 
     def gone(self, kind: AssetKind) -> frozenset[str]:
-        """Return the names of assets that are gone; leftovers of them may be removed at any time, and repeatedly."""
+        """Return the names of assets that are gone. No asset gets such a name again, so leftovers can be removed."""
         query = sa.select(assets.c.id).where(assets.c.kind == kind, assets.c.state == AssetState.GONE)
 
         def read(connection: sa.Connection) -> frozenset[str]:
             return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
 
-        return in_transaction(self._engine, read, what="read the assets", timeout_seconds=self._timeout_seconds)
-
-    def _expects(self, within: timedelta) -> bool:
-        due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)
-        behind = sa.exists().where(BEHIND)
-        with self._engine.connect() as connection:
-            return connection.execute(sa.select(sa.or_(due, behind))).scalar_one()
+        return self._in_transaction(read, "read the assets")
 
     def _claim(self) -> Claim | None:
         at = self._moment()
@@ -142,7 +117,7 @@ class Ledger:
             row = connection.execute(query).first()
             if row is None:
                 return None
-            until = at.now + self._lease
+            until = at.now + LEASE
             connection.execute(
                 sa.update(ledger).where(ledger.c.id == row.id).values(token=row.token + 1, leased_until=until)
             )
@@ -213,9 +188,6 @@ class Ledger:
                 serve(connection, name, head)
             balance(connection, at)
             return tuple(name for name, _ in ready)
-
-    def _moment(self) -> Moment:
-        return Moment(self._clock(), self._keep)
 
 
 def backoff(attempts: int) -> timedelta:

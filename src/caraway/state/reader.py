@@ -1,4 +1,4 @@
-"""Reading the state; nothing here can change it."""
+"""The reading of the state."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from caraway.errors import UnknownEntityError
 from caraway.state.allocation import ENDING, Asset
 from caraway.state.asset_store import read_asset_store
 from caraway.state.blueprints import FIRST_GENERATION
-from caraway.state.database import TIMEOUT_SECONDS, in_transaction
+from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import (
     MAIN,
     BranchHeads,
@@ -26,23 +26,20 @@ from caraway.state.tables import asset_references, assets, branches, commits, jo
 COMMIT_COLUMNS = [column for column in commits.c if column is not commits.c.graph]
 
 
-class StateReader:
-    """The read side. Every transaction is read-only in Postgres too."""
+class StateReader(Store):
+    """Reads commits, branches, assets, jobs and the ledger. Postgres enforces that the transactions are read-only."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Read through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
-        self._timeout_seconds = timeout_seconds
-        self._engine = engine.execution_options(postgresql_readonly=True)
+        super().__init__(engine.execution_options(postgresql_readonly=True), timeout_seconds=timeout_seconds)
 
     def head_id(self, branch: str = MAIN) -> str | None:
         """Return the id of a branch's newest commit, None before the first: cheap enough to be polled.
 
         Raises `UnknownEntityError` if there is no such branch.
         """
-        rows = self._rows(sa.select(branches.c.head).where(branches.c.name == branch), what=f"read branch {branch}")
-        if not rows:
-            raise UnknownEntityError(f"there is no branch {branch!r}")
-        head: str | None = rows[0]["head"]
+        query = sa.select(branches.c.head).where(branches.c.name == branch)
+        head: str | None = self._row(query, f"read branch {branch}", f"there is no branch {branch!r}")["head"]
         return head
 
     def head(self, branch: str = MAIN) -> Head:
@@ -52,17 +49,13 @@ class StateReader:
             .join_from(branches, commits, branches.c.head == commits.c.id, isouter=True)
             .where(branches.c.name == branch)
         )
-        rows = self._rows(query, what=f"read branch {branch}")
-        if not rows:
-            raise UnknownEntityError(f"there is no branch {branch!r}")
-        return Head(branch=branch, commit_id=rows[0]["head"], graph=rows[0]["graph"] or b"")
+        row = self._row(query, f"read branch {branch}", f"there is no branch {branch!r}")
+        return Head(branch=branch, commit_id=row["head"], graph=row["graph"] or b"")
 
     def commit(self, commit_id: str) -> CommitRecord:
         """Return a commit. Raises `UnknownEntityError` if there is no such commit."""
-        rows = self._rows(sa.select(*COMMIT_COLUMNS).where(commits.c.id == commit_id), what="read a commit")
-        if not rows:
-            raise UnknownEntityError(f"there is no commit {commit_id!r}")
-        return _commit_record(rows[0])
+        query = sa.select(*COMMIT_COLUMNS).where(commits.c.id == commit_id)
+        return _commit_record(self._row(query, "read a commit", f"there is no commit {commit_id!r}"))
 
     def history(self, branch: str = MAIN, *, limit: int = 50) -> tuple[CommitRecord, ...]:
         """Return a branch's newest commits, newest first; a clone's include those that it began with.
@@ -78,14 +71,12 @@ class StateReader:
             .where(path.c.distance < limit)
         )
         query = sa.select(*COMMIT_COLUMNS).join(path, path.c.id == commits.c.id).order_by(path.c.distance)
-        return tuple(_commit_record(row) for row in self._rows(query, what="read the history"))
+        return tuple(_commit_record(row) for row in self._rows(query, "read the history"))
 
     def graph(self, commit_id: str) -> bytes:
         """Return the graph of a commit, as protobuf. Raises `UnknownEntityError` if there is no such commit."""
-        rows = self._rows(sa.select(commits.c.graph).where(commits.c.id == commit_id), what="read a commit")
-        if not rows:
-            raise UnknownEntityError(f"there is no commit {commit_id!r}")
-        graph: bytes = rows[0]["graph"]
+        query = sa.select(commits.c.graph).where(commits.c.id == commit_id)
+        graph: bytes = self._row(query, "read a commit", f"there is no commit {commit_id!r}")["graph"]
         return graph
 
     def branch_heads(self) -> BranchHeads:
@@ -98,63 +89,51 @@ class StateReader:
             .scalar_subquery()
         )
         # One statement sees one state of the database.
-        rows = self._rows(
-            sa.select(branches, further.label("generations")).order_by(branches.c.name), what="read the branches"
-        )
-        return BranchHeads(
-            branches=tuple(
-                BranchRecord(name=row["name"], head=row["head"], serving=row["serving"], created_at=row["created_at"])
-                for row in rows
-            ),
-            generations=rows[0]["generations"] or {},
-        )
+        query = sa.select(branches, further.label("generations")).order_by(branches.c.name)
+        rows = self._rows(query, "read the branches")
+        generations = [row.pop("generations") for row in rows]
+        return BranchHeads(branches=tuple(BranchRecord(**row) for row in rows), generations=generations[0] or {})
 
     def assets(self) -> tuple[Asset, ...]:
         """Return all assets ever created, by id."""
-        what = "read the assets"
-        return in_transaction(self._engine, read_asset_store, what=what, timeout_seconds=self._timeout_seconds)
+        return self._in_transaction(read_asset_store, "read the assets")
 
     def references(self) -> Mapping[str, frozenset[str]]:
         """Return, for each asset that is needed, the branches that refer to it."""
         query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
         found: dict[str, set[str]] = {}
-        for row in self._rows(query, what="read the references"):
+        for row in self._rows(query, "read the references"):
             found.setdefault(row["asset_id"], set()).add(row["branch"])
         return {asset_id: frozenset(names) for asset_id, names in found.items()}
 
     def ledger(self, *, closed: int = 0) -> tuple[LedgerEntry, ...]:
         """Return the open entries of the ledger by due time, and the last `closed` entries that were closed."""
-        columns = [
-            ledger.c.id,
-            ledger.c.asset_id,
-            assets.c.state.label("asset_state"),
-            assets.c.dataset,
-            ledger.c.deed.label("action"),
-            ledger.c.state,
-            ledger.c.reason,
-            ledger.c.attempts,
-            ledger.c.due_at,
-            ledger.c.opened_at,
-            ledger.c.closed_at,
-        ]
-        every = sa.select(*columns).join_from(ledger, assets)
+        own = ("id", "asset_id", "state", "reason", "attempts", "due_at", "opened_at", "closed_at")
+        columns = [*(ledger.c[name] for name in own), ledger.c.deed.label("action")]
+        every = sa.select(*columns, assets.c.state.label("asset_state"), assets.c.dataset).join_from(ledger, assets)
         pending = every.where(ledger.c.state == "open").order_by(ledger.c.due_at, ledger.c.id)
         over = every.where(ledger.c.state != "open").order_by(ledger.c.closed_at.desc(), ledger.c.id.desc())
-        rows = self._rows(pending, what="read the ledger")
+        rows = self._rows(pending, "read the ledger")
         if closed:
-            rows += self._rows(over.limit(closed), what="read the ledger")
+            rows += self._rows(over.limit(closed), "read the ledger")
         return tuple(LedgerEntry(**row) for row in rows)
 
     def jobs(self) -> tuple[JobRecord, ...]:
         """Return all jobs ever created, by id."""
         query = sa.select(jobs).order_by(jobs.c.job_id)
-        return tuple(_job_record(row) for row in self._rows(query, what="read the jobs"))
+        return tuple(_job_record(row) for row in self._rows(query, "read the jobs"))
 
-    def _rows(self, query: sa.Select[*tuple[Any, ...]], *, what: str) -> list[Mapping[str, Any]]:
-        def read(connection: sa.Connection) -> list[Mapping[str, Any]]:
+    def _row(self, query: sa.Select[*tuple[Any, ...]], what: str, missing: str) -> dict[str, Any]:
+        rows = self._rows(query, what)
+        if not rows:
+            raise UnknownEntityError(missing)
+        return rows[0]
+
+    def _rows(self, query: sa.Select[*tuple[Any, ...]], what: str) -> list[dict[str, Any]]:
+        def read(connection: sa.Connection) -> list[dict[str, Any]]:
             return [dict(row) for row in connection.execute(query).mappings()]
 
-        return in_transaction(self._engine, read, what=what, timeout_seconds=self._timeout_seconds)
+        return self._in_transaction(read, what)
 
 
 def _commit_record(row: Mapping[str, Any]) -> CommitRecord:

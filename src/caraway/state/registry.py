@@ -6,24 +6,25 @@ import sqlalchemy as sa
 
 from caraway.plan.model import JobPlan
 from caraway.state.blueprints import AssetKind
+from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.ledger import Ledger
 from caraway.state.model import JobState
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
-from caraway.state.writer import StateWriter
+from caraway.state.tables import jobs
 
 
-class JobRegistry:
+class JobRegistry(Store):
     """The jobs that must run, and the place where engines report their progress.
 
-    Jobs aren't stored but planned anew from the graphs of the branches, by the same pure function that the commits
-    used; a plan is kept in memory as long as a branch needs it.
+    The plans of jobs aren't stored. They are computed from the graphs of the branches, by the same pure function that
+    the commits used; a plan is kept in memory as long as a branch needs it.
     """
 
-    def __init__(self, engine: sa.Engine) -> None:
-        """Work through `engine` (`caraway.state.database.connect`)."""
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.database.connect`); outages up to `timeout_seconds` are retried."""
+        super().__init__(engine, timeout_seconds=timeout_seconds)
         self._plans = Plans(StateReader(engine))
-        self._writer = StateWriter(engine)
         self._ledger = Ledger(engine)
 
     def desired_jobs(self) -> tuple[JobPlan, ...]:
@@ -31,7 +32,7 @@ class JobRegistry:
         return self._plans.refresh().jobs
 
     def gone_jobs(self) -> frozenset[str]:
-        """Return the jobs that were destroyed; nobody needs any more what an engine keeps for them."""
+        """Return the jobs that were destroyed; engines may remove what they keep for them."""
         return self._ledger.gone(AssetKind.JOB)
 
     def report(
@@ -44,10 +45,20 @@ class JobRegistry:
         error: str = "",
         progress: Mapping[str, object] | None = None,
     ) -> None:
-        """Write the state of a job, the mode that it runs in, how often it was started, and its last error.
+        """Write what an engine reports of a job; a report of an unknown job is ignored.
 
         Raises `ValueError` if `state` is not a value of `JobState`.
         """
-        self._writer.report(
-            job_id, state=JobState(state), mode=mode, attempts=attempts, error=error, progress=progress or {}
+        statement = (
+            sa.update(jobs)
+            .where(jobs.c.job_id == job_id)
+            .values(
+                state=JobState(state),
+                mode=mode,
+                attempts=attempts,
+                error=error,
+                progress=dict(progress or {}),
+                updated_at=sa.func.clock_timestamp(),
+            )
         )
+        self._in_transaction(lambda connection: connection.execute(statement), f"report on job {job_id}")

@@ -1,9 +1,10 @@
-"""The tables, for queries. The migrations create the schema itself; a test compares the two."""
+"""The tables, for queries. The migrations create the schema in Postgres; a test compares it with these tables."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 metadata = sa.MetaData()
+NOW = sa.func.clock_timestamp()
 
 branches = sa.Table(
     "branches",
@@ -22,7 +23,7 @@ commits = sa.Table(
     sa.Column("parent", sa.Text, sa.ForeignKey("commits.id")),
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("author", sa.Text, nullable=False),
-    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("graph", sa.LargeBinary, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("summary", JSONB, nullable=False),
@@ -42,7 +43,7 @@ jobs = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("error", sa.Text, nullable=False, server_default=""),
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
-    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("progress", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
     sa.CheckConstraint("desired IN ('running', 'stopped')", name="jobs_desired_known"),
     sa.CheckConstraint("state IN ('pending', 'starting', 'running', 'failing', 'stopped')", name="jobs_state_known"),
@@ -59,8 +60,8 @@ assets = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("requires", ARRAY(sa.Text), nullable=False),
     sa.Column("commit_id", sa.Text, sa.ForeignKey("commits.id"), nullable=False),
-    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.UniqueConstraint("content", "generation", name="assets_content_generation"),
     sa.CheckConstraint("kind IN ('topic', 'job', 'index', 'ingest')", name="assets_kind_known"),
     sa.CheckConstraint(
@@ -136,5 +137,59 @@ source_positions = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("read", JSONB, nullable=False),
     sa.Column("written", JSONB, nullable=False),
-    sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.CheckConstraint("kind IN ('user', 'service')", name="accounts_kind_known"),
+)
+
+roles = sa.Table(
+    "roles",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("grants", JSONB, nullable=False),
+)
+
+account_roles = sa.Table(
+    "account_roles",
+    metadata,
+    sa.Column("account", sa.Text, sa.ForeignKey("accounts.name"), primary_key=True),
+    sa.Column("role", sa.Text, sa.ForeignKey("roles.name"), primary_key=True),
+)
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("account", sa.Text, sa.ForeignKey("accounts.name"), nullable=False),
+    # SHA-256 of the token. A token has 256 random bits, so a salt or a slow hash would protect nothing.
+    sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
+    sa.Column("note", sa.Text, nullable=False, server_default=""),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("expires_at", sa.DateTime(timezone=True)),
+    sa.Column("revoked_at", sa.DateTime(timezone=True)),
+)
+
+# This table has one row, whose number grows with every change of accounts, roles and tokens. So a server notices a
+# change by reading one number.
+access_changes = sa.Table("access_changes", metadata, sa.Column("number", sa.BigInteger, primary_key=True))
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("token_id", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("times", sa.Integer, nullable=False, server_default="1"),
 )

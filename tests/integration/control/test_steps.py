@@ -17,6 +17,7 @@ from caraway.state.blueprints import AssetKind, blueprints
 from caraway.state.migrate import migrate
 from caraway.state.model import DesiredState, Head, JobState
 from caraway.state.reader import StateReader
+from caraway.state.registry import JobRegistry
 from tests.integration.control.steps import Clock, Plant, Steps, commit_and_die, content
 from tests.unit.control.graphs import clicks, spend, users
 
@@ -69,7 +70,7 @@ def settle(deployment: Deployment, plant: Plant) -> None:
         deployment.clock.now += timedelta(minutes=2)
         for job in plant.reader.jobs():
             state = JobState.RUNNING if job.desired is DesiredState.RUNNING else JobState.STOPPED
-            plant.writer.report(
+            JobRegistry(plant.engine).report(
                 job.job_id, state=state, mode=job.mode, attempts=1, error="", progress={"lag_records": 0}
             )
         plant.reconciler.converge()

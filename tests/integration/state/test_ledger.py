@@ -20,6 +20,7 @@ from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim, Ledger
 from caraway.state.migrate import migrate
 from caraway.state.model import MAIN, DesiredState, JobState, NewCommit
 from caraway.state.reader import StateReader
+from caraway.state.registry import JobRegistry
 from caraway.state.writer import StateWriter
 from tests.unit.control.graphs import clicks, spend, users
 
@@ -37,6 +38,7 @@ class Deployment:
     def __init__(self, engine: sa.Engine) -> None:
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
         self.reader = StateReader(engine)
+        self.registry = JobRegistry(engine)
         self.writer = StateWriter(engine, clock=self._clock, keep=KEEP)
         self.branches = Branches(engine, clock=self._clock, keep=KEEP)
         self.ledger = Ledger(engine, clock=self._clock, keep=KEEP)
@@ -199,7 +201,7 @@ def test_a_rollback_in_time_finds_all_as_it_was(here: Deployment) -> None:
     here.work()
     (job,) = here.reader.jobs()
     here.commit(Graph())
-    here.writer.report(job.job_id, state=JobState.STOPPED, mode="", attempts=1, error="", progress={})
+    here.registry.report(job.job_id, state=JobState.STOPPED, mode="", attempts=1, error="", progress={})
     here.now += KEEP
     back = here.commit(FIRST)
     assert here.claim_all() == []

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from caraway.errors import ConflictError
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
-from caraway.state.replays import ATTEMPT, ReplayClaim, Replays, dead_letter_replays
+from caraway.state.replays import ATTEMPT, ReplayClaim, Replays
+from caraway.state.replays import replays as table
 
 
 @pytest.fixture
@@ -23,12 +24,11 @@ def database(postgres: str) -> Iterator[sa.Engine]:
 
 def row(database: sa.Engine, letter: str) -> sa.Row[tuple[object, ...]]:
     with database.connect() as connection:
-        return connection.execute(sa.select(dead_letter_replays).where(dead_letter_replays.c.letter == letter)).one()
+        return connection.execute(sa.select(table).where(table.c.letter == letter)).one()
 
 
 def age(database: sa.Engine, letter: str, by: timedelta) -> None:
     """Move the times of a dead letter's record into the past, as if so much time had passed."""
-    table = dead_letter_replays
     with database.begin() as connection:
         connection.execute(
             sa.update(table)

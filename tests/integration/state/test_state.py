@@ -34,7 +34,7 @@ from tests.alone import running
 from tests.unit.control.graphs import clicks, spend, users
 
 # Importing a module that defines tables adds them to the metadata.
-TABLES = ("erasure.requests", "secrets.store", "state.access_tables", "state.replays", "state.tables")
+TABLES = ("erasure.requests", "secrets.store", "state.replays", "state.tables")
 FIRST = Graph(datasets=(clicks(), spend()))
 SECOND = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
 
@@ -183,10 +183,10 @@ def test_a_commit_that_fails_half_way_leaves_nothing(
     assert reader.history() == ()
 
 
-def test_jobs_that_go_on_keep_what_was_reported(reader: StateReader, writer: StateWriter) -> None:
+def test_jobs_that_go_on_keep_what_was_reported(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
     writer.publish(_commit("a", None, FIRST))
     (job,) = reader.jobs()
-    writer.report(
+    JobRegistry(engine).report(
         job.job_id, state=JobState.RUNNING, mode="micro-batch", attempts=3, error="died", progress={"offsets": {"0": 7}}
     )
     writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
@@ -195,10 +195,12 @@ def test_jobs_that_go_on_keep_what_was_reported(reader: StateReader, writer: Sta
     assert job.progress == {"offsets": {"0": 7}}
 
 
-def test_a_job_that_is_no_longer_wanted_can_come_back(reader: StateReader, writer: StateWriter) -> None:
+def test_a_job_that_is_no_longer_wanted_can_come_back(
+    engine: sa.Engine, reader: StateReader, writer: StateWriter
+) -> None:
     writer.publish(_commit("a", None, FIRST))
     old = reader.jobs()[0].job_id
-    writer.report(old, state=JobState.FAILING, mode="real-time", attempts=1, error="died", progress={})
+    JobRegistry(engine).report(old, state=JobState.FAILING, mode="real-time", attempts=1, error="died", progress={})
     writer.publish(_commit("b", "a", Graph(datasets=(clicks(),))))
     jobs = {job.job_id: job for job in reader.jobs()}
     assert jobs[old].desired is DesiredState.STOPPED
@@ -303,9 +305,9 @@ def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: Stat
 
 
 def test_no_postgres_at_all_is_reported() -> None:
-    writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), timeout_seconds=0.2)
+    registry = JobRegistry(connect("postgresql://u:p@127.0.0.1:1/x"), timeout_seconds=0.2)
     with pytest.raises(UnavailableError, match="could not report on job x: Postgres has not answered"):
-        writer.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})
+        registry.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})
 
 
 def test_a_killed_postgres_that_comes_back_goes_unnoticed(tmp_path: Path) -> None:

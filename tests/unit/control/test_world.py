@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from caraway.control.history import Differences, differences
+from caraway.control.summary import Differences, differences
 from caraway.control.worker import perform
 from caraway.control.world import Deployed, unready, unstopped
 from caraway.errors import UnavailableError
@@ -64,7 +64,7 @@ class World:
         return Deployed(
             make_topics=lambda names: self._ask("make", *names),
             drop_topics=lambda names: self._ask("drop", *names),
-            jobs=self,
+            jobs=self.jobs,
             index_lag=lambda asset: f"{asset} is behind",
             clock=lambda: NOW,
         )

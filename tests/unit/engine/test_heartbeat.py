@@ -4,11 +4,12 @@ import time
 from pathlib import Path
 
 from caraway.engine.heartbeat import Heartbeat, heartbeat
-from caraway.engine.jobs import JobStatus, State
+from caraway.engine.jobs import JobStatus
+from caraway.state.model import JobState
 
 
 def test_what_it_says() -> None:
-    jobs = {"a": JobStatus(state=State.FAILING, mode="real-time", error="broken", attempts=3, progress={"lag": 2})}
+    jobs = {"a": JobStatus(state=JobState.FAILING, mode="real-time", error="broken", attempts=3, progress={"lag": 2})}
     assert heartbeat(ready=True, jobs=jobs, at_us=5) == {
         "pid": os.getpid(),
         "heartbeat_at_us": 5,

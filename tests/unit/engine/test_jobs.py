@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from caraway.engine.jobs import FIRST_BACKOFF_SECONDS, LAST_BACKOFF_SECONDS, RECOVERED_SECONDS, Jobs, State, brief
+from caraway.engine.jobs import FIRST_BACKOFF_SECONDS, LAST_BACKOFF_SECONDS, RECOVERED_SECONDS, Jobs, brief
 from caraway.engine.phases import Phase
 from caraway.engine.spark_runtime import staggered
 from caraway.graph.operators import Input
 from caraway.plan.model import JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
+from caraway.state.model import JobState
 
 
 class AtOnce(Executor):
@@ -66,7 +67,7 @@ class Rig:
         self.runtime = FakeRuntime()
         self.jobs = Jobs(self.runtime, AtOnce(), lambda: self.now)
 
-    def state(self, *wanted: JobPlan) -> dict[str, State]:
+    def state(self, *wanted: JobPlan) -> dict[str, JobState]:
         return {job_id: status.state for job_id, status in self.jobs.reconcile(wanted).items()}
 
 
@@ -92,8 +93,8 @@ def plan(job_id: str) -> JobPlan:
 
 
 def test_a_wanted_job_starts_and_runs(rig: Rig) -> None:
-    assert rig.state(plan("a")) == {"a": State.STARTING}
-    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    assert rig.state(plan("a")) == {"a": JobState.STARTING}
+    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
     assert rig.jobs.reconcile([plan("a")])["a"].progress == {"rows": 3}
     assert len(rig.runtime.queries) == 1
 
@@ -101,9 +102,9 @@ def test_a_wanted_job_starts_and_runs(rig: Rig) -> None:
 def test_a_job_that_is_not_wanted_any_more_is_stopped_and_reported_as_stopped_once(rig: Rig) -> None:
     rig.state(plan("a"), plan("b"))
     rig.state(plan("a"), plan("b"))
-    assert rig.state(plan("b")) == {"a": State.STOPPED, "b": State.RUNNING}
+    assert rig.state(plan("b")) == {"a": JobState.STOPPED, "b": JobState.RUNNING}
     assert [query.stopped for query in rig.runtime.queries] == [True, False]
-    assert rig.state(plan("b")) == {"b": State.RUNNING}
+    assert rig.state(plan("b")) == {"b": JobState.RUNNING}
 
 
 def test_a_failed_query_is_started_again_after_a_pause(rig: Rig) -> None:
@@ -111,13 +112,13 @@ def test_a_failed_query_is_started_again_after_a_pause(rig: Rig) -> None:
     rig.state(plan("a"))
     rig.runtime.queries[0].error = "broken"
     failed = rig.jobs.reconcile([plan("a")])["a"]
-    assert (failed.state, failed.error, failed.attempts) == (State.FAILING, "broken", 1)
+    assert (failed.state, failed.error, failed.attempts) == (JobState.FAILING, "broken", 1)
     rig.state(plan("a"))
     assert len(rig.runtime.queries) == 1, "not before the pause is over"
     rig.now += FIRST_BACKOFF_SECONDS
     rig.state(plan("a"))
     running = rig.jobs.reconcile([plan("a")])["a"]
-    assert (running.state, running.error, running.attempts) == (State.RUNNING, "broken", 2)
+    assert (running.state, running.error, running.attempts) == (JobState.RUNNING, "broken", 2)
     rig.now += RECOVERED_SECONDS
     assert rig.jobs.reconcile([plan("a")])["a"].error == ""
 
@@ -135,7 +136,7 @@ def test_pauses_grow_up_to_a_bound_and_start_over_after_recovery(rig: Rig) -> No
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
     assert pauses[-1] == LAST_BACKOFF_SECONDS
     rig.runtime.refusal = None
-    while rig.state(plan("a")) != {"a": State.RUNNING}:
+    while rig.state(plan("a")) != {"a": JobState.RUNNING}:
         rig.now += 1
     rig.now += RECOVERED_SECONDS
     rig.state(plan("a"))
@@ -143,14 +144,14 @@ def test_pauses_grow_up_to_a_bound_and_start_over_after_recovery(rig: Rig) -> No
     rig.state(plan("a"))
     rig.now += FIRST_BACKOFF_SECONDS
     rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
 
 
 def test_one_job_that_fails_leaves_the_others_alone(rig: Rig) -> None:
     rig.state(plan("a"), plan("b"))
     rig.state(plan("a"), plan("b"))
     rig.runtime.queries[0].error = "broken"
-    assert rig.state(plan("a"), plan("b")) == {"a": State.FAILING, "b": State.RUNNING}
+    assert rig.state(plan("a"), plan("b")) == {"a": JobState.FAILING, "b": JobState.RUNNING}
 
 
 def test_stop_all_ends_every_query(rig: Rig) -> None:
@@ -163,12 +164,12 @@ def test_stop_all_ends_every_query(rig: Rig) -> None:
 def test_a_job_whose_backlog_is_done_goes_on_live_and_runs_all_the_time(rig: Rig) -> None:
     rig.runtime.next_phase = Phase.BACKFILL
     rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
     backfill = rig.runtime.queries[0]
     backfill.over = True
     rig.runtime.next_phase = Phase.LIVE
     states = [rig.state(plan("a")) for _ in range(3)]
-    assert states == [{"a": State.RUNNING}] * 3
+    assert states == [{"a": JobState.RUNNING}] * 3
     assert backfill.stopped, "two queries on one checkpoint"
     assert [query.phase for query in rig.runtime.queries] == [Phase.BACKFILL, Phase.LIVE]
     assert rig.runtime.came_from == [None, Phase.BACKFILL]
@@ -181,11 +182,11 @@ def test_a_job_that_fails_between_its_phases_is_started_anew(rig: Rig) -> None:
     rig.runtime.queries[0].over = True
     rig.runtime.refusal = OSError("no broker")
     rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": State.FAILING}
+    assert rig.state(plan("a")) == {"a": JobState.FAILING}
     rig.runtime.refusal = None
     rig.now += FIRST_BACKOFF_SECONDS
     rig.state(plan("a"))
-    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    assert rig.state(plan("a")) == {"a": JobState.RUNNING}
     assert rig.runtime.came_from == [None, None]
 
 
@@ -194,7 +195,7 @@ def test_a_job_that_is_dropped_between_its_phases_is_stopped(rig: Rig) -> None:
     rig.state(plan("a"))
     rig.runtime.queries[0].over = True
     rig.state(plan("a"))
-    assert rig.state() == {"a": State.STOPPED}
+    assert rig.state() == {"a": JobState.STOPPED}
     assert [query.stopped for query in rig.runtime.queries] == [True, True]
 
 

@@ -5,10 +5,11 @@ import pytest
 from typing_extensions import override
 
 from caraway.engine.job_ownership import Work
-from caraway.engine.jobs import JobStatus, State
+from caraway.engine.jobs import JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
+from caraway.state.model import JobState
 from caraway.state.registry import JobRegistry
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,7 @@ def rounds(registry: FlakyRegistry, count: int) -> None:
         assert registry.asked.acquire(timeout=10)
 
 
-def status(state: State) -> dict[str, JobStatus]:
+def status(state: JobState) -> dict[str, JobStatus]:
     return {"a": JobStatus(state=state, mode="real-time")}
 
 
@@ -77,15 +78,15 @@ def test_after_an_outage_the_newest_state_is_reported_and_only_once() -> None:
     registry.away = True
     link = RegistryLink(registry)
     link.start()
-    link.report(status(State.STARTING), Work())
+    link.report(status(JobState.STARTING), Work())
     rounds(registry, 1)
-    link.report(status(State.RUNNING), Work())
+    link.report(status(JobState.RUNNING), Work())
     rounds(registry, 1)
     registry.away = False
     rounds(registry, 2)
-    link.report(status(State.RUNNING), Work())
+    link.report(status(JobState.RUNNING), Work())
     rounds(registry, 2)
-    link.report(status(State.STOPPED), Work())
+    link.report(status(JobState.STOPPED), Work())
     link.stop(5)
     assert registry.told == [("a", "running"), ("a", "stopped")]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from caraway.control.history import differences
+from caraway.control.summary import differences
 from caraway.errors import ForbiddenError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire.graphs import decode_graph

@@ -7,8 +7,7 @@ import pytest
 
 from caraway.errors import UnavailableError
 from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
-from caraway.sharding.shard_clients import ShardClients
-from caraway.sharding.shard_server import ShardServer
+from caraway.sharding.shard_calls import ShardClients, ShardServer
 
 PASS, OTHER = b"pass", b"other"
 ASK = Ask(1, 2, b"asset--1", [b"key", b"\xff\x00"], [3, -4], ["a", "b"])

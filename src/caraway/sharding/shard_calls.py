@@ -1,0 +1,145 @@
+"""The calls by which a server reads shards of other servers: a gRPC server, and clients that keep their channels open.
+
+One call carries all reads of a request.
+"""
+
+import hmac
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import grpc
+import msgspec
+
+from caraway.errors import UnavailableError
+from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, decode_answers, decode_asks, encode
+
+SERVICE, METHOD = "caraway.Index", "Read"
+# The name of the metadata that proves that a caller belongs to the deployment.
+PASS = "caraway-pass-bin"  # noqa: S105 (a name)
+# Bound on concurrent calls. A read takes some 50 us and holds Python's global lock, so more threads wouldn't read more.
+THREADS = 4
+# Bound on a message: a request of 100,000 rows, or its answer.
+MAX_BYTES = 256 << 20
+OPTIONS = (("grpc.max_receive_message_length", MAX_BYTES), ("grpc.max_send_message_length", MAX_BYTES))
+# A restarted server must be reached again at once, so the pauses between attempts to connect begin with 50 ms and grow
+# to 500 ms at most.
+CHANNEL_OPTIONS = (
+    *OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # With pings a client notices within seconds that a machine is gone; the kernel alone would take many minutes.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+END_S = 1.0
+
+# A function that sends reads to the server at an address; the future fails with `UnavailableError` without an answer.
+Call = Callable[[str, Sequence[Ask]], "Future[list[Answer]]"]
+
+
+class ShardServer:
+    """The gRPC server by which other servers read the shards of this one."""
+
+    def __init__(self, passes: Callable[[], Collection[bytes]], host: str, port: int) -> None:
+        """Listen; nothing is answered before `start`.
+
+        Args:
+            passes: Returns the proofs that are accepted from callers.
+            host: The host to listen on.
+            port: The port to listen on; 0 for any free one.
+
+        Raises:
+            UnavailableError: The address can't be listened on.
+        """
+        self._passes = passes
+        # This option keeps gRPC from listening on a port on which another process listens already.
+        options = (*OPTIONS, ("grpc.so_reuseport", 0))
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shard-server")
+        self._server = grpc.server(self._threads, options=options)
+        host_text = f"[{host}]" if ":" in host else host
+        try:
+            self.port: int = self._server.add_insecure_port(f"{host_text}:{port}")
+        except RuntimeError as error:
+            raise UnavailableError(f"index.host, index.port: can't listen on {host}:{port}: {error}") from error
+
+    def start(self, answer: Callable[[Ask], Answer]) -> None:
+        """Start answering reads, each by `answer`."""
+        read = grpc.unary_unary_rpc_method_handler(partial(self._read, answer))
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: read}),))
+        self._server.start()
+
+    def stop(self) -> None:
+        """Stop; calls that have begun may end within a second."""
+        self._server.stop(END_S).wait(END_S)
+        self._threads.shutdown(wait=False)
+
+    def _read(self, answer: Callable[[Ask], Answer], request: bytes, context: Any) -> bytes:
+        shown = dict(context.invocation_metadata()).get(PASS, b"")
+        if not any(hmac.compare_digest(shown, known) for known in self._passes()):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "the caller doesn't have the key file of this deployment")
+        try:
+            asks = decode_asks(request)
+        except msgspec.MsgspecError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return encode([answer(ask) for ask in asks])
+
+
+class ShardClients:
+    """Calls other servers. Thread safe."""
+
+    def __init__(self, shown: Callable[[], bytes], *, timeout_s: float = TIMEOUT_S) -> None:
+        """Create a client without channels; `shown` returns the proof that this server belongs to the deployment."""
+        self._shown = shown
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._channels: dict[str, tuple[Any, Any]] = {}
+
+    def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
+        """Send reads to the server at an address; the future fails with `UnavailableError` if it doesn't answer."""
+        answers: Future[list[Answer]] = Future()
+        metadata = ((PASS, self._shown()),)
+        call = self._read(address).future(encode(asks), timeout=self._timeout_s, metadata=metadata)
+        call.add_done_callback(lambda ended: _settle(answers, ended, address))
+        return answers
+
+    def keep(self, addresses: set[str]) -> None:
+        """Close the channels to all other addresses."""
+        with self._lock:
+            gone = self._channels.keys() - addresses
+            channels = [self._channels.pop(address)[0] for address in gone]
+        for channel in channels:
+            channel.close()
+
+    def close(self) -> None:
+        """Close all channels."""
+        self.keep(set())
+
+    def _read(self, address: str) -> Any:
+        known = self._channels.get(address)
+        if known is None:
+            with self._lock:
+                known = self._channels.get(address)
+                if known is None:
+                    channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+                    known = self._channels[address] = channel, channel.unary_unary(f"/{SERVICE}/{METHOD}")
+        return known[1]
+
+
+def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:
+    try:
+        answers.set_result(decode_answers(call.result()))
+    except grpc.FutureCancelledError:
+        answers.set_exception(UnavailableError(f"the call of the server at {address} was broken off"))
+    except grpc.RpcError as error:
+        answers.set_exception(UnavailableError(f"the server at {address} doesn't answer: {_reason(error)}"))
+    except msgspec.MsgspecError as error:
+        answers.set_exception(UnavailableError(f"the server at {address} answers what isn't understood: {error}"))
+
+
+def _reason(error: Any) -> str:
+    return f"{error.code().name.lower()}, {error.details()}"
