@@ -17,13 +17,19 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
 
 
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a private file under another name first, so that nobody ever reads half of it under its own name."""
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    # A file that a crash has left may be readable by others, and would keep its rights.
+    unfinished.unlink(missing_ok=True)
+    with open(unfinished, "wb", opener=opener) as written:
+        written.write(content)
+    unfinished.replace(file)
+
+
 def kept_password(file: Path, random_bytes: int) -> str:
     """Return the password in a file, which is created if it doesn't exist."""
     if not file.is_file():
         make_folder(file.parent)
-        # The password is written under another name first, so that the file, once it exists, holds a whole password.
-        unfinished = file.with_name(f"{file.name}.unfinished")
-        with open(unfinished, "w", encoding="utf-8", opener=opener) as written:
-            written.write(secrets.token_hex(random_bytes))
-        unfinished.replace(file)
+        write_whole(file, secrets.token_hex(random_bytes).encode())
     return file.read_text(encoding="utf-8")

@@ -1,9 +1,10 @@
-"""A program that becomes another program, tied to the process that started it.
+"""A program that ties itself to the process that started it, and then becomes another program.
 
 `python launch.py --parent PID --signal N [--user NAME [--see-all]] -- program argument …`
 
-The stack starts this file as a script, before the part's program: between fork and exec of a process with threads
-no Python code may run. It imports the standard library only, so it costs some 20 ms.
+`caraway.children.process` starts this file as a script, which prepares the process and then executes the program. A
+supervisor with threads can't prepare it itself, since Python code isn't safe between fork and exec. The script imports
+the standard library only, so it takes some 20 ms.
 """
 
 import argparse
@@ -45,9 +46,9 @@ def become(user: str, *, see_all: bool) -> None:
 
     Args:
         user: The user to become.
-        see_all: True: keep, and pass on to the program, the one capability to read and enter folders that only root
-            may enter. Postgres refuses to run as root, and a checkout or a data folder below /root is out of reach of
-            all other users; the alternative would be to open /root to everybody.
+        see_all: True: keep the capability to read and enter all folders, and pass it on to the program. Postgres
+            refuses to run as root, and no other user can enter a data folder below /root; without the capability, /root
+            would have to be opened to everybody.
 
     Raises:
         SystemExit: The system doesn't grant that capability, as in most containers; the text has the remedy.
@@ -55,8 +56,8 @@ def become(user: str, *, see_all: bool) -> None:
     entry = pwd.getpwnam(user)
     libc = _libc() if see_all and sys.platform == "linux" else None
     if libc:
-        # This keeps the capabilities over the change of user. Without it, access(2) disregards them, and Postgres asks
-        # access(2) about its own programs.
+        # With this flag the change of user leaves the capabilities as they are. Without it, access(2) would disregard
+        # them, by which Postgres looks for its own programs.
         _granted(libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0), user)
     os.setgroups([])
     os.setgid(entry.pw_gid)
@@ -80,7 +81,7 @@ def main(arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.user:
         become(chosen.user, see_all=chosen.see_all)
-    # This follows the change of user, which clears the signal.
+    # The change of user clears this setting, so it comes after that change.
     die_with_parent(chosen.parent, chosen.signal)
     # Files that the parts write are readable by their user alone.
     os.umask(0o077)

@@ -1,16 +1,17 @@
-"""Log files of the parts: bounded in size, and quoted when something fails."""
+"""Log files of supervised processes: bounded in size, and quoted when something fails."""
 
 import shutil
 from pathlib import Path
 
-# A log is followed by one predecessor of this size: enough for days of warnings, too little to fill a disk.
+# The size from which on a log begins anew; the old content is kept in one other file. This is enough for days of
+# warnings, and too little to fill a disk.
 LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
     """Move the content of a log to `<name>.1` if it is larger than `limit`; return whether it was.
 
-    The content is copied and the file emptied, since the part keeps it open and appends: it continues at the start.
+    The content is copied and the file emptied, since the process that writes it keeps it open, in append mode.
     """
     if not path.is_file() or path.stat().st_size <= limit:
         return False

@@ -31,10 +31,10 @@ class Launch:
         environment: Variables in addition to those of this process.
         user: The user to run as; None: the user of this process.
         see_all: See `caraway.children.launch.become`.
-        pipe: True: its standard input is a pipe, which ends when this process ends, on any system. The kernel's signal
-            on that occasion is Linux's alone.
-        leads: True: it leads a session and a process group of its own, so that Ctrl-C in a terminal reaches this
-            process only, which stops its parts in order.
+        pipe: True: its standard input is a pipe, whose end shows it on any system that this process has ended. (Linux
+            also sends it a signal.)
+        leads: True: it leads a session and a process group of its own. So Ctrl-C in a terminal reaches only this
+            process, which stops its parts in order.
     """
 
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ class Launch:
 
 
 class Part:
-    """One supervised process. Methods may block; each part has a thread of its own.
+    """One supervised process. Its methods may block, since a `Runner` calls them from a thread for this part alone.
 
     Attributes:
         name: A short, unique name, which also names the part's log file.
@@ -72,7 +72,7 @@ class Part:
         """Return the command that starts the part."""
         raise NotImplementedError
 
-    def check(self, pid: int) -> str | None:  # noqa: ARG002 (a part that lives works, if nothing else is known)
+    def check(self, pid: int) -> str | None:  # noqa: ARG002 (by default a process that lives counts as ready)
         """Return why the part isn't ready, or None if it is. `pid` is its process."""
         return None
 
@@ -86,8 +86,8 @@ class PartStatus:
         state: Its state in its life.
         message: More about the state, for people; may be empty.
         pid: The pid of its process.
-        process_created_at: The process's creation in seconds since 1970, as the system reports it: with the pid it
-            identifies a process for good.
+        process_created_at: The creation of the process in seconds since 1970, as the system reports it. The pid alone
+            may be used again by another process.
         port: The port on which it listens.
         ready_at: The time at which it became ready, in seconds since 1970.
         restarts: How often it was started again.

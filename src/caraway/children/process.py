@@ -18,12 +18,12 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 
 
 def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
-    """Start a process that ends when the calling thread ends.
+    """Start a process that ends when the calling thread ends (on Linux, by a signal of the kernel).
 
     Args:
         launch: The command to run.
-        log: The file to which its output is appended; None: its output is this process's.
-        death_signal: The signal that the kernel sends to it if this process is killed (Linux).
+        log: The file to which its output is appended; None: it writes to the output of this process.
+        death_signal: The signal by which the kernel ends it.
     """
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}", f"--signal={int(death_signal)}"]
     if launch.user:
@@ -43,6 +43,23 @@ def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> sub
         )
 
 
+def run_to_end(launch: Launch, log: Path, seconds: float) -> str | None:
+    """Run a program, and kill it after so many seconds; return None if it succeeded, otherwise all that it printed.
+
+    The file `log` gets the output of this run only.
+    """
+    log.unlink(missing_ok=True)
+    process = start(launch, log, signal.SIGKILL)
+    try:
+        if process.wait(seconds) == 0:
+            return None
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        kill_group(process)
+    return log.read_text(errors="replace").strip()
+
+
 def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, seconds: float) -> bool:
     """Stop a process, then kill the rest of its group; return whether it ended by itself within the time."""
     with contextlib.suppress(ProcessLookupError):
@@ -58,10 +75,10 @@ def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, seconds:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a part, if it lives, and processes that it left behind, such as the JVM of a killed Python."""
+    """Kill a process, if it lives, and what it has left behind in its group, such as the JVM of a killed Python."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # This is for a process that doesn't lead a group.
+    # A process that doesn't lead a group isn't killed above.
     process.kill()
     process.wait()
     if process.stdin is not None:
@@ -82,14 +99,14 @@ def is_alive(pid: int | None, process_created_at: float | None) -> bool:
         return False
     try:
         process = psutil.Process(pid)
-        # Both times come from a clock that ticks in hundredths of a second.
+        # The system reports the creation time in hundredths of a second, so two reports of it may differ by rounding.
         return abs(process.create_time() - process_created_at) < 0.05 and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
 def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0) -> list[int]:
-    """End processes, and all below them, that a killed supervisor left behind; return the pids of those found."""
+    """End processes that a killed supervisor left behind, with their descendants; return the pids of those found."""
     found = [psutil.Process(pid) for pid, created in processes if is_alive(pid, created)]
     if not found:
         return []
@@ -110,7 +127,7 @@ def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0)
 
 
 def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
-    """Return the resident memory of a process and of all below it; shared pages count once where that is known."""
+    """Return the resident memory of a process and its descendants; where possible, shared pages count once."""
     if pid is None:
         return None
     try:
@@ -128,7 +145,7 @@ def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
 
 
 def wait_until_gone(pid: int, process_created_at: float, seconds: float) -> bool:
-    """Wait for a process that isn't our child; return whether it ended in time."""
+    """Wait for a process that need not be a child of this one; return whether it ended in time."""
     deadline = time.monotonic() + seconds
     while is_alive(pid, process_created_at):
         if time.monotonic() > deadline:

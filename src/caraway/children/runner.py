@@ -22,7 +22,7 @@ TOLERATED_FAILURES = 3
 # Pauses before the next start, by the number of deaths in a row; the last one repeats for ever.
 BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
-# A part that lived for so long counts as recovered, so that its next death is the first.
+# A part that has lived for so long counts as recovered: its next death counts as the first in a row.
 LONG_LIFE_SECONDS = 60.0
 
 # After so many deaths in a row the part counts as failed, and its log is quoted.
@@ -32,7 +32,7 @@ REPEATED_DEATHS = 3
 class Runner:
     """Supervises one part from a thread of its own.
 
-    The kernel ends a part when the thread that started it ends, so one thread does all from start to stop.
+    The kernel ends a part when the thread that started it ends. So one thread starts, watches and stops the part.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Runner:
             self._rotate()
             self.part.prepare()
             process = start(self.part.launch(), self.log, self.part.stop_signal)
-        except Exception as error:  # noqa: BLE001 (whatever it is: supervision goes on)
+        except Exception as error:  # noqa: BLE001 (no error ends the supervision)
             return _text(error)
         self._change(state=PartState.STARTING, pid=process.pid, process_created_at=created_at(process.pid))
         try:
@@ -138,7 +138,7 @@ class Runner:
                 if not ready or self.status.state is not PartState.RUNNING:
                     ready = True
                     self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
-                    # This follows the report of the change: parts that wait for this one start only afterwards.
+                    # Parts that wait for this one start once this is set, so it is set after the change is reported.
                     self.has_been_ready = True
                 self._rotate()
             elif not ready:

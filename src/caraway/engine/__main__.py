@@ -20,7 +20,7 @@ from caraway.state.registry import JobRegistry
 def main() -> int:
     """Run an engine with the settings of the environment; return the exit code."""
     try:
-        # Files are readable by this user alone, also if no stack has started this process.
+        # The engine's files are readable by this user alone, also if it wasn't started by `caraway up`.
         os.umask(0o077)
         settings = load_settings()
         # If a library crashes, the stack traces of all threads are printed.

@@ -1,4 +1,4 @@
-"""The handling of unreadable checkpoints: each is reported, put aside, and begun anew.
+"""The handling of unreadable checkpoints: each is reported and put aside, and its job begins anew.
 
 No data is lost by that as long as the topics hold their history: a job that begins at the beginning sends the same
 records again, with the same identities and revisions. It only takes time.
@@ -22,7 +22,8 @@ _SIGNS = re.compile(
     r"|Unexpected end-of-input"
     r"|JsonParseException|JsonEOFException|MismatchedInputException|No content to map|org.json4s.*ParserUtil"
 )
-# Parts of messages about passing problems, which may come together with the signs above.
+# Parts of messages about passing problems, such as a full disk. They may cause the messages above; then the checkpoint
+# isn't damaged.
 _OTHER = re.compile(
     r"No space left on device|Disk quota exceeded|OUT_OF_MEMORY|OutOfMemory|UNRELEASED_THREAD|Interrupt"
     r"|apache.kafka.*Exception"

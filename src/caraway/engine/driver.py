@@ -21,7 +21,8 @@ from caraway.spark.session import SessionSettings, caraway_jar, open_session, sp
 
 log = logging.getLogger(__name__)
 
-# The JVM of a killed driver is gone in a second; one that holds the lock longer belongs to another engine.
+# How long to wait for the lock. The JVM of a killed driver ends within a second; a JVM that keeps the lock for longer
+# belongs to another engine that runs.
 LOCK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 
@@ -70,7 +71,7 @@ class Driver:
         while not driver.has_lock() and time.monotonic() < deadline:
             time.sleep(0.1)
         for left in scratches.iterdir():
-            # While this JVM holds the lock no other engine works here: other scratch folders are of killed engines.
+            # While this JVM holds the lock, no other engine works in this data folder: killed engines left the others.
             if left != scratch and driver.has_lock():
                 shutil.rmtree(left, ignore_errors=True)
         return driver
@@ -82,10 +83,7 @@ class Driver:
         return self.lock is not None
 
     def require_lock(self) -> None:
-        """Raise an error unless this engine holds the lock.
-
-        Raises `UnavailableError` if another engine runs in this data folder.
-        """
+        """Raise `UnavailableError` if another engine runs in this data folder and holds the lock."""
         if not self.has_lock():
             raise UnavailableError(f"another engine runs in this data folder: it holds {self.lock_path}")
 
@@ -96,7 +94,7 @@ class Driver:
 
     def close(self) -> None:
         """End the JVM: ask it to, and kill it if it takes too long."""
-        # py4j raises errors of any kind when the other side goes away.
+        # py4j may raise any error when the JVM goes away.
         with contextlib.suppress(Exception):
             self.process.stdin.close()  # type: ignore[union-attr]
         try:

@@ -29,7 +29,8 @@ from caraway.topics.positions import TopicEnds
 log = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.25
-# Most of a query's start is waiting for brokers and the JVM; more starts at once only compete for the processor.
+# The number of queries that are started at once. A start mostly waits for brokers and the JVM, so several can share a
+# processor; more than three would only compete for it.
 STARTERS = 3
 STOP_JOBS_SECONDS = 5.0
 LAST_REPORTS_SECONDS = 1.0
@@ -46,10 +47,8 @@ class Engine:
     def __init__(self, settings: Settings, registry: JobRegistry, member: Member | None = None) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
-        All members share the jobs, one engine per data folder. An engine that is no member runs all jobs.
-
-        Raises:
-            ConfigurationError: The settings name no brokers.
+        Engines that are given a `member` share the jobs; an engine without one runs all jobs. Each engine has a data
+        folder of its own. Raises `ConfigurationError` if the settings name no brokers.
         """
         if settings.kafka.bootstrap_servers is None:
             raise ConfigurationError("kafka.bootstrap_servers: the engine needs to know the brokers")
@@ -73,7 +72,7 @@ class Engine:
         Raises `UnavailableError` if another engine runs in this data folder.
         """
         self._heartbeat.start()
-        # Polling Postgres begins while Spark starts.
+        # The link begins to poll Postgres now, since Spark takes some seconds to start.
         self._link.start()
         started = time.monotonic()
         driver = Driver.open(self._settings)
@@ -96,7 +95,7 @@ class Engine:
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)
             died = self._loop(driver, jobs)
-            # An engine that lost its lease doesn't report: the next owner reports on its jobs.
+            # An engine that has lost its lease doesn't report on its jobs: their next owner does.
             if not died and not self._fenced.is_set():
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
                 self._link.report(jobs.reconcile([]), Work())
@@ -144,12 +143,12 @@ class Engine:
                 return True
             version, desired = self._link.desired
             try:
-                # An older engine may have held the lock when this one started. Once it ends, this engine takes the
-                # lock, so that the older one doesn't find it free when it is started again.
+                # Another engine may have held the lock when this one started. Once that engine ends, this one takes
+                # the lock, so that the other one doesn't find it free when it is started again.
                 driver.has_lock()
                 statuses = jobs.reconcile(desired) if desired is not None else {}
             except Exception:
-                # A call into a dying JVM may fail in any way. If the JVM lives, the error is a bug of the engine.
+                # A call into a dying JVM may fail in any way. If the JVM goes on living, the error is a bug here.
                 if not _within(2.0, lambda: driver.died):
                     raise
                 continue

@@ -1,8 +1,8 @@
-"""Fencing: an engine that was replaced while it was paused can do no harm, since its token is outdated.
+"""Fencing: an engine that goes on after a pause, in which another engine has replaced it, can do no harm.
 
-The records that it goes on to send do no harm, since records are upserts by identity and revision. Writes to a shared
-checkpoint would, so a checkpoint's folder belongs to a token, and begins as a copy of the previous owner's if that
-owner may still run.
+Its records do no harm, since records are upserts by identity and revision. Its writes to a checkpoint that both engines
+use would do harm. So the folder of a job's checkpoint belongs to a fencing token. If the previous owner may still run,
+a new owner has a new token, and begins with a copy of the previous owner's folder.
 """
 
 import logging
@@ -22,8 +22,9 @@ from caraway.recurring import Recurring
 
 log = logging.getLogger(__name__)
 
-# After a kill, an engine's jobs must run elsewhere within 15 s, and their start takes some 3 s. If the engine itself
-# starts again, it doesn't wait for the expiry. Four renewals in a row may fail before the lease expires.
+# How long a lease lasts without a renewal. After a kill, an engine's jobs must run in another engine within 15 s, of
+# which their start takes some 3 s; an engine that is itself started again doesn't wait for the expiry. Four renewals in
+# a row may fail.
 LASTING = timedelta(seconds=6)
 RENEW_SECONDS = 1.0
 POLL_SECONDS = 0.25
@@ -46,12 +47,12 @@ class Fence:
         self._recurring = Recurring("lease", self._renew, RENEW_SECONDS)
 
     def claim(self, stopping: threading.Event, *, alone: bool) -> int | None:
-        """Wait for the lease, and renew it from then on; return its token, or None if `stopping` comes first.
+        """Wait for the lease, and renew it from then on; return its token, or None if `stopping` is set first.
 
         Args:
             stopping: Ends the waiting.
-            alone: True if no other engine is in this data folder. If another one is, it may be paused for good; its
-                lease expires then.
+            alone: True if no other engine is in this data folder. If another engine is, it may be suspended for good,
+                so its lease is waited for until it expires.
 
         Raises:
             UnavailableError: Another engine runs in this data folder.
@@ -82,8 +83,8 @@ class Fence:
 
     def _renew(self) -> None:
         # If Postgres is down, no other engine can claim the lease, so the jobs continue. If only this engine can't
-        # reach it, another one may: this engine notices that at its next renewal, and until then it writes to folders
-        # that nobody reads.
+        # reach Postgres, another engine may claim the lease. This engine notices that at its next renewal; until then
+        # it writes to folders that nobody reads.
         token = self._held.token
         if not self._held.keep(succeeds=False):
             log.error("another engine has claimed the jobs: this one, with token %s, stops", token)
@@ -155,8 +156,8 @@ def _copy(job: Path, into: Path, final: Path) -> None:
                 source = Path(folder) / name
                 target = into / source.relative_to(job)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # The first pass has copied the commits. Later ones belong to the previous owner and are left out. A
-                # file that is gone in the meantime was deleted by Spark's retention.
+                # The first pass has copied the list of commits. The second one leaves out commits that the previous
+                # owner made since. A file that has vanished in between was deleted by Spark's retention.
                 newer = path == job and source.is_relative_to(job / "commits")
                 if not newer and not name.endswith(".tmp"):
                     with suppress(FileNotFoundError):

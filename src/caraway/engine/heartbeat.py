@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from caraway.engine.jobs import JobStatus
+from caraway.private_files import write_whole
 from caraway.recurring import Recurring
 
 BEAT_SECONDS = 1.0
@@ -44,7 +45,7 @@ class Heartbeat(Recurring):
             hung = self._ready and time.monotonic() - self._alive_at > HUNG_SECONDS
             beat = heartbeat(ready=self._ready, jobs=self._jobs, at_us=time.time_ns() // 1000)
         if not hung:
-            _replace(self._path, json.dumps(beat))
+            write_whole(self._path, json.dumps(beat).encode())
 
 
 def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict[str, object]:
@@ -55,10 +56,3 @@ def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict
         "ready": ready,
         "jobs": {job_id: asdict(status) for job_id, status in jobs.items()},
     }
-
-
-def _replace(path: Path, text: str) -> None:
-    # The file is renamed when it is complete, so that nobody reads half of it.
-    scratch = path.with_suffix(".new")
-    scratch.write_text(text)
-    scratch.replace(path)

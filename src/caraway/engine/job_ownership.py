@@ -70,8 +70,8 @@ class JobOwnership:
         # This object is replaced and never changed, since other threads read it.
         self._owned = OwnedJobs()
         self._leaving: frozenset[str] = frozenset()
-        # The version at which each job was released: an engine that hasn't seen that version may just be starting the
-        # job.
+        # The version at which each job was released. Until the engine's loop has seen that version, it may just be
+        # starting the job.
         self._left: Mapping[str, int] = {}
 
     @property
@@ -99,8 +99,8 @@ class JobOwnership:
         """Read the owners of all jobs, and take and release jobs according to the assignment.
 
         Args:
-            wanted: The jobs that must run, here or elsewhere.
-            work: The jobs that are under way here, including those that should no longer be.
+            wanted: The jobs that must run, in this engine or in others.
+            work: The jobs that are under way in this engine, including those that it should stop.
 
         Raises:
             UnavailableError: The registry doesn't answer.
@@ -141,7 +141,8 @@ class JobOwnership:
         self._hold({job: folder for job, folder in held.items() if job in mine and job in due})
         self._leaving = frozenset((held.keys() | self._leaving) & mine) - self._owned.folders.keys()
         busy = {*work.jobs, *(job for job, version in self._left.items() if version > work.version)}
-        # Jobs that Postgres gives to this engine without its knowledge: the answer to its request for them was lost.
+        # This engine owns these jobs in Postgres, but doesn't run them: they have ended after their release, or the
+        # answer to the request for them was lost.
         ended = mine - self._owned.folders.keys() - busy
         if ended:
             self._member.give_up(ended)
@@ -163,7 +164,7 @@ class JobOwnership:
         owned = seen.owned.get(job)
         if owned is None or owned.member in seen.members:
             return owned is None
-        # An older process of this very engine can't come back, so the grace period doesn't protect its jobs.
+        # An earlier process of this engine can't come back, so its jobs are free even within the grace period.
         return not in_grace or node_of(owned.member) == self._member.node
 
     def _take(self, jobs: Collection[str]) -> None:

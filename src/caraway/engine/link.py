@@ -22,8 +22,8 @@ SWEEP_SECONDS = 60.0
 class RegistryLink(Recurring):
     """Polls the registry in a thread of its own and passes reports to it.
 
-    Only changes are reported, and only the newest report on each job: after an outage the registry needs the present
-    state alone. When it is stopped, it passes on the last reports and releases the jobs.
+    Only changes are reported, and only the newest report on each job, since after an outage the registry needs the
+    present state alone. When the thread is stopped, it passes on the last reports and releases the jobs.
     """
 
     def __init__(self, registry: JobRegistry, clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,12 +72,12 @@ class RegistryLink(Recurring):
             self._exchange()
         finally:
             if self._ownership is not None:
-                # If this fails, the jobs become free when the membership ends.
+                # If the registry doesn't answer, the jobs become free when this engine's membership ends.
                 self._ownership.leave()
 
     def _exchange(self) -> None:
-        # Any error of the registry, such as one that isn't migrated yet or has a graph of a newer version, is logged by
-        # the thread, and running jobs continue.
+        # `Recurring` logs any error of the registry, such as missing tables or a graph of a newer version, and calls
+        # this method again. Running jobs continue meanwhile.
         desired = self._registry.desired_jobs()
         with self._lock:
             self._desired = desired
@@ -116,12 +116,9 @@ class RegistryLink(Recurring):
             mode=status.mode,
             attempts=status.attempts,
             error=status.error,
-            progress={**status.progress, **self._who()},
+            progress={**status.progress, **({"engine": self._ownership.name} if self._ownership else {})},
         )
         with self._lock:
             self._reported[job_id] = status
             if self._unreported.get(job_id) == status:
                 del self._unreported[job_id]
-
-    def _who(self) -> Mapping[str, object]:
-        return {} if self._ownership is None else {"engine": self._ownership.name}

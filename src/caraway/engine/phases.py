@@ -1,8 +1,9 @@
 """The phases of a job: it reads its history in large batches, and then goes on row by row.
 
-A job in real-time mode has a second way to run, on the same checkpoint: micro-batches up to the end of its topics.
-This phase costs a start of the job, so a short backlog isn't worth it; and it answers in seconds, so a job that has
-caught up must leave it. The lag decides, by bounds that lie far enough apart that a job doesn't oscillate.
+A job in real-time mode has two ways to run on its checkpoint. Micro-batches up to the end of its topics read a backlog
+faster, but a row takes seconds through them, so a job that has caught up must leave them. Each change of the phase is a
+start of the job, so a short backlog isn't worth it. The number of waiting records decides, by bounds that lie far
+enough apart that a job doesn't oscillate.
 """
 
 from enum import StrEnum
@@ -12,11 +13,11 @@ from caraway.plan.model import JobMode
 # The backlog above which a job begins with large batches. The start of a further query takes about a second, in which
 # a running one processes some 50,000 rows.
 BACKFILL_RECORDS = 100_000
-# The backlog up to which a job leaves the large batches: rows that arrive while the second query starts must not send
-# it back; at 10,000 events a second this is 2 s.
+# The backlog up to which a job leaves the large batches. Rows that arrive while its live query starts must not send the
+# job back: at 10,000 events a second, this backlog arrives in 2 s.
 LEVEL_RECORDS = 20_000
-# The backlog above which a running job returns to large batches. It must be stopped for that, and processes again
-# the rows since its checkpoint: at most 180 s of its input.
+# The backlog above which a live job returns to large batches. The job is stopped for that, and processes the rows since
+# its checkpoint again, which are at most 180 s of its input.
 LEFT_BEHIND_RECORDS = 1_000_000
 
 

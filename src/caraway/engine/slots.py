@@ -1,8 +1,8 @@
 """The book of Spark's slots: which jobs hold how many.
 
 If a job in real-time mode exchanges rows between stages, Spark refuses it unless all slots of these stages are free.
-Spark accepts a job with a single stage in any case: its tasks wait in a queue, possibly for ever, while the query
-reports that it runs. So the engine counts the slots of all jobs itself.
+Spark accepts a job with a single stage in any case: without free slots its tasks wait in a queue, possibly for ever,
+while the query reports that it runs. So the engine counts the slots of all jobs itself.
 """
 
 import os

@@ -19,7 +19,8 @@ from caraway.spark.java import causes_of
 from caraway.spark.letters import LetterCount
 from caraway.topics.positions import Offsets
 
-# A query answers within milliseconds of the driver's time, and each answer is a write to the registry.
+# The interval between two reads of a query's progress. A read takes milliseconds of the driver's time, and each new
+# progress is written to the registry.
 LOOK_SECONDS = 5.0
 
 
@@ -64,7 +65,7 @@ class SparkQuery:
         return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
 
     def is_over(self) -> bool:
-        """Return whether the backlog is done, or has become so long again that a live job needs the other phase."""
+        """Return whether the phase is over: the backlog is done, or that of a live job has become too long."""
         if self.phase is Phase.BACKFILL:
             return not self.query.isActive
         return self._lag is not None and is_left_behind(self.plan.mode, self.phase, self._lag.records)
@@ -112,7 +113,7 @@ class SparkQuery:
     def _records_done(self, offsets: Offsets, batch: int) -> int:
         """Return the number of records before the query's position, including those since its last checkpoint."""
         done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
-        # Right after a checkpoint the count of the new batch is missing; the number must not go down by that.
+        # Right after a checkpoint the rows of the new batch aren't counted yet, which must not make the number smaller.
         return max(done, self._done or 0)
 
 

@@ -25,8 +25,8 @@ from caraway.topics.admin import ensure_topics
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.positions import TopicEnds
 
-# Jobs that start together would all pause together at each checkpoint. Their intervals differ by up to a sixth, in
-# milliseconds, so that they drift apart: two jobs with equal intervals that once coincide would always coincide.
+# Jobs that start together would all pause together at each checkpoint if their intervals were equal. So each job's
+# interval is longer than the setting by milliseconds of its own, at most by one part in six.
 STAGGER_PART = 6
 
 

@@ -6,13 +6,11 @@ Each stack has a file of its own in the list, so that two stacks never write the
 import contextlib
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from caraway.client.discovery import announced, entry_name, stacks_folder
-
-UNFINISHED = ".unfinished"
+from caraway.private_files import write_whole
 
 
 def announce(data_dir: Path, url: str) -> None:
@@ -27,12 +25,10 @@ def announce(data_dir: Path, url: str) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     with _alone(folder):
-        _clean(folder)
-        entry = folder / entry_name(data_dir)
-        unfinished = entry.with_suffix(UNFINISHED)
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"url": url, "data_dir": str(data_dir)}, file)
-        unfinished.replace(entry)
+        for entry in folder.glob("*.json"):
+            if announced(entry) is None:
+                entry.unlink(missing_ok=True)
+        write_whole(folder / entry_name(data_dir), json.dumps({"url": url, "data_dir": str(data_dir)}).encode())
 
 
 def withdraw(data_dir: Path) -> None:
@@ -44,15 +40,9 @@ def withdraw(data_dir: Path) -> None:
         (folder / entry_name(data_dir)).unlink(missing_ok=True)
 
 
-def _clean(folder: Path) -> None:
-    for entry in folder.glob("*.json"):
-        if announced(entry) is None:
-            entry.unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep other stacks from changing the list, so that the cleaning by one can't remove the new entry of another."""
+    """Keep other stacks from changing the list meanwhile, so that none removes an entry that another one writes."""
     with (folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""The watch over a service that runs outside of the stack: your Kafka cluster, your Postgres."""
+"""The watch over a service that the user runs outside of the stack: Kafka or Postgres."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,20 +3,24 @@
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import time
 from pathlib import Path
 from typing import IO
 
 from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
-from caraway.private_files import make_folder, opener
+from caraway.private_files import make_folder, opener, write_whole
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.stack.private import make_private
 
 # With less free space Postgres and Kafka can't even start: their first files take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
-# The attempts last longer than the few microseconds for which a client holds the lock to see if a stack runs.
+# A client that looks whether a stack runs holds the lock for some microseconds; the attempts last longer than that.
 LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
+# Programs that search code for secrets find the token of a stack by this prefix.
+TOKEN_PREFIX = "caraway_stack_"  # noqa: S105 (the prefix isn't secret)
+TOKEN_BYTES = 32
 
 
 class DataFolder:
@@ -24,7 +28,7 @@ class DataFolder:
 
     Attributes:
         path: The folder itself.
-        run: The state of a running stack: its record, its lock, the engine's heartbeat.
+        run: The folder of the files of a running stack: its record, its token, the engine's heartbeat.
         logs: One log a part.
         record: The stack's record, `stack.json`.
         heartbeat: The file that the engine writes every second.
@@ -82,6 +86,17 @@ class DataFolder:
         """Return whether a stack of any process uses the folder."""
         return is_running(self.path)
 
+    def ensure_token(self) -> None:
+        """Create the token of the stack, readable by this user only, unless there is one.
+
+        Raises `OSError` if the file can't be read or written.
+        """
+        if self.token.exists():
+            self.token.chmod(0o600)
+            if self.token.read_bytes().strip():
+                return
+        write_whole(self.token, f"{TOKEN_PREFIX}{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
+
     def _check_writable(self) -> None:
         probe = self.run / "probe"
         # A file is written, since permissions alone don't suffice: the disk may be read-only, or the quota used up.
@@ -93,7 +108,7 @@ class DataFolder:
 
 
 def _locked(lock: IO[str]) -> bool:
-    """Take the lock, which ends with its process in any case; try again if a passing look (`is_claimed`) holds it."""
+    """Take the lock, and return whether that succeeded. The system releases it however this process ends."""
     for attempt in range(LOCK_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

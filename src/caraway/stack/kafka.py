@@ -2,15 +2,13 @@
 
 import os
 import secrets
-import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
 
 from caraway.children.part import Launch, Part
-from caraway.children.process import start
+from caraway.children.process import run_to_end
 from caraway.class_archives import ClassArchive
 from caraway.java.runtime import find_java
 from caraway.private_files import kept_password, make_folder, opener
@@ -24,8 +22,8 @@ USER = "caraway"
 PASSWORD_BYTES = 24
 LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
 
-# Durability: a record is acknowledged once it is in the system's page cache, so it survives the death of any process
-# and of the broker, but not a power failure; more would take an fsync for each batch, since there is one machine only.
+# A record is acknowledged once it is in the system's page cache. So it survives the death of the broker and of other
+# processes, but not a power failure: that would take an fsync for each batch, since no other machine has a copy.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -42,18 +40,18 @@ PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Consumer groups have one member each here; the wait for others would delay every start by seconds.
+    # Each consumer group has one member here. By default Kafka waits some seconds for more members at each start.
     "group.initial.rebalance.delay.ms": "0",
-    # By default Kafka forgets the offsets of a group after 7 days. Caraway's own consumers don't start from them; those
-    # of other programs may pause for longer.
+    # By default Kafka forgets the offsets of a consumer group after 7 days. Caraway's consumers don't need them, but a
+    # user's program may pause for longer.
     "offsets.retention.minutes": str(60 * 24 * 365),
     "num.network.threads": "2",
     "num.io.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
     "background.threads": "2",
-    # The cleaner's map comes out of the heap when the broker starts; the default is 128 MiB.
+    # The log cleaner takes this memory out of the heap when the broker starts; the default is 128 MiB.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-    # After a kill the broker must wait until its last session has expired; the default is 9 s.
+    # A broker that is started again after a kill waits until its last session has expired; the default is 9 s.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -132,9 +130,9 @@ class EmbeddedKafka(Part):
     @override
     def launch(self) -> Launch:
         """Return the command that runs the broker."""
-        # A pause of the broker is a pause of every event. Half of the heap is for new objects: a collection takes as
-        # long as it has surviving objects to copy, which are very few, so rare collections are best. G1 kept the heap
-        # small, collected every second, and marked all the time (decision 29).
+        # When the broker pauses to collect garbage, all events wait. A collection takes as long as the copying of the
+        # surviving objects, which are very few however rare the collections are. So collections are made rare: half of
+        # the heap is for new objects. The collector G1 collected every second, and marked all the time (decision 29).
         heap = (f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", f"-Xmn{self._heap_mb // 2}m", "-XX:+UseSerialGC")
         return Launch(
             command=(
@@ -186,18 +184,12 @@ class EmbeddedKafka(Part):
         return (str(find_java()), "-cp", self._class_path)
 
     def _format(self) -> None:
-        # 22 characters of base64 are the 128 bits of a cluster id. It must not begin with "-", which the tool
-        # would take for an option.
+        # A cluster id is 128 bits, as 22 characters of base64. It must not begin with "-", or the tool takes it for an
+        # option.
         cluster_id = secrets.token_hex(1)[0] + secrets.token_urlsafe(16)[1:22]
         options = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
-        log = self._folder / "format.log"
-        log.unlink(missing_ok=True)
         flags = ("-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={LOG4J}")
         launch = Launch(command=(*self._java(), *self._java_options, *flags, *options), folder=self._folder)
-        try:
-            code = start(launch, log, signal.SIGKILL).wait(FORMAT_SECONDS)
-        except subprocess.TimeoutExpired:
-            code = None
-        if code != 0:
-            said = log.read_text(errors="replace").strip()
+        said = run_to_end(launch, self._folder / "format.log", FORMAT_SECONDS)
+        if said is not None:
             raise PartFailedError(f"Kafka could not create its files in {self._data}:\n{said}")

@@ -7,16 +7,17 @@ from collections.abc import Iterable
 
 from caraway.stack.errors import PortInUseError
 
-# Outgoing connections use 32768-60999 on Linux, 49152-65535 on macOS; such a port might be taken when a stack restarts.
+# Systems take ports for outgoing connections from 32768-60999 (Linux) and 49152-65535 (macOS). A port of these ranges
+# might be taken when a stack restarts.
 FIRST, LAST = 20_000, 32_000
-# The number of ports after the wanted one that are tried; fewer stacks than that fit on one machine.
+# The number of ports that are tried from the first one on. One machine has room for fewer stacks than that.
 NEXT_PORTS = 200
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
     """Return whether this process could listen on a port now."""
     with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
-        # Servers set this option, too: old connections that linger in TIME_WAIT don't make a port taken.
+        # Without this option a port would count as taken while old connections linger on it. Servers set it, too.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -39,16 +40,16 @@ def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
 def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     """Reserve a port for a server of this user that is about to be started, until the socket is closed.
 
-    No program of another user can take the port while the server is down, and no other stack can choose it. On Linux
-    a socket that sets SO_REUSEPORT, as our server does, can listen beside one of the same user that only holds the
-    port; elsewhere the port is only probed.
+    While the server is down, no program of another user can take the port, and no other stack can choose it. On Linux
+    the server can listen nevertheless, since sockets of one user that set SO_REUSEPORT share a port. On other systems
+    the port is only probed, and the returned socket is closed.
 
     Raises:
         PortInUseError: The port is taken.
     """
     held = socket.socket(_family(host), socket.SOCK_STREAM)
     try:
-        # Servers set this option, too: old connections that linger in TIME_WAIT don't make a port taken.
+        # Without this option a port would count as taken while old connections linger on it. Servers set it, too.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((host, port))
     except OSError as error:
@@ -57,7 +58,7 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     if sys.platform != "linux":
         held.close()
         return held
-    # Without the option, from here on the port is taken for all sockets that don't share it.
+    # From here on, without SO_REUSEADDR, only sockets that set SO_REUSEPORT, too, can use the port.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return held

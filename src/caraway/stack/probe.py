@@ -10,12 +10,13 @@ from pathlib import Path
 import httpx
 import psycopg
 
-# On one machine an answer takes milliseconds; a machine under load takes longer.
+# The limit for an answer, which takes milliseconds unless the machine is overloaded.
 TIMEOUT_SECONDS = 3.0
 
-# The engine writes once a second, so a heartbeat of this age means that it hangs or has ended.
+# The engine writes its heartbeat once a second. A heartbeat of this age means that the engine hangs or has ended.
 STALE_SECONDS = 15.0
 
+# The number of the request ApiVersions in Kafka's protocol.
 API_VERSIONS = 18
 
 

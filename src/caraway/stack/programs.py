@@ -14,7 +14,7 @@ class EngineProgram(Part):
     """`python -m caraway.engine`: a Spark driver. It waits for Postgres and Kafka by itself while Spark starts."""
 
     name = "engine"
-    # The time covers a last checkpoint of each job.
+    # In this time each job writes a last checkpoint.
     stop_seconds = 30.0
     start_seconds = 180.0
 
@@ -67,7 +67,7 @@ class ServerProgram(Part):
 def _python(module: str, folder: Path, settings: Settings) -> Launch:
     environment = {
         **settings.environment(),
-        # Output isn't buffered, so that a log is complete while its process lives, and after it was killed.
+        # Python doesn't buffer its output, so that a log has all of it even if the process is killed.
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
     }

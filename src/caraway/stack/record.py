@@ -1,11 +1,11 @@
 """The record of a stack in `run/stack.json`, for `caraway status`, `caraway down` and the next start."""
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from caraway.children.part import PartStatus
+from caraway.private_files import write_whole
 
 
 class StackRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -36,7 +36,7 @@ _DECODE = msgspec.json.Decoder(StackRecord).decode
 
 
 def read_record(path: Path) -> StackRecord | None:
-    """Read a record; None if there is none or it can't be understood."""
+    """Return the record in a file; None if there is none, or none that can be understood."""
     try:
         return _DECODE(path.read_bytes())
     except (OSError, msgspec.MsgspecError):
@@ -45,8 +45,4 @@ def read_record(path: Path) -> StackRecord | None:
 
 def write_record(path: Path, record: StackRecord) -> None:
     """Write a record in one piece, readable by its owner only."""
-    unfinished = path.with_suffix(".json.unfinished")
-    content = msgspec.json.format(msgspec.json.encode(record), indent=2)
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-    unfinished.replace(path)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=2))

@@ -18,7 +18,7 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: The name of the part.
-        state: Its state in its life; "dead" if it has died and its supervisor doesn't know it.
+        state: Its state in its life; "dead" if its process has ended and its supervisor hasn't noticed yet.
         message: More about the state.
         pid: The pid of its process.
         port: The port on which it listens.
@@ -120,10 +120,10 @@ def report_stack(folder: DataFolder) -> StackReport:
 
 
 def report_job(name: str, answer: Mapping[str, Any]) -> JobReport:
-    """Return a report on a job from an engine's JSON, which comes from its heartbeat file or through a server.
+    """Return a report on a job from the JSON of an engine's heartbeat file, or from that of a server's status.
 
     Raises:
-        KeyError, TypeError, AttributeError, msgspec.ValidationError: The JSON has another form.
+        KeyError, TypeError, AttributeError, msgspec.ValidationError: The JSON has another structure.
     """
     progress = answer.get("progress") or {}
     return JobReport(
@@ -158,7 +158,6 @@ def _report_part(part: PartStatus, folder: DataFolder) -> PartReport:
 def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:
     try:
         jobs: dict[str, Any] = msgspec.json.decode(folder.heartbeat.read_bytes())["jobs"]
-        # Other fields that the engine reports are for its own log.
         return tuple(report_job(name, job) for name, job in sorted(jobs.items()))
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError):
         return ()

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
@@ -31,18 +30,17 @@ from caraway.stack.postgres import EmbeddedPostgres
 from caraway.stack.probe import check_kafka, check_postgres
 from caraway.stack.programs import EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
-from caraway.stack.token import ensure_token
 
-# The limit for the whole start. It is longer than the slowest part's own limit, so that the part fails first.
+# The limit for the whole start. It is longer than the limit of each part, so that the error names the slow part.
 START_SECONDS = 240.0
 
-# The longest time in which a part that has just become ready isn't noticed.
+# The interval at which the start looks whether all parts are ready.
 POLL_SECONDS = 0.1
 
 # Called with a line of text for each event, and with the status of all parts after each change.
 Progress = Callable[[str, Sequence[PartStatus]], None]
 
-# The order in which the parts are stopped, those of one set together, so that no part loses another that it needs.
+# The sets of parts in the order in which they are stopped, so that no part loses another one that it needs.
 STOP_ORDER = (frozenset({"server", "engine"}), frozenset({"kafka", "postgres"}))
 
 
@@ -73,9 +71,7 @@ class Stack:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -121,7 +117,7 @@ class Stack:
             self._end("stopped", "")
 
     def kill(self) -> None:
-        """Kill all parts at once, for a user who won't wait; acknowledged data is safe all the same."""
+        """Kill all parts at once, for a user who won't wait for `stop`; acknowledged data is safe all the same."""
         for part in self.status():
             if part.pid and is_alive(part.pid, part.process_created_at):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -193,23 +189,21 @@ class Stack:
         self.settings = settings.model_copy(
             update={"kafka": kafka, "postgres": postgres, "server": server, "spark": spark}
         )
-        parts += self._programs(path)
-        self._record = _with_urls(self._record, self.settings)
+        parts.append(EngineProgram(path / "engine", self.settings, self._folder.heartbeat))
+        parts.append(ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url))
+        urls = {"server": self.url, "kafka": kafka.bootstrap_servers, "postgres": postgres.url}
+        self._record = replace(self._record, urls={name: url for name, url in urls.items() if url})
         return parts
 
     def _token_setting(self) -> dict[str, Path]:
         """Create the stack's token if the server requires tokens and the settings name no file with one."""
         if not self.settings.server.tokens or self.settings.server.admin_token_file is not None:
             return {}
-        ensure_token(self._folder.token)
+        self._folder.ensure_token()
         return {"admin_token_file": self._folder.token}
 
-    def _programs(self, path: Path) -> list[Part]:
-        server = ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url)
-        return [EngineProgram(path / "engine", self.settings, self._folder.heartbeat), server]
-
     def _port(self, use: str, host: str = "127.0.0.1") -> int:
-        """Return the port of the last time, or another one if that is taken."""
+        """Return the port that the last stack in this folder had for a use, or another one if that port is taken."""
         former = self._record.ports.get(use)
         others = {port for name, port in self._record.ports.items() if name != use}
         if former is not None and former not in others and ports.is_free(former, host):
@@ -221,7 +215,7 @@ class Stack:
         return port
 
     def _server_port(self) -> int:
-        """Reserve the port of the settings, or that of the last time, or the first free one from 8100 on."""
+        """Reserve the server's port: that of the settings, or that of the last stack, or a free one from 8100 on."""
         host, named = self.settings.server.host, self.settings.server.port
         others = {port for name, port in self._record.ports.items() if name != "server"}
         former = self._record.ports.get("server")
@@ -264,7 +258,7 @@ class Stack:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         with self._changed:
-            # A part has been ready only after its state was reported, so that "Ready" is the last report.
+            # A part's `has_been_ready` is set after its state was reported, so that "Ready" is the last report.
             while not all(it.has_been_ready and it.status.state is PartState.RUNNING for it in self._runners.values()):
                 for status in self.status():
                     if status.state is not PartState.RUNNING and status.restarts >= REPEATED_DEATHS:
@@ -327,18 +321,9 @@ class Stack:
             try:
                 write_record(self._folder.record, self._record)
             except OSError as error:
-                # On a full disk the parts continue as long as they can, and so must their supervision.
+                # If the disk is full, the parts continue as long as they can, so their supervision must continue, too.
                 text = f"{text} (and {self._folder.record} can't be written: {error})"
             self._on_progress(text, self.status())
-
-
-def _with_urls(record: StackRecord, settings: Settings) -> StackRecord:
-    urls = {
-        "server": settings.server.url,
-        "kafka": settings.kafka.bootstrap_servers,
-        "postgres": settings.postgres.url,
-    }
-    return replace(record, urls={name: url for name, url in urls.items() if url})
 
 
 def _silent(text: str, parts: Sequence[PartStatus]) -> None:

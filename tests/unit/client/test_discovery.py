@@ -26,7 +26,6 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.stack.announcement import announce, withdraw
 from caraway.stack.folder import DataFolder
 from caraway.stack.record import StackRecord, write_record
-from caraway.stack.token import ensure_token
 
 ONE, OTHER = "http://127.0.0.1:8101", "http://127.0.0.1:8102"
 Start = Callable[..., DataFolder]
@@ -51,7 +50,7 @@ def start() -> Iterator[Start]:
         folder.claim()
         folders.append(folder)
         write_record(folder.record, StackRecord(state="running", urls={"server": url}))
-        ensure_token(folder.token)
+        folder.ensure_token()
         if announced:
             announce(folder.path, url)
         return folder
@@ -275,14 +274,16 @@ def test_a_relative_folder_of_states_is_ignored(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_token_is_made_once_and_again_if_its_file_is_empty(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    ensure_token(file)
+    folder = DataFolder(tmp_path)
+    file = folder.token
+    file.parent.mkdir()
+    folder.ensure_token()
     first = file.read_text()
     assert len(first.strip()) > 40
     file.chmod(0o644)
-    ensure_token(file)
+    folder.ensure_token()
     assert file.read_text() == first
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_text("\n")
-    ensure_token(file)
+    folder.ensure_token()
     assert file.read_text().strip() not in {"", first.strip()}

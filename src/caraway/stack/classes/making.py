@@ -1,7 +1,6 @@
 """The making of class archives: Kafka and Spark do their usual work for a moment and write down the loaded classes."""
 
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -70,7 +69,7 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
             with_password=False,
         )
 
-    # A JVM of its own prepares the broker's folder; with the option for archives it would write one, too.
+    # The JVM that prepares the broker's folder isn't given the option, since it would write an archive, too.
     broker().prepare()
     part, log = broker(classes.options_to_make()), folder / "kafka.log"
     running = process.start(part.launch(), log, signal.SIGTERM)
@@ -78,7 +77,8 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
         deadline = time.monotonic() + START_SECONDS
         while (reason := part.check(running.pid)) is not None:
             if time.monotonic() > deadline:
-                raise PartFailedError(f"Kafka doesn't start ({reason}):\n{_tail(log)}")
+                said = log.read_text(errors="replace").strip()
+                raise PartFailedError(f"Kafka doesn't start ({reason}):\n{said[-TAIL_CHARACTERS:]}")
             time.sleep(0.05)
         yield part.bootstrap_servers
     finally:
@@ -89,23 +89,12 @@ def _run_jobs(folder: Path, jars: Sequence[Path], classes: ClassArchive, bootstr
     """Run jobs in a process of their own, since the output of Spark and its JVM goes to a log."""
     program = (sys.executable, "-m", "caraway.stack.classes.training")
     launch = Launch(command=(*program, str(classes.path), bootstrap_servers, *map(str, jars)), folder=folder)
-    log = folder / "training.log"
-    training = process.start(launch, log, signal.SIGKILL)
-    try:
-        code = training.wait(TRAINING_SECONDS)
-    except subprocess.TimeoutExpired:
-        code = None
-    finally:
-        process.kill_group(training)
-    if code != 0:
-        raise PartFailedError(f"the jobs in Spark didn't end well ({code}):\n{_tail(log)}")
+    said = process.run_to_end(launch, folder / "training.log", TRAINING_SECONDS)
+    if said is not None:
+        raise PartFailedError(f"the jobs in Spark didn't end well:\n{said[-TAIL_CHARACTERS:]}")
 
 
 def _finish(classes: ClassArchive) -> None:
     if not classes.unfinished.is_file():
         raise PartFailedError(f"Java wrote no {classes.unfinished}: is there room for 200 MB?")
     classes.unfinished.replace(classes.path)
-
-
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace").strip()[-TAIL_CHARACTERS:]
