@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-# Two orders of summation, or two implementations of exp, may differ in the last bits; nothing else may.
+# The relative difference up to which floats agree: sums in another order, or by another implementation of exp, may
+# differ in their last bits.
 TOLERANCE = 1e-9
 
 
@@ -26,7 +27,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """The outcome for a set of flights: `identical` values are equal to the bit, `close` within the tolerance."""
+    """The outcome of a comparison: the numbers of values equal to the bit and of those within the tolerance."""
 
     identical: int
     close: int
@@ -52,13 +53,13 @@ def compare(served: pd.DataFrame, expected: pd.DataFrame, flight_ids: list[str])
     if set(served.columns) != set(expected.columns) or not len(served) == len(expected) == len(flight_ids):
         odd = sorted(set(served.columns) ^ set(expected.columns))
         raise ValueError(
-            f"{len(served)} rows were served and {len(expected)} expected; features on one side only: {odd}"
+            f"{len(served)} rows were served and {len(expected)} expected; features only served or only expected: {odd}"
         )
     identical = close = 0
     wrong: list[Disagreement] = []
     for feature in expected.columns:
         for flight, one, other in zip(flight_ids, values(served[feature]), values(expected[feature]), strict=True):
-            if _identical(one, other):
+            if type(one) is type(other) and one == other:
                 identical += 1
             elif _close(one, other):
                 close += 1
@@ -73,11 +74,5 @@ def values(column: "pd.Series[Any]") -> Iterator[object]:
         yield None if value is None or value is pd.NA or value is pd.NaT or value != value else value  # noqa: PLR0124 (NaN)
 
 
-def _identical(one: object, other: object) -> bool:
-    return type(one) is type(other) and one == other
-
-
 def _close(one: object, other: object) -> bool:
-    if not (isinstance(one, float) and isinstance(other, float)):
-        return False
-    return math.isclose(one, other, rel_tol=TOLERANCE)
+    return isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=TOLERANCE)

@@ -1,9 +1,8 @@
-"""The progress of the replay: a bar with the newest flight below it on a terminal, a line now and then elsewhere."""
+"""The progress of the replay, with the newest flight: a bar on a terminal, otherwise a line every two seconds."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import pandas as pd
 from rich.console import Group, RenderableType
@@ -12,27 +11,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from caraway.cli.output import out
+from caraway.demo.replay import OnSlice
 from caraway.demo.watch import Watcher
 
 LINE_SECONDS = 2.0
 
 
-class Display(Protocol):
-    """Shows a replay."""
-
-    def update(self, events: int, reached: pd.Timestamp) -> None:
-        """Show that so many more events are sent, and the time up to which all are sent."""
-
-
 @contextmanager
-def shown(total: int, watcher: Watcher) -> Iterator[Display]:
-    """Show a replay of `total` events, and the newest flight of `watcher`, until the block ends."""
+def shown(total: int, watcher: Watcher) -> Iterator[OnSlice]:
+    """Show a replay of `total` events, and the newest flight of `watcher`, until the block ends.
+
+    The yielded function must be called after each slice of events (`caraway.demo.replay`).
+    """
     if not out.is_terminal:
-        yield _Lines(total, watcher)
+        yield _Lines(total, watcher).update
         return
     bar = _Bar(total, watcher)
     with Live(bar, console=out, refresh_per_second=8):
-        yield bar
+        yield bar.update
 
 
 class _Bar:

@@ -14,12 +14,12 @@ from caraway.stack.stack import Stack
 
 @contextmanager
 def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
-    """Yield the chosen folder, or a new one, in which no events of an earlier run are."""
+    """Yield the chosen folder, or a new one, which is removed afterwards unless `keep` is true."""
     if chosen is not None:
         yield chosen
         return
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
-    # Postgres may have to run as another user, who must be able to enter the folder.
+    # Postgres refuses to run as root, so it may run as another user, who must be able to enter the folder.
     folder.chmod(0o755)
     try:
         yield folder
@@ -31,11 +31,7 @@ def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def running_stack(folder: Path) -> Iterator[str]:
-    """Start a stack in a folder, yield its URL, and stop it at the end.
-
-    Raises:
-        CarawayError: The stack doesn't start.
-    """
+    """Start a stack in a folder, yield its URL, and stop it at the end. Raises `CarawayError` if it doesn't start."""
     stack = Stack(load_settings(folder))
     out.rule("Starting Postgres, Kafka, the Spark engine and the server", align="left")
     with shown_progress() as progress:

@@ -53,11 +53,7 @@ class Flights:
         return feature
 
     def tables(self, *, months: int, days: int = 31) -> dict[str, pd.DataFrame]:
-        """Load the events, a frame for each endpoint.
-
-        Raises:
-            ExampleError: The data isn't installed.
-        """
+        """Load the events, a frame for each endpoint. Raises `ExampleError` if the data isn't installed."""
         try:
             tables: dict[str, pd.DataFrame] = self.data.load(months=months, days=days)
         except FileNotFoundError as error:
@@ -87,11 +83,7 @@ class Flights:
 
 
 def load_example() -> Flights:
-    """Import the example.
-
-    Raises:
-        ExampleError: The example isn't there.
-    """
+    """Import the example. Raises `ExampleError` if it isn't there."""
     place = next((place for place in PLACES if (place / "flights" / "definitions.py").is_file()), None)
     if place is None:
         raise ExampleError("The flights are not installed: run the demo in a clone of the repository.")

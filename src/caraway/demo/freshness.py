@@ -11,10 +11,11 @@ from caraway.demo.example import WEBHOOK
 from caraway.demo.figures import Quantiles, quantiles
 from caraway.demo.http import DemoConnection
 
-# Enough that a slow answer never delays the next event: at 200 events/s, 16 senders allow 80 ms an answer.
+# The number of threads that send events, so many that a slow answer doesn't delay the next event: at 200 events/s, each
+# answer may take 80 ms.
 SENDERS = 16
-# The pause between two queries. It makes the measured time longer by half of it, but without a pause the queries would
-# occupy a core, which the measured stack needs.
+# The pause between two queries. On average it makes the measured time longer by half of the pause; without it the
+# queries would occupy a core, which the measured stack needs.
 IDLE_SECONDS = 0.001
 # The limit for waiting for the last events after all are sent.
 TIMEOUT_SECONDS = 30.0
@@ -37,17 +38,16 @@ def measure_freshness(
 ) -> Freshness:
     """Log `rate` events a second, one a request, and query the value of each over a second connection.
 
-    The senders keep to the clock even if answers are late (open loop), and times count from when an event was due, so
-    that a stall of the server shows in full. The events flow through all pipelines of the flights and are read from a
-    windowed aggregate.
+    Events are sent at their due times even if earlier answers are late (open loop), and an event's time counts from
+    when it was due, so that a stall of the server shows in full. The events flow through all pipelines of the flights
+    and are read from a windowed aggregate.
 
     Args:
         url: The server.
         rate: Events a second.
         seconds: The duration of the run.
         watched: The feature that takes an airport, and the one that returns its greatest delay.
-        every: Watch one event in so many. The watcher's queries are load, too: if it watches all events, it queries
-            without a pause.
+        every: One event in so many is watched, since the queries for watched events are load for the server, too.
 
     Raises:
         CarawayError: The server refused.
@@ -86,7 +86,7 @@ def measure_freshness(
 
 
 class Run:
-    """The events that are under way: senders add to `due`, the watcher removes those whose value was served."""
+    """The events of a run. Senders add watched events to `due`; `_watch` removes those whose value was served."""
 
     def __init__(self, name: str) -> None:
         """Mark all keys with `name`, so that a run doesn't see the values of another one."""

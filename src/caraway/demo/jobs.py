@@ -1,4 +1,4 @@
-"""Waiting for jobs to run."""
+"""The wait until all jobs run."""
 
 import time
 from collections.abc import Callable
@@ -14,15 +14,10 @@ REPORT_SECONDS = 5.0
 def wait_for_jobs(url: str, *, report: Callable[[str], None]) -> None:
     """Wait until all wanted jobs run.
 
-    Events sent earlier wouldn't be lost, since jobs begin with the oldest, but their features would come late.
+    Events that are sent before wouldn't be lost, since jobs begin with the oldest event, but their features would come
+    late. `report` is called every few seconds with a line about the jobs that don't run yet.
 
-    Args:
-        url: The server.
-        report: Called now and then with a line about the jobs that are waited for.
-
-    Raises:
-        UnavailableError: A job doesn't run after two minutes.
-        RemoteError: The server refused the request.
+    Raises `UnavailableError` if a job doesn't run after two minutes, and `RemoteError` if the server refuses to answer.
     """
     started = reported_at = time.monotonic()
     with DemoConnection(url) as connection:

@@ -3,18 +3,20 @@
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pandas as pd
 
 from caraway.client import Client
 from caraway.demo.example import WEBHOOK, Flights
 
-# Events of all endpoints that are sent at a time; each endpoint's events go in batches of 1,000.
+# The number of events of all endpoints that are sent at a time, and the number of events in one request.
 SLICE = 3000
 BATCH = 1000
-# The limit for repeating a request: a killed broker or server is back after some 10 s, on a busy machine after 30.
+# How long a request is repeated. A killed broker or server is back after some 10 s, on a busy machine after 30 s.
 RETRY_SECONDS = 180.0
 
+# Called with the number of events in a slice, and the time up to which all events have been sent.
 OnSlice = Callable[[int, pd.Timestamp], None]
 
 
@@ -27,38 +29,27 @@ def replay(
     on_slice: OnSlice,
     size: int = SLICE,
 ) -> float:
-    """Send all events and return how many seconds passed until the last one was durable.
+    """Send all events of the example, and return how many seconds passed until the last one was durable.
 
-    Args:
-        flights: The example.
-        url: The server.
-        tables: The events by endpoint.
-        speed: How many times faster than in reality; 0: as fast as possible.
-        size: Events in a slice.
-        on_slice: Called after each slice with the number of events in it and the time up to which all are sent.
-
-    Raises:
-        CarawayError: The server refused events, or was unreachable for too long.
+    The events of `tables`, by endpoint, are sent in slices of `size`, `speed` times faster than in reality (0: as fast
+    as possible). Raises `CarawayError` if the server refused events, or was unreachable for too long.
     """
     started = time.monotonic()
     first: pd.Timestamp | None = None
-    # Each endpoint has a connection of its own, by which its events stay in order.
-    clients = {endpoint: Client(url) for endpoint, rows in tables.items() if len(rows)}
-    try:
-        with ThreadPoolExecutor(len(clients)) as pool:
-            for piece in flights.slices(tables, size):
-                reached = max(_times(flights, endpoint, rows).max() for endpoint, rows in piece.items())
-                first = first or min(_times(flights, endpoint, rows).min() for endpoint, rows in piece.items())
-                if speed:
-                    due = (reached - first).total_seconds() / speed
-                    time.sleep(max(0.0, started + due - time.monotonic()))
-                sent = [pool.submit(_send, clients[endpoint], endpoint, rows) for endpoint, rows in piece.items()]
-                for future in sent:
-                    future.result()
-                on_slice(sum(map(len, piece.values())), reached)
-    finally:
-        for client in clients.values():
-            client.close()
+    with ExitStack() as closing:
+        # Each endpoint has a connection of its own, by which its events stay in order.
+        clients = {endpoint: closing.enter_context(Client(url)) for endpoint, rows in tables.items() if len(rows)}
+        pool = closing.enter_context(ThreadPoolExecutor(len(clients)))
+        for piece in flights.slices(tables, size):
+            reached = max(_times(flights, endpoint, rows).max() for endpoint, rows in piece.items())
+            first = first or min(_times(flights, endpoint, rows).min() for endpoint, rows in piece.items())
+            if speed:
+                due = (reached - first).total_seconds() / speed
+                time.sleep(max(0.0, started + due - time.monotonic()))
+            sent = [pool.submit(_send, clients[endpoint], endpoint, rows) for endpoint, rows in piece.items()]
+            for future in sent:
+                future.result()
+            on_slice(sum(map(len, piece.values())), reached)
     return time.monotonic() - started
 
 

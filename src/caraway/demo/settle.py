@@ -14,9 +14,10 @@ from caraway.errors import RemoteError, UnavailableError
 
 # The number of flights in one query.
 AT_ONCE = 500
-# While values are missing, only so many flights are queried: querying all would slow down the jobs that catch up.
+# Until the values of so many flights agree, only these flights are queried, since queries of all flights would slow
+# down the jobs that still catch up.
 PROBED = 40
-# The time without any change after which no value can still be on its way. It covers a crash of the engine, which is
+# The time without any change after which no event can still be on its way. It covers a crash of the engine, which is
 # back after some 20 s, on a busy machine later.
 UNCHANGED_SECONDS = 60.0
 POLL_SECONDS = 0.25
@@ -56,23 +57,14 @@ class AgreementCheck:
 def settle(
     check: AgreementCheck, url: str, *, report: Notify, unchanged_seconds: float = UNCHANGED_SECONDS
 ) -> Agreement:
-    """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
+    """Compare until all values agree, or until nothing has changed for so long that no event can still be on its way.
 
-    Args:
-        check: The flights to compare.
-        url: The server.
-        report: Called now and then with a line about the missing values.
-        unchanged_seconds: The time without a change after which the comparison ends.
-
-    Raises:
-        CarawayError: The server refuses, or was unreachable for too long.
+    The comparison ends after `unchanged_seconds` without a change. `report` is called every two seconds with a line
+    about the missing values. Raises `CarawayError` if the server refuses, or was unreachable for too long.
     """
-    client = Client(url)
-    try:
+    with Client(url) as client:
         _wait(check.sample(PROBED), client, url, report, unchanged_seconds)
         return _wait(check, client, url, report, unchanged_seconds)
-    finally:
-        client.close()
 
 
 def _wait(check: AgreementCheck, client: Client, url: str, report: Notify, unchanged_seconds: float) -> Agreement:
@@ -94,7 +86,10 @@ def _wait(check: AgreementCheck, client: Client, url: str, report: Notify, uncha
 
 
 def _ask(check: AgreementCheck, client: Client, *, keep_trying: bool) -> tuple[Agreement | None, str]:
-    """Return the agreement and what is missing; None if the server is unreachable and `keep_trying`, else an error."""
+    """Return the agreement, and what is missing as text.
+
+    The agreement is None if the server is unreachable. Without `keep_trying` that raises an error.
+    """
     try:
         agreement = check.ask(client)
     except (UnavailableError, RemoteError) as error:

@@ -23,14 +23,14 @@ SHOWN_DISAGREEMENTS = 10
 QUERIES = 300
 FRESHNESS_RATE = 200.0
 FRESHNESS_SECONDS = 10.0
-# The load before a measurement of single events: the replay of many rows at once makes the JVMs compile other code, and
-# two cores take this long to compile that for single events.
+# How long single events are sent before they are measured. The JVMs have compiled the code for many rows at once, by
+# the replay; two cores take this long to compile the code for single events.
 WARM_UP_SECONDS = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """A run of the demo: the data and the server; `checked` flights are compared, `speed` is as in `replay`."""
+    """A run of the demo: the data and the server. `checked` flights are compared; `speed` is that of `replay`."""
 
     flights: Flights
     url: str
@@ -46,18 +46,18 @@ def commit(demo: Demo) -> None:
         ExampleError: The stack has seen these flights already.
     """
     out.rule("Committing examples/flights/definitions.py", align="left")
-    client = Client(demo.url)
-    client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
-    client.close()
+    with Client(demo.url) as client:
+        client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
     wait_for_jobs(demo.url, report=_print)
     _refuse_twice(demo)
 
 
 def replay_and_watch(demo: Demo) -> None:
-    """Send all events, and show the features of flights while these become due."""
+    """Send all events, and show meanwhile the features of the newest flights."""
     out.rule("Replaying the events of 2013 through POST /api/v1/log", align="left")
     schedule = demo.tables["schedule"]
-    # The registers and the first day go first: with the first rows the JVM compiles each job, which takes some seconds.
+    # The registers and the first day are sent first, since the JVM compiles each job at its first rows, which takes
+    # some seconds.
     early, late = demo.flights.split(demo.tables, schedule["due"].iloc[0] + pd.Timedelta("20h"))
     seconds = replay(demo.flights, demo.url, early, speed=demo.speed, on_slice=lambda *_: None)
     out.print(f"The first {_total(early):,} events, registers and a day, were durable after {seconds:.1f} s.")
@@ -67,11 +67,11 @@ def replay_and_watch(demo: Demo) -> None:
     watcher = Watcher(demo.flights, demo.url, schedule)
     watcher.start()
     try:
-        with shown(total, watcher) as display:
+        with shown(total, watcher) as show:
 
             def update(events: int, reached: pd.Timestamp) -> None:
                 watcher.reached = reached
-                display.update(events, reached)
+                show(events, reached)
 
             seconds = replay(demo.flights, demo.url, late, speed=demo.speed, on_slice=update)
     finally:
@@ -82,7 +82,7 @@ def replay_and_watch(demo: Demo) -> None:
 
 
 def check(demo: Demo) -> Agreement:
-    """Compare served values with those that plain pandas computes, once they have settled."""
+    """Compare the served values, once they don't change any more, with those that plain pandas computes."""
     out.rule("Comparing with plain pandas", align="left")
     schedule = demo.tables["schedule"]
     chosen = schedule.sample(min(demo.checked, len(schedule)), random_state=7).sort_index()
@@ -135,15 +135,12 @@ def query_seconds(demo: Demo, count: int) -> list[float]:
 
 def _refuse_twice(demo: Demo) -> None:
     """Refuse a stack that holds these flights already: departures are events, and would count twice."""
-    client = Client(demo.url)
-    try:
+    with Client(demo.url) as client:
         if is_served(demo.flights, client, demo.tables["schedule"].iloc[0]):
             raise ExampleError(
                 f"{demo.url} has seen these flights already, and departures would count twice. "
                 "Run the demo with a new data folder: without --data it takes a temporary one."
             )
-    finally:
-        client.close()
 
 
 def _total(tables: Mapping[str, pd.DataFrame]) -> int:

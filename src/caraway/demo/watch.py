@@ -1,4 +1,4 @@
-"""The features of the newest flight while events flow, as a user's program would read them."""
+"""The features of the newest flight, queried while events are sent, as a user's program would query them."""
 
 import time
 from contextlib import suppress
@@ -42,7 +42,7 @@ class Sighting:
 
 
 class Watcher(Recurring):
-    """Queries the newest flight again and again until it is stopped.
+    """Queries the newest flights every half second until it is stopped.
 
     Attributes:
         reached: The time up to which events have been sent; the replay sets it.
@@ -63,13 +63,13 @@ class Watcher(Recurring):
         self._seen = 0
 
     def _watch(self) -> None:
-        # If a part of the stack is coming back, the next query finds it; if it doesn't, the replay reports it.
+        # While a part of the stack is restarted, queries fail. If it doesn't come back, the replay raises the error.
         with suppress(UnavailableError, RemoteError):
             if self.reached is not None:
                 self.last = self._look(self.reached) or self.last
 
     def _look(self, reached: pd.Timestamp) -> Sighting | None:
-        """Query some flights after the last one seen, and return the newest that is served; jobs may lag."""
+        """Query some flights newer than the last one seen, and return the newest that is served: jobs may lag."""
         end = int(self._schedule["due"].searchsorted(reached, side="right"))
         if end <= self._seen:
             return None
@@ -98,19 +98,15 @@ def is_served(flights: Flights, client: Client, flight: "pd.Series[Any]") -> boo
 def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> float:
     """Wait until queries find a flight; return how many seconds that took.
 
-    Raises:
-        UnavailableError: They don't find it within two minutes.
+    Raises `UnavailableError` if they don't find it within two minutes.
     """
     started = time.monotonic()
-    client = Client(url)
-    try:
+    with Client(url) as client:
         while time.monotonic() - started < TIMEOUT_SECONDS:
             with suppress(UnavailableError, RemoteError):
                 if is_served(flights, client, flight):
                     return time.monotonic() - started
             time.sleep(POLL_SECONDS)
-    finally:
-        client.close()
     raise UnavailableError(
         f"flight {flight['flight_id']} is not served {TIMEOUT_SECONDS:.0f} s after it was logged; see `caraway status`"
     )

@@ -3,8 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
-# The files and folders of a stack in its data folder (docs/operations.md). Each reader process of the server has an index
-# folder of its own.
+# The files and folders of a stack in its data folder (docs/operations.md). Each reader process of the server has an
+# index folder of its own.
 CONTENT = (
     "caraway.toml",
     "checkpoints",
