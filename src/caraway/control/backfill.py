@@ -8,7 +8,8 @@ from caraway.graph.operators import Changelog, Join, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import GraphPlan, JobMode, JobPlan
 
-# Records a second that a job reads of a backlog: docs/spark.md's measurements on two cores, less a part for other jobs.
+# The number of records of a backlog that a job reads in a second: less than docs/spark.md measures on two cores, since
+# other jobs run at the same time.
 PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000
 PYTHON_RATE = 10_000
@@ -20,8 +21,8 @@ class Backfill:
 
     Attributes:
         job: The job.
-        records: The number of records to read; output of another new job is counted as the records which that job
-            reads.
+        records: The number of records to read. The output of another new job isn't known yet, and counts as the records
+            that this other job reads.
         seconds: How long the job takes, together with the new jobs whose output it reads.
     """
 
@@ -31,12 +32,9 @@ class Backfill:
 
 
 def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, int]) -> tuple[Backfill, ...]:
-    """Return the backfills of the new jobs.
+    """Return the backfills of the jobs of a plan that are new (`created` has their ids).
 
-    Args:
-        plan: The plan with all jobs.
-        created: The ids of the new jobs.
-        records: The number of records of each topic; a missing topic holds none.
+    `records` has the number of records of each topic; a missing topic has none.
     """
     new = {job.job_id: job for job in plan.jobs if job.job_id in created}
     writers = {job.output.name: job_id for job_id, job in new.items()} | {

@@ -77,7 +77,7 @@ class Commits(Protocol):
 class AssetReconciler(Protocol):
     """The reconciler of assets, as a commit needs it (`caraway.control.reconciler.LedgerReconciler`)."""
 
-    def check(self) -> None:
+    def check(self) -> object:
         """Raise UnavailableError if no asset can be created now."""
 
     def converge(self) -> None:

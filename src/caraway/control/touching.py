@@ -10,8 +10,8 @@ from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 def touched(before: Graph, after: Graph) -> Iterator[tuple[str, Collection[str]]]:
     """Yield the name of each entity that differs between two graphs, also in metadata, with its tags before and after.
 
-    An entity whose tags change is yielded twice, with the old and with the new tags: access to both is needed, so
-    nobody gains an entity by adding a tag of their own.
+    An entity whose tags change is yielded twice, with the old and with the new tags. The author needs access by both,
+    so nobody gains access to an entity by adding a tag to it.
     """
     for graph, other in ((before, after), (after, before)):
         tags = effective_tags(graph)

@@ -1,19 +1,16 @@
-"""A folder of the locked jars: missing ones are fetched, and all of them are checked once."""
+"""A folder of the locked jars: missing jars are fetched, and each jar is compared with its digest once."""
 
 import fcntl
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from caraway.java.errors import JarsError
-from caraway.java.ivy import fetch
+from caraway.java.ivy import Progress, fetch
 from caraway.java.lock import MAVEN_CENTRAL, Jar
-
-# Called with the number of jars done, the number wanted, and a text about the current one.
-Progress = Callable[[int, int, str], None]
 
 
 def verified(
@@ -21,11 +18,7 @@ def verified(
 ) -> tuple[Path, ...]:
     """Return the files of `jars` in `folder`; fetch and check those that aren't there.
 
-    Args:
-        folder: The folder that keeps the jars.
-        jars: Jars of the lock.
-        ivy_settings: A file of Ivy that names the repositories; None means Maven Central.
-        on_progress: Called when a jar is found or fetched.
+    The file `ivy_settings` of Ivy names the repositories; None means Maven Central.
 
     Raises:
         JarsError: A jar can't be fetched or differs from its digest; the message names it.
@@ -35,7 +28,7 @@ def verified(
         with _locked(folder):
             # Another process may have fetched them while this one waited for the lock.
             if not _is_verified(folder, jars):
-                _complete(folder, jars, ivy_settings or MAVEN_CENTRAL, on_progress or _silent)
+                _complete(folder, jars, ivy_settings or MAVEN_CENTRAL, on_progress or (lambda *_: None))
     return tuple(folder / jar.file_name for jar in jars)
 
 
@@ -62,8 +55,7 @@ def _refusal(wrong: list[Jar], fetched: Path, ivy_settings: Path) -> str:
 
 
 def _is_verified(folder: Path, jars: tuple[Jar, ...]) -> bool:
-    # Sizes and dates of the files must suffice, since hashing 45 MB at every start would take more than a tenth of a
-    # second.
+    # Only sizes and dates of the files are compared: to hash 45 MB at every start would take more than 0.1 s.
     try:
         return bool(json.loads(_stamp(folder, jars).read_text()) == _states(folder, jars))
     except (OSError, ValueError):
@@ -95,7 +87,3 @@ def _locked(folder: Path) -> Iterator[None]:
         raise JarsError(
             f"The cache of Java libraries can't be written: {error}.\nSet CARAWAY_CACHE_DIR to a folder of yours."
         ) from error
-
-
-def _silent(done: int, wanted: int, what: str) -> None:
-    """Ignore the progress."""

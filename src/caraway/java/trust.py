@@ -1,4 +1,4 @@
-"""The certificates that Python trusts, for a JVM whose own list lacks those of this machine's network."""
+"""The certificates that Python trusts, given to a JVM whose own list lacks those of this machine's network."""
 
 import re
 import ssl
@@ -18,11 +18,11 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", r
 def trust_options(folder: Path) -> list[str]:
     """Write a trust store into `folder`, and return the options of a JVM that uses it.
 
-    The store has the certificates that OpenSSL finds in its usual folders, and by SSL_CERT_FILE and SSL_CERT_DIR. If
-    there are none, as with a Python on macOS that was not set up for it, there are no options, and the JVM keeps its
-    own list.
+    The store has the certificates that OpenSSL finds in its usual folders, and by SSL_CERT_FILE and SSL_CERT_DIR. If it
+    finds none, as on macOS with a Python whose certificates weren't installed, no options are returned, and the JVM
+    keeps its own list.
     """
-    # A certificate may be in a bundle, in a file of its own and under the hash of its name; the store needs it once.
+    # A certificate may be found several times, in a bundle and in files of its own; the store needs it once.
     certificates = list({certificate.subject.rfc4514_string(): certificate for certificate in _trusted()}.values())
     if not certificates:
         return []
@@ -34,7 +34,6 @@ def trust_options(folder: Path) -> list[str]:
 
 
 def _trusted() -> Iterator[x509.Certificate]:
-    # The attributes of `paths` are None if there is no such file or folder.
     paths = ssl.get_default_verify_paths()
     if paths.cafile:
         yield from _certificates(Path(paths.cafile))
@@ -50,7 +49,7 @@ def _certificates(path: Path) -> Iterator[x509.Certificate]:
     except OSError:  # Usually this is a link whose target is missing.
         return
     for found in _PEM.findall(content):
-        # A malformed certificate, as some old authorities have, must not make all others unusable.
+        # Some old authorities have malformed certificates, which must not make all others unusable.
         with suppress(ValueError), warnings.catch_warnings():
             warnings.simplefilter("ignore", CryptographyDeprecationWarning)
             yield x509.load_pem_x509_certificate(found)

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow import fs
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from caraway.errors import UnavailableError
 
-# The subfolder of objects that are being written, so that listings of other folders never show them.
+# Objects that are being written are in this subfolder, so that listings of other folders never show them.
 PARTS = ".parts"
-# A listing fails if an object is removed meanwhile by another process, so it is tried this often.
-LIST_ATTEMPTS = 5
+# A listing fails if another process removes an object meanwhile, so it is tried up to five times.
+LIST_ATTEMPTS = stop_after_attempt(5)
 PIECE = 1 << 20
 
 Digest = str
@@ -59,12 +60,9 @@ class ObjectFolder:
         return sorted(objects, key=lambda stored: stored.name)
 
     def _listed(self, selector: Any) -> list[Any]:
-        for _ in range(LIST_ATTEMPTS - 1):
-            with suppress(FileNotFoundError):
-                found: list[Any] = self._files.get_file_info(selector)
-                return found
-        last: list[Any] = self._files.get_file_info(selector)
-        return last
+        retrying = Retrying(retry=retry_if_exception_type(FileNotFoundError), stop=LIST_ATTEMPTS, reraise=True)
+        found: list[Any] = retrying(self._files.get_file_info, selector)
+        return found
 
     def read(self, name: str) -> bytes:
         """Return the content of an object."""

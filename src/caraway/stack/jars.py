@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from caraway.config.settings import Settings
-from caraway.java.cache import Progress, verified
+from caraway.java.cache import verified
+from caraway.java.ivy import Progress
 from caraway.java.lock import read_lock
 
 

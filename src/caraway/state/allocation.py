@@ -1,7 +1,8 @@
-"""The decision which assets a plan uses and which changes the ledger needs: pure functions on plain data.
+"""The decision which assets a plan uses, and which entries the ledger needs: pure functions on plain data.
 
-The asset store holds one asset for each content that any branch needs. `allocate` finds or creates the assets of
-a plan, `settle` compares the existing assets with the referenced ones.
+The asset store has one asset for each content that a branch needs. `allocate` finds or creates the assets of a plan;
+`settle` compares the existing assets with those that branches refer to, and decides what has to be created and
+destroyed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -70,11 +71,9 @@ def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocati
     """Choose an asset for each blueprint among the `existing` ones, or create one.
 
     An asset may be reused if it isn't being destroyed, and if every asset that it requires and every job that writes
-    it is reused too: a topic whose job is being destroyed might miss rows that the job would still have written.
+    to it is reused too: a topic whose job is being destroyed might miss rows that the job would still have written.
 
-    Args:
-        wanted: The blueprints of a plan, each after those that it requires.
-        existing: All assets ever created.
+    Each of the blueprints (`wanted`) comes after those that it requires; `existing` are all assets ever created.
     """
     newest: dict[str, Asset] = {}
     for asset in existing:
@@ -109,7 +108,7 @@ def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocati
 
 
 def _usable(wanted: Sequence[Blueprint], existing: Mapping[str, Asset]) -> frozenset[str]:
-    """Return the contents whose assets may be reused: the greatest set that is closed under what its members need."""
+    """Return the contents whose assets may be reused: the greatest set with all that its members need."""
     needs: dict[str, set[str]] = {blueprint.content: {*blueprint.requires} for blueprint in wanted}
     for blueprint in wanted:
         for written in blueprint.writes:
@@ -131,10 +130,7 @@ class Settlement:
 def settle(existing: Iterable[Asset], referenced: Collection[str], entries: Mapping[str, Action]) -> Settlement:
     """Return which entries the ledger must close and open.
 
-    Args:
-        existing: All assets.
-        referenced: Ids of the assets that a branch refers to.
-        entries: The open entries, by id of their asset.
+    `referenced` are the ids of the assets that a branch refers to, and `entries` the open entries by their assets' ids.
     """
     wanted = {asset.id: action for asset in existing if (action := _due(asset, asset.id in referenced)) is not None}
     return Settlement(
@@ -143,7 +139,7 @@ def settle(existing: Iterable[Asset], referenced: Collection[str], entries: Mapp
     )
 
 
-def _due(asset: Asset, is_referenced: bool) -> Action | None:  # noqa: FBT001 (one of two, by position)
+def _due(asset: Asset, is_referenced: bool) -> Action | None:  # noqa: FBT001 (passed by position)
     if asset.state is AssetState.GONE or (is_referenced and asset.state is AssetState.READY):
         return None
     return Action.CREATE if is_referenced and asset.state is not AssetState.DESTROYING else Action.DESTROY

@@ -1,8 +1,8 @@
 """The blueprints of a plan: the topics, jobs and indexes that it needs, each by its content, with its requirements.
 
-Names in a plan contain the hash of their content, so equal pieces of two branches or two commits are one asset. A
-content that is wanted again after its asset was destroyed gets a further *generation* under a name of its own:
-leftovers of the old one (a delayed worker, a checkpoint, an index that holds offsets) can't be mistaken for it.
+Names in a plan contain the hash of their content, so equal pieces of two branches or two commits are one asset. If a
+content is wanted again after its asset was destroyed, it gets a new *generation*, whose name differs. So leftovers of
+the old generation (a delayed worker, a checkpoint, offsets in an index) can't be mistaken for the new one.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
             emits = "" if piece.emits is None else f"{EMITS}{piece.emits.name}"
             return f"{AssetKind.INDEX}:{piece.asset.hex()}{emits}"
         case IngestPlan():
-            # A changed address, credential or pickle is the same source, which goes on where it was.
+            # A source whose address, credential or pickle has changed is the same asset, and continues where it was.
             return f"{AssetKind.INGEST}:{piece.topic.name}.{source_fingerprint(piece.source).hex()[:12]}"
 
 
@@ -97,7 +97,7 @@ def id_of(kind: AssetKind, name: str, generation: int) -> str:
 
 
 def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
-    """Return a plan whose pieces have the names of their generations; content without an entry is in its first."""
+    """Return a plan whose pieces have the names of their generations; 1 is that of contents without an entry."""
     if not generations:
         return plan
 
@@ -172,6 +172,6 @@ def _index(index: IndexPlan, writers: Mapping[str, str]) -> Blueprint:
 
 
 def _with_writers(topics: Sequence[str], writers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return topics, then the jobs that fill them: a reader of a topic has caught up only when its writer has."""
+    """Return topics and what writes them, since a reader of a topic can't have caught up before its writer has."""
     found = [f"{AssetKind.TOPIC}:{name}" for name in topics]
     return tuple(dict.fromkeys([*found, *(writers[name] for name in topics if name in writers)]))

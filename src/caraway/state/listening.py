@@ -1,7 +1,7 @@
 """Notifications from Postgres that something was committed, so that listeners needn't wait for their next poll.
 
-Triggers on the tables notify, so code that changes them need not think of it; Postgres delivers the notification when
-the change is committed. A notification may get lost with the connection, or in a pooler, so every listener also polls.
+Triggers on the tables send the notifications, and Postgres delivers them when a change is committed. A notification may
+get lost with the connection, or in a connection pooler, so every listener also polls.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from caraway.errors import UnavailableError
 from caraway.recurring import Recurring
 
 CHANNEL = "caraway"
-# The listening thread sees within this time that it is to stop.
+# The thread looks at this interval whether it is to stop.
 LOOK_S = 0.5
 RETRY_S = 1.0
 

@@ -12,7 +12,8 @@ from alembic.script import ScriptDirectory
 from caraway.errors import UnavailableError
 from caraway.state.database import TIMEOUT_SECONDS, connect, is_outage, retry_outages
 
-# Any number that no other program uses as a lock in this database; these are the bytes of "caraway".
+# The key of the advisory lock: any number that no other program uses so in this database. These are the bytes of
+# "caraway".
 LOCK_KEY = int.from_bytes(b"caraway")
 POLL_SECONDS = 0.2
 
@@ -58,8 +59,8 @@ def wait_until_migrated(url: str, *, timeout_seconds: float) -> None:
 
 def _upgrade(engine: sa.Engine) -> None:
     with as_file(files("caraway.state") / "migrations") as folder, engine.begin() as connection:
-        # The lock lasts until the transaction ends, so that a crash in the middle releases it and leaves nothing half
-        # done.
+        # The lock lasts until the transaction ends. So a crash in the middle releases it, and leaves no half of a
+        # change.
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
         config = _config(str(folder))
         config.attributes["connection"] = connection

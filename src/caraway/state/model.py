@@ -1,4 +1,4 @@
-"""Rows of the state as frozen values."""
+"""The rows of branches, commits, jobs and the ledger in Postgres, as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

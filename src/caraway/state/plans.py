@@ -1,4 +1,4 @@
-"""The plans of all commits that some branch needs, with the names that their pieces have."""
+"""The plans of all commits that some branch has as its head or serves, with the names of the assets in use."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Plans:
         """The needs that the last refresh returned; None before the first one."""
 
     def refresh(self) -> Needed:
-        """Return what the branches need now: the very same object as long as no branch has moved."""
+        """Return what the branches need now. As long as no branch has moved, this is the same object each time."""
         heads = self._source.branch_heads()
         if self.needed is None or heads != self.needed.heads:
             self.needed = self._plan(heads, self.needed)
