@@ -189,8 +189,7 @@ class Stack:
         self.settings = settings.model_copy(
             update={"kafka": kafka, "postgres": postgres, "server": server, "spark": spark}
         )
-        parts.append(EngineProgram(path / "engine", self.settings, self._folder.heartbeat))
-        parts.append(ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url))
+        parts += self._programs(path)
         urls = {"server": self.url, "kafka": kafka.bootstrap_servers, "postgres": postgres.url}
         self._record = replace(self._record, urls={name: url for name, url in urls.items() if url})
         return parts
@@ -201,6 +200,10 @@ class Stack:
             return {}
         self._folder.ensure_token()
         return {"admin_token_file": self._folder.token}
+
+    def _programs(self, path: Path) -> list[Part]:
+        server = ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url)
+        return [EngineProgram(path / "engine", self.settings, self._folder.heartbeat), server]
 
     def _port(self, use: str, host: str = "127.0.0.1") -> int:
         """Return the port that the last stack in this folder had for a use, or another one if that port is taken."""
