@@ -10,12 +10,12 @@ from pathlib import Path
 class PartState(StrEnum):
     """The state of a part in its life."""
 
-    WAITING = "waiting"  # for the parts that it needs
+    WAITING = "waiting"  # The parts that it needs aren't ready.
     PREPARING = "preparing"
     STARTING = "starting"
     RUNNING = "running"
-    UNRESPONSIVE = "unresponsive"  # its process lives, its health check fails
-    RESTARTING = "restarting"  # it died; it is started again after a pause
+    UNRESPONSIVE = "unresponsive"  # Its process lives, but its health check fails.
+    RESTARTING = "restarting"  # It has died, and is started again after a pause.
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"

@@ -40,7 +40,7 @@ class Lease:
 
         Args:
             lasting: How long it lasts without being renewed.
-            succeeds: True if the last owner, having the same name, is known to have ended: no waiting then.
+            succeeds: True if an earlier owner of the same name is known to have ended, so that its lease is free.
         """
         until = sa.func.clock_timestamp() + lasting
         free = leases.c.expires_at < sa.func.clock_timestamp()
@@ -55,7 +55,8 @@ class Lease:
                 where=free,
             )
         )
-        # If Postgres made the claim but its answer was lost, this owner's next claims fail until that claim expires.
+        # If Postgres made the claim but its answer was lost, this owner's next claims without `succeeds` fail until that
+        # claim expires.
         return self._changed(take, what=f"claim the lease {self.name}")
 
     def renew(self, token: int, lasting: timedelta) -> bool:

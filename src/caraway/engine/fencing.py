@@ -168,8 +168,8 @@ def _copy(job: Path, into: Path, final: Path) -> None:
 
 
 def _rewrite(source: Path, target: Path, job: Path, final: Path) -> None:
-    """Copy a file of operator metadata with its paths replaced: metadata name schema files by absolute path."""
-    # The checksum would be that of the old text; Spark reads files without one.
+    """Copy a file of operator metadata, which names schema files by their absolute paths, with these paths replaced."""
+    # A copied checksum would be wrong for the new text; Spark also reads files without one.
     if not source.name.endswith(".crc"):
         target.write_bytes(source.read_bytes().replace(bytes(job), bytes(final)))
 

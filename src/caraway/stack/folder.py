@@ -14,7 +14,7 @@ from caraway.private_files import make_folder, opener, write_whole
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.stack.private import make_private
 
-# With less free space Postgres and Kafka can't even start: their first files take some 60 MB.
+# A stack isn't started with less free space: the first files of Postgres and Kafka alone take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
 # A client that looks whether a stack runs holds the lock for some microseconds; the attempts last longer than that.
 LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
