@@ -55,7 +55,7 @@ class Lease:
                 where=free,
             )
         )
-        # If Postgres made the claim but its answer was lost, this owner's next claims without `succeeds` fail until that
+        # If Postgres made the claim but its answer was lost, this owner's next claims without `succeeds` fail until the
         # claim expires.
         return self._changed(take, what=f"claim the lease {self.name}")
 
