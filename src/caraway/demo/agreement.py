@@ -47,8 +47,7 @@ class Agreement:
 def compare(served: pd.DataFrame, expected: pd.DataFrame, flight_ids: list[str]) -> Agreement:
     """Compare frames of the same flights, in the same order, feature by feature.
 
-    Raises:
-        ValueError: The frames differ in features or in their number of rows.
+    Raises `ValueError` if the frames differ in features or in their number of rows.
     """
     if set(served.columns) != set(expected.columns) or not len(served) == len(expected) == len(flight_ids):
         odd = sorted(set(served.columns) ^ set(expected.columns))

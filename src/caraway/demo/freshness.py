@@ -49,8 +49,7 @@ def measure_freshness(
         watched: The feature that takes an airport, and the one that returns its greatest delay.
         every: One event in so many is watched, since the queries for watched events are load for the server, too.
 
-    Raises:
-        CarawayError: The server refused.
+    Raises `CarawayError` if the server refuses a request.
     """
     run = Run(f"~{secrets.token_hex(4)}")
     count = int(rate * seconds)

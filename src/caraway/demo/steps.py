@@ -40,11 +40,7 @@ class Demo:
 
 
 def commit(demo: Demo) -> None:
-    """Commit the definitions; the client prints the changes.
-
-    Raises:
-        ExampleError: The stack has seen these flights already.
-    """
+    """Commit the definitions. Raises `ExampleError` if the stack has seen these flights already."""
     out.rule("Committing examples/flights/definitions.py", align="left")
     with Client(demo.url) as client:
         client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)

@@ -17,8 +17,8 @@ from caraway.engine.fencing import LASTING, Fence, checkpoint_for, current_check
 from caraway.engine.heartbeat import BEAT_SECONDS, Heartbeat
 from caraway.engine.job_ownership import JobOwnership, Work
 from caraway.engine.jobs import Jobs, JobStatus
+from caraway.engine.lag import Observer
 from caraway.engine.link import RegistryLink
-from caraway.engine.observer import Observer
 from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.spark.live import LiveRows

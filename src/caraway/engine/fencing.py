@@ -54,8 +54,7 @@ class Fence:
             alone: True if no other engine is in this data folder. If another engine is, it may be suspended for good,
                 so its lease is waited for until it expires.
 
-        Raises:
-            UnavailableError: Another engine runs in this data folder.
+        Raises `UnavailableError` if another engine runs in this data folder.
         """
         deadline = time.monotonic() + 2 * LASTING.total_seconds()
         waits = False

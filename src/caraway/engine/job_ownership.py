@@ -102,8 +102,7 @@ class JobOwnership:
             wanted: The jobs that must run, in this engine or in others.
             work: The jobs that are under way in this engine, including those that it should stop.
 
-        Raises:
-            UnavailableError: The registry doesn't answer.
+        Raises `UnavailableError` if the registry doesn't answer.
         """
         try:
             self._exchange(wanted, work)
@@ -114,8 +113,7 @@ class JobOwnership:
     def leave(self) -> None:
         """Release all jobs; all queries must have ended.
 
-        Raises:
-            UnavailableError: The registry doesn't answer. The jobs become free anyway when the membership ends.
+        Raises `UnavailableError` if the registry doesn't answer; the jobs become free when the membership ends.
         """
         jobs = {*self._owned.folders, *self._leaving}
         self._owned, self._leaving = OwnedJobs(version=self._owned.version + 1), frozenset()

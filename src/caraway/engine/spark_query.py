@@ -10,8 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.engine.damage import is_damage, put_aside
 from caraway.engine.jobs import brief
-from caraway.engine.lag import Lag, totals
-from caraway.engine.observer import Observer
+from caraway.engine.lag import Lag, Observer, totals
 from caraway.engine.phases import Phase, is_left_behind
 from caraway.plan.model import JobPlan
 from caraway.spark.checkpoints import next_batch, position_of

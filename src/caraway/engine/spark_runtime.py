@@ -9,8 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from caraway.engine.damage import put_aside, repairing
-from caraway.engine.lag import records_between
-from caraway.engine.observer import Observer
+from caraway.engine.lag import Observer, records_between
 from caraway.engine.phases import Phase, phase_at_start
 from caraway.engine.slots import SlotBook
 from caraway.engine.spark_query import SparkQuery

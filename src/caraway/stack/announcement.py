@@ -16,8 +16,7 @@ from caraway.private_files import write_whole
 def announce(data_dir: Path, url: str) -> None:
     """Write a running stack into the list, and remove the entries of stacks that don't run any more.
 
-    Raises:
-        OSError: The list can't be written; the stack works all the same.
+    Raises `OSError` if the list can't be written; the stack works all the same.
     """
     folder = stacks_folder()
     if folder is None:

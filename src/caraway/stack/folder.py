@@ -1,4 +1,7 @@
-"""The data folder: its files, the check that it can be used, and the lock by which only one stack uses it."""
+"""The data folder of a stack: its files, the check that it can be used, and the lock by which only one stack uses it.
+
+It holds all data of a deployment and its keys, so only its owner may read it.
+"""
 
 import errno
 import fcntl
@@ -6,13 +9,13 @@ import os
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
 from caraway.private_files import make_folder, opener, write_whole
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
-from caraway.stack.private import make_private
 
 # A stack isn't started with less free space: the first files of Postgres and Kafka alone take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
@@ -21,6 +24,23 @@ LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
 # Programs that search code for secrets find the token of a stack by this prefix.
 TOKEN_PREFIX = "caraway_stack_"  # noqa: S105 (the prefix isn't secret)
 TOKEN_BYTES = 32
+# The files and folders of a stack in its data folder (docs/operations.md). Each reader process of the server has an
+# index folder of its own.
+CONTENT = (
+    "caraway.toml",
+    "checkpoints",
+    "engine",
+    "index*",
+    "kafka",
+    "logs",
+    "objects",
+    "postgres",
+    "run",
+    "secret.key",
+    "server",
+    "spark",
+)
+RIGHTS_OF_OTHERS = 0o077
 
 
 class DataFolder:
@@ -105,6 +125,28 @@ class DataFolder:
         free = shutil.disk_usage(self.path).free
         if free < LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, f"{free // 2**20} MiB are free, {LEAST_FREE_BYTES // 2**20} MiB are needed")
+
+
+def make_private(folder: Path) -> int:
+    """Remove other users' rights to a data folder and the stack's files in it; return how many files had such rights.
+
+    This repairs the data folder of a version that left files readable. Other files in the folder stay as they are,
+    since the user may have chosen a folder with files of their own.
+    """
+    ours = [path for name in CONTENT for path in folder.glob(name)]
+    # The root of the file system must stay open to all users.
+    top = 0 if folder == folder.parent else _closed(folder)
+    return top + sum(_closed(path) + sum(map(_closed, path.rglob("*"))) for path in ours)
+
+
+def _closed(path: Path) -> int:
+    # A file may have vanished since its folder was listed.
+    with suppress(OSError):
+        mode = path.lstat().st_mode & 0o7777
+        if mode & RIGHTS_OF_OTHERS and not path.is_symlink():
+            path.chmod(mode & ~RIGHTS_OF_OTHERS)
+            return 1
+    return 0
 
 
 def _locked(lock: IO[str]) -> bool:

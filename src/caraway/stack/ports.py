@@ -44,8 +44,7 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     the server can listen nevertheless, since sockets of one user that set SO_REUSEPORT share a port. On other systems
     the port is only probed, and the returned socket is closed.
 
-    Raises:
-        PortInUseError: The port is taken.
+    Raises `PortInUseError` if the port is taken.
     """
     held = socket.socket(_family(host), socket.SOCK_STREAM)
     try:
@@ -67,8 +66,7 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
 def reserve_from(first: int, host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> tuple[int, socket.socket]:
     """Reserve the first free port from a number on; return it and the socket that holds it (`reserve`).
 
-    Raises:
-        PortInUseError: No port is free.
+    Raises `PortInUseError` if no port is free.
     """
     taken = set(avoid)
     for port in range(first, first + NEXT_PORTS):

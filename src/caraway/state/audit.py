@@ -53,16 +53,14 @@ class AuditLog(Store):
     def begin(self, act: Act) -> int:
         """Write down an act before it is done, and return its number. A retry may leave a second row in state `begun`.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer; the caller must not do the act then.
+        Raises `UnavailableError` if Postgres doesn't answer; the caller must not do the act then.
         """
         return self._write(lambda connection: write_act(connection, act, BEGUN), self._timeout_seconds)
 
     def end(self, number: int, outcome: str) -> None:
         """Write down the outcome of an act.
 
-        Raises:
-            UnavailableError: Postgres doesn't answer; the act stays written down as begun.
+        Raises `UnavailableError` if Postgres doesn't answer; the act stays written down as begun.
         """
         statement = sa.update(audit).where(audit.c.id == number).values(outcome=outcome)
         self._write(lambda connection: connection.execute(statement), END_TIMEOUT_SECONDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from caraway.engine.observer import Observer
+from caraway.engine.lag import Observer
 from caraway.engine.slots import NoSlotsError, SlotBook
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.graph.operators import JoinKind

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from caraway.engine.observer import Observer
+from caraway.engine.lag import Observer
 from caraway.engine.phases import LEFT_BEHIND_RECORDS, Phase
 from caraway.engine.spark_query import LOOK_SECONDS, SparkQuery, checkpoint_figures
 from caraway.spark.live import RealTimeRows

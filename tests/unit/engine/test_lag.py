@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caraway.engine.lag import Lag, Tide, records_between
-from caraway.engine.observer import Observer
+from caraway.engine.lag import Lag, Observer, Tide, records_between
 from caraway.spark.live import RealTimeRows
 from tests.effort import examples
 

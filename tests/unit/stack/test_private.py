@@ -6,8 +6,7 @@ from pathlib import Path
 from caraway.children.part import Launch
 from caraway.children.process import start
 from caraway.private_files import kept_password
-from caraway.stack.folder import DataFolder
-from caraway.stack.private import make_private
+from caraway.stack.folder import DataFolder, make_private
 
 
 def test_a_folder_of_an_older_version_is_mended(tmp_path: Path) -> None:

@@ -36,8 +36,7 @@ def make_class_archives(settings: Settings, jars: JarSet, notify: Notify) -> lis
         jars: The Java libraries.
         notify: Called with a line for each step.
 
-    Raises:
-        PartFailedError: A broker or a job didn't get going, or Java wrote nothing.
+    Raises `PartFailedError` if a broker or a job doesn't start, or Java writes no archive.
     """
     kafka = kafka_classes(settings.cache_dir, jars.broker)
     spark_jars = [*(settings.spark.jars or jars.connector), caraway_jar()]

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from caraway.class_archives import ClassArchive
 from caraway.datasets import Average, Count, Dataset, Stddev, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous
-from caraway.engine.observer import Observer
+from caraway.engine.lag import Observer
 from caraway.engine.slots import SlotBook
 from caraway.engine.spark_runtime import SparkRuntime
 from caraway.expr import col
