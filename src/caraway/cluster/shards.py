@@ -65,8 +65,8 @@ class ShardMember(Member):
 
     def look_at_shards(self) -> Division:
         """Return the members, the owners and the progress of all shards."""
-        table = index_standings.c
-        query = sa.select(table.shard, table.asset, table.level, table.frontier_us).where(table.shards == self.shards)
+        columns = index_standings.c["shard", "asset", "level", "frontier_us"]
+        query = sa.select(*columns).where(index_standings.c.shards == self.shards)
 
         def look(connection: sa.Connection) -> Division:
             owners = self.look_in(connection)

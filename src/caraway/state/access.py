@@ -224,7 +224,7 @@ class Access(Store):
 
     def _read(self, read: Callable[[sa.Connection], T]) -> T:
         def once() -> T:
-            # At this isolation level all queries of `read` see the same state, even if it is changed in between.
+            # With this option all queries of `read` see the same state, even if it is changed in between.
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             with self._engine.connect().execution_options(**options) as connection:
                 return read(connection)

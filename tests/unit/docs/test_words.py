@@ -103,7 +103,7 @@ FORMER = (
     Former(
         "level",
         "caught up",
-        kept=(r"\btold_of\.level\b", '"level"', "isolation_level"),
+        kept=('"level"', "isolation_level"),
         under=("src/caraway/state", "src/caraway/cluster", "src/caraway/control", "docs/control.md"),
     ),
     Former(
