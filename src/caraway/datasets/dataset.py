@@ -137,7 +137,7 @@ class Dataset(Node):
 
         Raises:
             CommitError: A source or sink is impossible for this dataset.
-            CommitTypeError: The same, where the API has a TypeError.
+            CommitTypeError: A part of a source or sink is of a wrong type.
         """
         metadata = get_metadata(self) or self._spec.metadata
         owner = metadata.owner or module_owner(self._module)
@@ -196,7 +196,7 @@ def dataset(
 
     Raises:
         DefinitionError: The class can't be a dataset; the message names the field and what would be right.
-        DefinitionTypeError: The same, where the API has a TypeError.
+        DefinitionTypeError: A part of the definition is of a wrong type.
     """
     # Annotations of the class that are strings may refer to local names of the function that defines the class.
     local_names = sys._getframe(1).f_locals  # noqa: SLF001 (no public function returns them)

@@ -31,7 +31,7 @@ class FieldMarker:
         """Attach metadata to the field.
 
         Raises:
-            DefinitionError: The owner isn't an email address, or the field is to be deprecated or deleted.
+            DefinitionError: The owner isn't an email address, or `deprecated` or `deleted` is true.
         """
         if deprecated or deleted:
             raise DefinitionError(

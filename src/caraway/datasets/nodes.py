@@ -219,7 +219,7 @@ class Node:
         Args:
             args: The columns that duplicates have in common.
             by: The same columns as a list, or one name; by default all value columns.
-            window: `Tumbling` or `Session`, in which duplicates are; by default they have equal timestamps.
+            window: `Tumbling` or `Session`, in which rows are duplicates; by default their timestamps must be equal.
 
         Raises:
             DefinitionTypeError: The window is of another kind.
@@ -261,7 +261,7 @@ class Node:
 
         Args:
             args: The columns, or one list of them.
-            window: `Hopping`, `Tumbling` or `Session`: groups are of rows in one window, which becomes a key.
+            window: `Hopping`, `Tumbling` or `Session`; a group then has the rows of one window, which becomes a key.
 
         Raises:
             DefinitionTypeError: The window is of another kind.

@@ -28,11 +28,7 @@ class WhenExpr(Expr):
 
     @property
     def node(self) -> NoReturn:  # type: ignore[override]
-        """Refuse the use as an expression.
-
-        Raises:
-            InvalidExprException: Always.
-        """
+        """Raise `InvalidExprException`, because the choice has no value for its last predicate yet."""
         raise InvalidExprException(f"{self} has no then(...), so it has no value yet")
 
     def __str__(self) -> str:

@@ -218,7 +218,7 @@ class Expr:
             input_df: The rows; columns that `schema` doesn't name are ignored.
             schema: Types of the columns, to which the values are cast first.
             output_dtype: Type that the result must have; by default that of the expression.
-            parse: Return Python objects; else nullable and Arrow columns.
+            parse: True for a result of Python objects, False for nullable and Arrow columns.
             context: The source of `now()`; without it `now()` is the time of the call.
 
         Raises:

@@ -31,7 +31,7 @@ class StructExpr(Expr):
     __slots__ = ()
 
     def get(self, field: Text) -> Expr:
-        """Return a field; null of a null struct.
+        """Return a field of the struct; null if the struct is null.
 
         Raises:
             InvalidExprException: `field` is no plain str.

@@ -1,31 +1,17 @@
 """The `dt` namespace and the nodes that make instants, without formats. Instants are longs of microseconds."""
 
-from datetime import datetime
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, INT
 from caraway.dtypes.values import INT_MAX
 from caraway.errors import DefinitionError
-from caraway.expr.functions.local_time import local_instant
+from caraway.expr.functions.local_time import US_OF_UNIT, literal_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, TimeUnit
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, divided
 from caraway.spark.java import active_jvm
 
-SECOND_US = 1_000_000
-DAY_US = 86_400 * SECOND_US
-_UNIT_US = {
-    # A year is 365 days by definition, wherever it begins.
-    TimeUnit.YEAR: 365 * DAY_US,
-    TimeUnit.WEEK: 7 * DAY_US,
-    TimeUnit.DAY: DAY_US,
-    TimeUnit.HOUR: 3_600 * SECOND_US,
-    TimeUnit.MINUTE: 60 * SECOND_US,
-    TimeUnit.SECOND: SECOND_US,
-    TimeUnit.MILLISECOND: 1_000,
-    TimeUnit.MICROSECOND: 1,
-}
 _CALENDAR_PARTS = {
     TimeUnit.YEAR: F.year,
     TimeUnit.MONTH: F.month,
@@ -55,26 +41,24 @@ def _(node: DatePart, scope: SparkScope) -> Column:
 @compile_node.register
 def _(node: Since, scope: SparkScope) -> Column:
     end, start = compile_as(node.operand, DATETIME, scope), compile_as(node.start, DATETIME, scope)
-    return divided(end - start, _UNIT_US[node.unit])
+    return divided(end - start, US_OF_UNIT[node.unit])
 
 
 @compile_node.register
 def _(node: SinceEpoch, scope: SparkScope) -> Column:
-    return divided(compile_as(node.operand, DATETIME, scope), _UNIT_US[node.unit])
+    return divided(compile_as(node.operand, DATETIME, scope), US_OF_UNIT[node.unit])
 
 
 @compile_node.register
 def _(node: FromEpoch, scope: SparkScope) -> Column:
-    units, length = compile_as(node.operand, INT, scope), _UNIT_US[node.unit]
+    units, length = compile_as(node.operand, INT, scope), US_OF_UNIT[node.unit]
     most = INT_MAX // length
     return F.when(units.between(-most, most), units * F.lit(length).cast("long"))
 
 
 @compile_node.register
 def _(node: DatetimeLiteral, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
-    parts = (node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond)
-    wall = datetime(*parts)  # noqa: DTZ001 (a wall time)
-    return F.lit(local_instant(wall, node.timezone)).cast("long")
+    return F.lit(literal_instant(node)).cast("long")
 
 
 def local_timestamp(micros: Column, timezone: str) -> Column:
@@ -93,4 +77,4 @@ def local_timestamp(micros: Column, timezone: str) -> Column:
 
 def within_second(micros: Column) -> Column:
     """Return the microseconds since the last whole second."""
-    return F.pmod(micros, F.lit(SECOND_US).cast("long"))
+    return F.pmod(micros, F.lit(US_PER_SECOND).cast("long"))

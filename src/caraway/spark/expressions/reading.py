@@ -10,15 +10,17 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from caraway.dtypes.durations import US_PER_SECOND
+from caraway.dtypes.instants import US_PER_DAY
 from caraway.dtypes.types import STRING
 from caraway.expr.functions.chrono_reading import CENTURY_BREAK, MONTHS, WEEKDAYS, reading_pattern
 from caraway.expr.nodes import Strptime
-from caraway.spark.expressions.instants import DAY_US, SECOND_US, local_timestamp
+from caraway.spark.expressions.instants import local_timestamp
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, let
 
 # The character between the groups that a match yields; no number, name or offset contains it.
 _SEPARATOR = ","
-_MINUTE_US = 60 * SECOND_US
+_MINUTE_US = 60 * US_PER_SECOND
 
 
 @dataclass(slots=True)
@@ -93,11 +95,11 @@ def _position(names: tuple[str, ...], text: Column) -> Column:
 def _instant(fields: _Fields, timezone: str) -> Column:
     micros = F.coalesce(fields.numbers["us"], F.lit(0)) if "us" in fields.numbers else F.lit(0)
     if "s" in fields.numbers:
-        exact = fields.numbers["s"] * F.lit(SECOND_US).cast("decimal(7,0)") + micros.cast("decimal(7,0)")
+        exact = fields.numbers["s"] * F.lit(US_PER_SECOND).cast("decimal(7,0)") + micros.cast("decimal(7,0)")
         fields.checks.append(exact.between(-(2**63), 2**63 - 1))
         return _checked(fields, exact.cast("long"))
     day = _day(fields)
-    wall = F.unix_date(day).cast("long") * F.lit(DAY_US).cast("long") + _time_of_day(fields) + micros
+    wall = F.unix_date(day).cast("long") * F.lit(US_PER_DAY).cast("long") + _time_of_day(fields) + micros
     if "z" not in fields.numbers:
         return let(_checked(fields, wall), lambda checked: _of_wall(checked, timezone))
     fields.checks.append(F.abs(fields.numbers["z"]) < 24 * 60)
@@ -146,7 +148,7 @@ def _time_of_day(fields: _Fields) -> Column:
         checks.append(F.call_function("div", hour, F.lit(12)) == numbers["p"])
     minute, second = numbers.get("M", zero), numbers.get("S", zero)
     checks.append((hour < 24) & (minute < 60) & (second < 60))
-    return (hour * 3_600 + minute * 60 + second) * F.lit(SECOND_US).cast("long")
+    return (hour * 3_600 + minute * 60 + second) * F.lit(US_PER_SECOND).cast("long")
 
 
 def _of_wall(wall: Column, timezone: str) -> Column:
@@ -164,5 +166,5 @@ def _of_wall(wall: Column, timezone: str) -> Column:
         instant = wall - (shown(probe) - probe)
         return F.when(shown(instant) == wall, instant)
 
-    before, after = candidate(wall - DAY_US), candidate(wall + DAY_US)
+    before, after = candidate(wall - US_PER_DAY), candidate(wall + US_PER_DAY)
     return F.when(before.isNull() | after.isNull() | (before == after), F.coalesce(before, after))

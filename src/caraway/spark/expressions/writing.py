@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME
 from caraway.expr.engines import python_reason
 from caraway.expr.functions.chrono_format import Field, Item, Text, parse_format
 from caraway.expr.functions.chrono_reading import MONTHS, WEEKDAYS
 from caraway.expr.nodes import Strftime
-from caraway.spark.expressions.instants import SECOND_US, local_timestamp, within_second
+from caraway.spark.expressions.instants import local_timestamp, within_second
 from caraway.spark.expressions.python import evaluated
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, divided, let
 
@@ -19,7 +20,7 @@ from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
 
-_MINUTE_US = 60 * SECOND_US
+_MINUTE_US = 60 * US_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def _part(item: Item, moment: _Moment) -> Column:
         return _number(item, moment)
     match item.directive:
         case "s":
-            return divided(moment.micros - within_second(moment.micros), SECOND_US).cast("string")
+            return divided(moment.micros - within_second(moment.micros), US_PER_SECOND).cast("string")
         case ".f":
             return _shortest_fraction(moment)
         case "b" | "B":
@@ -158,7 +159,7 @@ def _name(names: tuple[str, ...], index: Column, *, short: bool) -> Column:
 
 def _offset(moment: _Moment, colon: str) -> Column:
     # Offsets are rounded to minutes, and half a minute is rounded up.
-    size = divided(F.abs(moment.offset) + 30 * SECOND_US, _MINUTE_US)
+    size = divided(F.abs(moment.offset) + 30 * US_PER_SECOND, _MINUTE_US)
     sign = F.when(moment.offset < 0, "-").otherwise("+")
     hours, rest = (F.lpad(part.cast("string"), 2, "0") for part in (divided(size, 60), size % 60))
     return F.concat(sign, hours, F.lit(colon), rest)
