@@ -11,6 +11,7 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partialmethod
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -110,7 +111,7 @@ class Silent:
     """A stand-in on which no operation can be recorded: each gives up, whatever Python asks of the object."""
 
     __slots__ = ("_recording",)
-    # With this, numpy leaves its operators to this class, which gives up on numpy's numbers.
+    # This makes numpy leave operators between its numbers and a stand-in to the stand-in, which gives up.
     __array_ufunc__ = None
 
     def __init__(self, recording: Recording) -> None:
@@ -154,7 +155,7 @@ class TracedColumn(Silent):
         return TracedColumn(self._recording, node, kind, self.label)
 
     def _made_with(self, other: "TracedColumn", node: n.Node, kind: t.DataType) -> "TracedColumn":
-        # The name is the one that pandas gives the result of two series.
+        # As in pandas, the result of two series has a name only if both have the same one.
         return TracedColumn(self._recording, node, kind, self.label if self.label == other.label else None)
 
     def _operand(self, value: object) -> "TracedColumn":
@@ -166,36 +167,16 @@ class TracedColumn(Silent):
             self._give_up()
         return self._made(n.Literal(value=value, dtype=kind), kind)
 
-    def _arithmetic(self, op: n.BinaryOp, left: "TracedColumn", right: "TracedColumn") -> "TracedColumn":
-        if left.kind not in _NUMBERS or right.kind not in _NUMBERS:
-            self._give_up()
-        floating = op is n.BinaryOp.DIV or t.FLOAT in {left.kind, right.kind}
-        made = n.Binary(op=op, left=left.node, right=right.node)
-        return left._made_with(right, made, t.FLOAT if floating else t.INT)  # noqa: SLF001 (of one kind)
+    def _arithmetic(self, op: n.BinaryOp, value: object) -> "TracedColumn":
+        return _calculated(op, self, self._operand(value))
 
-    def __add__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.ADD, self, self._operand(other))
+    def _reflected(self, op: n.BinaryOp, value: object) -> "TracedColumn":
+        return _calculated(op, self._operand(value), self)
 
-    def __radd__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.ADD, self._operand(other), self)
-
-    def __sub__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.SUB, self, self._operand(other))
-
-    def __rsub__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.SUB, self._operand(other), self)
-
-    def __mul__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.MUL, self, self._operand(other))
-
-    def __rmul__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.MUL, self._operand(other), self)
-
-    def __truediv__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.DIV, self, self._operand(other))
-
-    def __rtruediv__(self, other: object) -> "TracedColumn":
-        return self._arithmetic(n.BinaryOp.DIV, self._operand(other), self)
+    __add__, __radd__ = partialmethod(_arithmetic, n.BinaryOp.ADD), partialmethod(_reflected, n.BinaryOp.ADD)
+    __sub__, __rsub__ = partialmethod(_arithmetic, n.BinaryOp.SUB), partialmethod(_reflected, n.BinaryOp.SUB)
+    __mul__, __rmul__ = partialmethod(_arithmetic, n.BinaryOp.MUL), partialmethod(_reflected, n.BinaryOp.MUL)
+    __truediv__, __rtruediv__ = partialmethod(_arithmetic, n.BinaryOp.DIV), partialmethod(_reflected, n.BinaryOp.DIV)
 
     def __neg__(self) -> "TracedColumn":
         if self.kind not in _NUMBERS:
@@ -217,23 +198,10 @@ class TracedColumn(Silent):
             compared = n.When(branches=((null, _NULL), (unordered, differs)), otherwise=compared)
         return self._made_with(other, compared, t.BOOL)
 
-    def __eq__(self, other: object) -> "TracedColumn":  # type: ignore[override]
-        return self._compared(n.BinaryOp.EQ, other)
-
-    def __ne__(self, other: object) -> "TracedColumn":  # type: ignore[override]
-        return self._compared(n.BinaryOp.NE, other)
-
-    def __lt__(self, other: object) -> "TracedColumn":
-        return self._compared(n.BinaryOp.LT, other)
-
-    def __le__(self, other: object) -> "TracedColumn":
-        return self._compared(n.BinaryOp.LE, other)
-
-    def __gt__(self, other: object) -> "TracedColumn":
-        return self._compared(n.BinaryOp.GT, other)
-
-    def __ge__(self, other: object) -> "TracedColumn":
-        return self._compared(n.BinaryOp.GE, other)
+    __eq__ = partialmethod(_compared, n.BinaryOp.EQ)  # type: ignore[assignment]
+    __ne__ = partialmethod(_compared, n.BinaryOp.NE)  # type: ignore[assignment]
+    __lt__, __le__ = partialmethod(_compared, n.BinaryOp.LT), partialmethod(_compared, n.BinaryOp.LE)
+    __gt__, __ge__ = partialmethod(_compared, n.BinaryOp.GT), partialmethod(_compared, n.BinaryOp.GE)
 
     def _logical(self, op: n.BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
@@ -241,16 +209,9 @@ class TracedColumn(Silent):
             self._give_up()
         return self._made_with(other, n.Binary(op=op, left=self.node, right=other.node), t.BOOL)
 
-    # `and` and `or` have the same value with their sides exchanged, so the reflected operators are the same functions.
-    def __and__(self, other: object) -> "TracedColumn":
-        return self._logical(n.BinaryOp.AND, other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: object) -> "TracedColumn":
-        return self._logical(n.BinaryOp.OR, other)
-
-    __ror__ = __or__
+    # `&` and `|` have the same value with their sides exchanged.
+    __and__ = __rand__ = partialmethod(_logical, n.BinaryOp.AND)
+    __or__ = __ror__ = partialmethod(_logical, n.BinaryOp.OR)
 
     def __invert__(self) -> "TracedColumn":
         if self.kind != t.BOOL:
@@ -290,6 +251,14 @@ class TracedColumn(Silent):
         if self.kind != t.STRING:
             self._give_up()
         return Text(self)
+
+
+def _calculated(op: n.BinaryOp, left: TracedColumn, right: TracedColumn) -> TracedColumn:
+    if left.kind not in _NUMBERS or right.kind not in _NUMBERS:
+        left._give_up()  # noqa: SLF001 (of one kind)
+    floating = op is n.BinaryOp.DIV or t.FLOAT in {left.kind, right.kind}
+    made = n.Binary(op=op, left=left.node, right=right.node)
+    return left._made_with(right, made, t.FLOAT if floating else t.INT)  # noqa: SLF001 (of one kind)
 
 
 class Text:

@@ -22,15 +22,9 @@ WINDOW_KEY = "window"
 
 
 def group_keys(keys: tuple[str, ...], before: Schema, of: tuple[str, ...] = ()) -> dict[str, DataType]:
-    """Return the types of grouping columns after checking them.
+    """Return the types of grouping columns; `of` has the names of the datasets in the input, for messages.
 
-    Args:
-        keys: The columns.
-        before: The schema of the input.
-        of: The names of the datasets in the input, for messages.
-
-    Raises:
-        DefinitionError: There are none, one is unknown, is the timestamp or comes twice.
+    Raises `DefinitionError` if there are no columns, or if a column is unknown, is the timestamp or is named twice.
     """
     if not keys:
         raise DefinitionError("groupby: name at least one column")
@@ -46,18 +40,9 @@ def group_keys(keys: tuple[str, ...], before: Schema, of: tuple[str, ...] = ()) 
 
 
 @step_rule.register
-def _(operator: First, before: Schema) -> Schema:
-    return _one_row_a_group("first", operator.keys, before)
-
-
-@step_rule.register
-def _(operator: Latest, before: Schema) -> Schema:
-    return _one_row_a_group("latest", operator.keys, before)
-
-
-def _one_row_a_group(name: str, group: tuple[str, ...], before: Schema) -> Schema:
-    require_keyless(name, before, DefinitionTypeError)
-    keys = group_keys(group, before)
+def _(operator: First | Latest, before: Schema) -> Schema:
+    require_keyless(type(operator).__name__.lower(), before, DefinitionTypeError)
+    keys = group_keys(operator.keys, before)
     values = {name: dtype for name, dtype in before.values.items() if name not in keys}
     return Schema(keys=keys, values=values, timestamp=before.timestamp)
 

@@ -66,24 +66,13 @@ def _(node: n.ListContains, scope: SparkScope) -> Column:
 
 
 @compile_node.register
-def _(node: n.ListFilter, scope: SparkScope) -> Column:
+def _(node: n.ListFilter | n.ListMap, scope: SparkScope) -> Column:
     if python_reason(node) is not None:
         return evaluated(node, scope)
     of = element_type(node.operand, scope)
-    return F.filter(
-        compile_node(node.operand, scope),
-        lambda item: compile_node(node.predicate, scope.body(node.variable, of, item)),
-    )
-
-
-@compile_node.register
-def _(node: n.ListMap, scope: SparkScope) -> Column:
-    if python_reason(node) is not None:
-        return evaluated(node, scope)
-    of = element_type(node.operand, scope)
-    return F.transform(
-        compile_node(node.operand, scope),
-        lambda item: compile_node(node.body, scope.body(node.variable, of, item)),
+    apply, body = (F.filter, node.predicate) if isinstance(node, n.ListFilter) else (F.transform, node.body)
+    return apply(
+        compile_node(node.operand, scope), lambda item: compile_node(body, scope.body(node.variable, of, item))
     )
 
 
@@ -93,7 +82,7 @@ def _(node: n.DictGet, scope: SparkScope) -> Column:
     found = F.when(key.isNotNull(), F.try_element_at(entries, key))
     if node.default is None:
         return found
-    default = compile_as(node.default, _value(node.operand, scope), scope)
+    default = compile_as(node.default, element_type(node.operand, scope), scope)
     return F.when(F.map_contains_key(entries, key), found).when(entries.isNotNull() & key.isNotNull(), default)
 
 
@@ -144,15 +133,8 @@ def _size(items: Column) -> Column:
 
 
 def element_type(node: n.Node, scope: SparkScope) -> DataType:
-    """Return the type of the elements of a list."""
+    """Return the type of the elements of a list, or of the values of a dict."""
     dtype = scope.type_of(node)
     base = None if dtype is None else operand_type(dtype)
-    assert isinstance(base, ListType)  # noqa: S101 (inference saw to it)
-    return base.of
-
-
-def _value(node: n.Node, scope: SparkScope) -> DataType:
-    dtype = scope.type_of(node)
-    base = None if dtype is None else base_type(dtype)
-    assert isinstance(base, MapType)  # noqa: S101 (inference saw to it)
+    assert isinstance(base, ListType | MapType)  # noqa: S101 (inference saw to it)
     return base.of
