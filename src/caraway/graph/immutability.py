@@ -17,15 +17,10 @@ E = TypeVar("E", bound=Entity)
 
 
 def immutability_faults(current: Graph, given: Graph, *, incremental: bool) -> tuple[str, ...]:
-    """Return the definitions of `given` that change those of `current` without a greater version.
+    """Return a message for each definition of `given` that changes one of `current` without a greater version.
 
-    Args:
-        current: The branch's definitions.
-        given: The committed definitions, filtered by the same environment.
-        incremental: True if entities that aren't mentioned stay; then a featureset must keep all of its features.
-
-    Returns:
-        A message for each: it names the entity, the change, and the version that is needed.
+    A message names the entity, the change, and the version that is needed. Both graphs are filtered by the same
+    environment. In an incremental commit a featureset must also keep all of its features.
     """
     return (
         *_dataset_faults(current.datasets, given.datasets),
@@ -34,7 +29,7 @@ def immutability_faults(current: Graph, given: Graph, *, incremental: bool) -> t
 
 
 def descendant_faults(current: Graph, given: Graph) -> tuple[str, ...]:
-    """Return the datasets that must rise in version because one that they are computed from did."""
+    """Return a message for each dataset whose version must rise, since that of a dataset it is computed from rose."""
     before, after = by_name(current.datasets), by_name(given.datasets)
     faults = []
     for name, new in after.items():
@@ -56,7 +51,7 @@ def descendant_faults(current: Graph, given: Graph) -> tuple[str, ...]:
 
 
 def omission_faults(current: Graph, given: Graph) -> tuple[str, ...]:
-    """Return the entities that a full commit leaves out although they aren't marked as deleted."""
+    """Return a message for each entity that a full commit leaves out although it isn't marked as deleted."""
     kinds: tuple[tuple[str, Iterable[Entity], Iterable[Entity]], ...] = (
         ("dataset", current.datasets, given.datasets),
         ("featureset", current.featuresets, given.featuresets),

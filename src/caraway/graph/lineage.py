@@ -13,10 +13,8 @@ def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
 
     A dataset inherits from those that its pipelines read; a feature from its featureset, from the features and datasets
     that its extractors use and, if it is looked up, from the field. `~x` cancels an inherited `x` there and downstream,
-    and is a tag itself; an entity that inherits both ends with neither.
-
-    Args:
-        graph: A graph without circles; entities that it refers to but lacks have no tags.
+    and is a tag itself; an entity that inherits both ends with neither. The graph must have no circles; entities that
+    it refers to but lacks have no tags.
     """
     found = _all_tags(graph)
     names = [d.name for d in graph.datasets] + [f"{s.name}.{f.name}" for s in graph.featuresets for f in s.features]
@@ -24,11 +22,7 @@ def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
 
 
 def effective_field_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
-    """Return the tags of all fields of datasets, by full name: their own and the dataset's that they don't cancel.
-
-    Args:
-        graph: A graph without circles.
-    """
+    """Return the tags of all fields of datasets, by full name: their own and the dataset's that they don't cancel."""
     found = _all_tags(graph)
     return {f"{d.name}.{f.name}": found[_field(d.name, f.name)] for d in graph.datasets for f in d.fields}
 
@@ -81,7 +75,7 @@ def _uses(extractor: Extractor) -> set[str]:
 
 
 def _field(dataset: str, field: str) -> str:
-    # The prefix keeps fields from features, as a dataset and a featureset may have the same name.
+    # The prefix makes names of fields differ from those of features, since a dataset and a featureset may share a name.
     return f"field {dataset}.{field}"
 
 

@@ -92,7 +92,7 @@ class DatasetHandle:
         return provider(self._name, ts.reset_index(drop=True), frame, wanted)
 
     def __getattr__(self, attribute: str) -> Any:
-        # As in the definition, `Dataset.column` is a field whose text is its name.
+        # Code that uses `Dataset.column` as text sees the name of the column, as in the definition.
         if attribute in self.__dict__.get("_columns", ()):
             return attribute
         members = self.__dict__.get("_members", {})

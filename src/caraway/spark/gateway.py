@@ -99,7 +99,7 @@ def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
     class_path = (
         conf.get("spark.driver.extraClassPath"),
         os.environ.get("SPARK_CONF_DIR") or str(home / "conf"),
-        # This one stands first, since other jars contain an older version of it.
+        # This library stands first, since other jars contain an older version of its classes.
         *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
         str(home / "jars" / "*"),
         *folders,

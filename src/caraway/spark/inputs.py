@@ -39,8 +39,8 @@ from caraway.spark.regrouping import regrouping_joins
 from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import row_type
 
-# An operator drops state that lies a horizon behind an event time only if it reached that time this long ago, since one
-# topic or partition may run far ahead of another in event time while a backlog is read.
+# An operator drops state that is older than an event time by the horizon, but only this long after it has reached that
+# event time, since one topic or partition may run far ahead of another in event time while a backlog is read.
 SETTLE_MS = 600_000
 
 # The meta columns that are never null in a record.

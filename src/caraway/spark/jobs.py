@@ -104,7 +104,7 @@ def start_job(
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
-    # A checkpoint that was renamed, or that is removed below, shows as well that an attempt may have sent records.
+    # An earlier attempt may have sent records even if its checkpoint was renamed, or is removed below.
     restarted = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     forget_unfinished(checkpoint)
     before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)

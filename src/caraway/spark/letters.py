@@ -65,14 +65,9 @@ class LetterCount:
 def evaluate(
     before: Stream, computed: Mapping[str, Column], reasons: Sequence[Reason], operator: str, plan: JobPlan
 ) -> Stream:
-    """Compute columns for the rows of a stream, and turn rows for which that fails into dead letters.
+    """Add the `computed` columns to a stream, and turn rows for which a computation fails into dead letters.
 
-    Args:
-        before: The stream.
-        computed: The new columns by name, beside those of the stream.
-        reasons: The ways in which the computation can fail.
-        operator: The name of the step in dead letters.
-        plan: The job.
+    The dead letters name the step as `operator`.
     """
     new = [column.alias(column_name) for column_name, column in computed.items()]
     if not reasons:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from caraway.spark.java import java_session
 
-# A query reads all of its topics by one scan, whose name in the plan begins so.
+# A query reads all of its topics by one scan, whose name in the plan begins with this text.
 _SCAN = "RealTimeStreamScan"
 _ROWS = "number of output rows"
 _WHOSE = re.compile(r"runId = (?P<run>[0-9a-f-]+)\nbatch = (?P<batch>\d+)")

@@ -33,8 +33,8 @@ def regrouping_joins(plan: JobPlan) -> frozenset[ops.Join]:
 def _joins(step: ops.Operator, keyed: set[str], names: _Names) -> Iterator[ops.Join]:
     match step:
         case ops.Join() if _is_keyed(step.left, keyed):
-            # This join also makes records where its right side changes, and a failed attempt may have made these of
-            # another left row, so all of its columns may differ.
+            # A join of a keyed left side also makes records at the times of right versions. A failed attempt may have
+            # made such a record of another left row, so all columns of the record may differ.
             if names != frozenset():
                 yield step
             before: _Names = None

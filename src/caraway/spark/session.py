@@ -15,8 +15,8 @@ from caraway.functions.pipelines.children import Limits, limits_conf
 from caraway.spark.gateway import start_gateway
 from caraway.spark.java import has_jvm
 
-# The bounds of the JVM's memory beside its heap. Java's own are for big servers: 240 MB of code cache, no limit for the
-# rest.
+# The bounds of the JVM's memory beside its heap. Java's default bounds suit big servers: 240 MB of code cache, and no
+# limit for the rest.
 _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"

@@ -43,8 +43,8 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
-    # If versions may be revised, each join key needs copies of the versions instead of their begins and ends. So it
-    # does if join keys contain the time stamp: an end has the time of the next version, so its join key would differ
+    # If versions may be revised, each join key needs copies of the versions instead of their begins and ends. The same
+    # holds if join keys contain the time stamp: an end has the time of the next version, so its join key would differ
     # from that of its begin.
     followed = bool(left.keys) and (left.revised or left.timestamp in join.left_on)
     rows = _events(left, _join_key(codec, left, right, join) if followed else None, inputs) if left.keys else left

@@ -30,10 +30,7 @@ _PASSES, _NUMBER, _ELEMENT = "$passes", "$number", "$element"
 def compile_step(step: object, inputs: Inputs, job_rows: JobRows) -> Stream:  # noqa: ARG001 (the same signature for all)
     """Compile an operator tree, which has been validated, to the stream of its output.
 
-    Args:
-        step: The tree.
-        inputs: The inputs of the job.
-        job_rows: All rows of the job, before the first input of this tree is read from them.
+    `job_rows` are all rows of the job, before the first input of this tree is read from them.
     """
     raise TypeError(f"no Spark step for {type(step).__name__} of job {inputs.plan.job_id}")
 

@@ -38,9 +38,7 @@ class Captured:
 def captured(functions: Iterable[Callable[..., Any]], is_a_users: Callable[[Callable[..., Any]], bool]) -> Captured:
     """Return the values and functions that functions use by name, and those that these use in turn.
 
-    Args:
-        functions: The functions at which the search starts.
-        is_a_users: Returns True for a function of the user, whose text counts, and False for an installed one.
+    `is_a_users` returns True for a function of the user, whose text counts, and False for an installed one.
     """
     search = _Search(is_a_users)
     search.look_through(functions)
@@ -141,7 +139,7 @@ def _used(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         try:
             yield name, cell.cell_contents
         except ValueError:
-            # The value is a function that refers to itself and isn't bound yet.
+            # The variable has no value yet: it will be a function that is being defined and refers to itself.
             continue
     for name in dict.fromkeys(names_in(function.__code__)):
         if name in function.__globals__ and not name.startswith("__"):

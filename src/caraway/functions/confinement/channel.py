@@ -33,7 +33,7 @@ class Channel:
     def send(self, message: bytes, deadline: float | None = None) -> None:
         """Send a message; `deadline` is a time of the monotonic clock.
 
-        Raises `TimeoutError` if the other end doesn't read it in time, and `OSError` if the other end is closed.
+        Raises `TimeoutError` if the receiver doesn't read the message in time, and `OSError` if its end is closed.
         """
         self._wait_until(deadline)
         self._socket.sendall(_frame(message))

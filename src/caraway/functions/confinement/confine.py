@@ -33,7 +33,7 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     """
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
     os.chdir(scratch)
-    # This file object replaces that of the fork server, whose state the fork has copied.
+    # The fork has copied the state of the fork server's `sys.stdin`, so a new file object replaces it.
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
     if memory_mb is not None:
         _limit_memory(memory_mb)

@@ -125,11 +125,9 @@ class _ForkServer:
 
 
 def serve(descriptor: int, module: str) -> None:
-    """Fork processes on request, until no process that may request them is left.
+    """Fork processes that run functions of `module`, until no process that may request them is left.
 
-    Args:
-        descriptor: The descriptor of the socket on which requests come.
-        module: The module whose functions the processes run.
+    Requests come on the socket of `descriptor`.
     """
     # Ctrl-C in a terminal reaches this process, too, but the server handles it, and this process ends with the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

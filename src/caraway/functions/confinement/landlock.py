@@ -26,7 +26,7 @@ _SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
 READ = EXECUTE | READ_FILE | READ_DIR
 # The rights that a rule for a file may have; the others apply to folders only.
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
-# The first versions of the interface with a certain right.
+# The first version of the interface that knows each of these rights.
 _ABI_REFER, _ABI_TRUNCATE, _ABI_NETWORK, _ABI_IOCTL, _ABI_SCOPE = 2, 3, 4, 5, 6
 
 
@@ -57,17 +57,10 @@ def restrict(
 ) -> None:
     """Remove all rights to files but these, to TCP unless `network`, and to signals for other processes.
 
-    The process must have set `no_new_privs`.
+    Files and folders that are `readable` may be read, the entries of `listed` folders listed, `devices` read and
+    written, and folders that are `writable` have all rights. The process must have set `no_new_privs`.
 
-    Args:
-        readable: Files and folders to read.
-        listed: Folders whose names may be read.
-        writable: Folders with all rights.
-        devices: Files to read and write.
-        network: True if TCP stays allowed.
-
-    Raises:
-        OSError: The kernel has no Landlock, or refuses.
+    Raises `OSError` if the kernel has no Landlock, or refuses.
     """
     abi = version()
     rights = _FIRST_ABI_RIGHTS

@@ -132,14 +132,10 @@ def is_known() -> bool:
 
 
 def install(*, network: bool, processes: bool) -> None:
-    """Refuse system calls in this process and all threads that it starts; it must have set `no_new_privs`.
+    """Refuse system calls in this process, which must have set `no_new_privs`, and in all threads that it starts.
 
-    Args:
-        network: True if internet sockets are allowed.
-        processes: True if other processes may be started.
-
-    Raises:
-        OSError: The kernel has no filters of system calls.
+    `network` allows internet sockets, and `processes` other processes. Raises `OSError` if the kernel has no filters of
+    system calls.
     """
     content = b"".join(_instructions(network=network, processes=processes))
     held = ctypes.create_string_buffer(content, len(content))

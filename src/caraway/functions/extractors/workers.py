@@ -26,7 +26,7 @@ class Workers:
         self._make = make
         self._threads = threads
         self._lock = threading.Lock()
-        # The last one is taken first, because its caches are still warm.
+        # The worker that was given back last is taken first, because the caches of its process are still warm.
         self._idle: list[FunctionWorker | None] = [None] * size
         self._waiting: deque[Future[FunctionWorker | None]] = deque()
 

@@ -165,7 +165,7 @@ class _Unpacked:
 @lru_cache(maxsize=_KEPT)
 def _unpacked(packed: bytes) -> _Unpacked:
     user = unpacked_call(packed)
-    # The function is unpickled once here, so that one that can't be unpickled fails the job and not each row.
+    # A function that can't be unpickled must fail the job and not each row, so it is unpickled once here.
     cloudpickle.loads(user.step.function.pickled)
     return _Unpacked(
         _compiled(user),

@@ -32,8 +32,8 @@ _CONFINEMENT = "spark.caraway.function.confinement"
 # Each half of a batch gets half of its time, but no less than this share of the limit. A bad row among 10,000 is found
 # after 14 halvings, the last eleven with this share.
 _LEAST_SHARE = 0.1
-# The failures of one batch may take so many time limits together, and there may be so many of them. Beyond that the job
-# fails with a message, because a function that always hangs or exits would occupy it for hours.
+# A batch may have at most `_MOST_ENDS` failures, and they may take at most `_MOST_LIMITS` time limits in total. Beyond
+# that the job fails with a message, because a function that always hangs or exits would occupy it for hours.
 _MOST_LIMITS = 5.0
 _MOST_ENDS = 100
 

@@ -43,15 +43,12 @@ __all__ = [
 
 
 def schema_of(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Schema:
-    """Compute the output schema of an operator tree and check every step of it.
-
-    Args:
-        operator: The tree.
-        datasets: The datasets that it reads, by name.
+    """Compute the output schema of an operator tree, which reads `datasets`, and check every step of it.
 
     Raises:
         DefinitionError: A step doesn't fit its input; the message names the operator, the bad part and what would be
-        possible. DefinitionTypeError: The same, where the API has a TypeError.
+            possible.
+        DefinitionTypeError: The same fault, where the specified API raises a TypeError.
     """
     match operator:
         case Input():

@@ -21,11 +21,7 @@ def column_of(aggregate: AggregateSpec, before: Schema) -> t.DataType:
 
 
 def output_type(aggregate: AggregateSpec, before: Schema) -> t.DataType:
-    """Return the output type of an aggregate, whatever it declares.
-
-    Args:
-        aggregate: The aggregate.
-        before: The schema of its input.
+    """Return the output type that an aggregate must declare, given the schema of its input.
 
     Raises:
         DefinitionError: The column is unknown, or nulls are to be dropped where there are none.
@@ -70,7 +66,7 @@ def _check_taken(aggregate: AggregateSpec, found: t.DataType, takes: Takes) -> N
 
 def _check_dropnull(aggregate: AggregateSpec, found: t.DataType) -> None:
     if aggregate.dropnull and not t.is_optional(found):
-        # The API has a TypeError for FirstK alone, an inconsistency that is kept.
+        # The specified API raises a TypeError for FirstK and a ValueError for all other functions. This is kept.
         first = aggregate.function is AggregateFunction.FIRST_K
         raise (DefinitionTypeError if first else DefinitionError)(
             f"aggregate: {_spell(aggregate)}: dropnull=True, but column {aggregate.of} is {t.type_name(found)}, which "

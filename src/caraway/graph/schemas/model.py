@@ -40,8 +40,8 @@ def step_schema(operator: Operator, before: Schema) -> Schema:
     """Compute the schema after an operator with one input, given the schema before it.
 
     Raises:
-        DefinitionError: The operator doesn't fit its input. DefinitionTypeError: The same, where the API has a
-        TypeError.
+        DefinitionError: The operator doesn't fit its input.
+        DefinitionTypeError: The same fault, where the specified API raises a TypeError.
     """
     require_not_terminal(before, type(operator).__name__.lower().removesuffix("function"))
     return step_rule(operator, before)

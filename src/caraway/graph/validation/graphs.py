@@ -34,7 +34,7 @@ def validate(graph: Graph, *, partial: bool = False) -> None:
 
     Raises:
         CommitError: A check fails; the message names the entities and what would be right.
-        CommitTypeError: The same, where the API has a TypeError.
+        CommitTypeError: The same fault, where the specified API raises a TypeError.
     """
     entities: tuple[Entity, ...] = (*graph.datasets, *graph.featuresets)
     deleted = frozenset(entity.name for entity in entities if entity.metadata.deleted)
