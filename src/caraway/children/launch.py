@@ -56,8 +56,8 @@ def become(user: str, *, see_all: bool) -> None:
     entry = pwd.getpwnam(user)
     libc = _libc() if see_all and sys.platform == "linux" else None
     if libc:
-        # With this flag the change of user leaves the capabilities as they are. Without it, access(2) would disregard
-        # them, by which Postgres looks for its own programs.
+        # With this flag the change of user leaves the capabilities as they are. Without it, the system call access(2),
+        # by which Postgres looks for its own programs, would disregard them.
         _granted(libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0), user)
     os.setgroups([])
     os.setgid(entry.pw_gid)

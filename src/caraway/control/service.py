@@ -161,7 +161,8 @@ class CommitService:
         before = decode_graph(head.graph) if head.commit_id else Graph()
         after = decode_graph(self._heads.graph(commit_id))
         approve(touched(before, after))
-        # A rollback must not fail because a secret is missing now: no definition is new, so this only gives warnings.
+        # A rollback must not fail because a secret is missing now. Compared with itself, the graph has no new
+        # definition, so missing secrets give warnings only.
         warnings = self._check_secrets(after, after)
         change = self._change(before, after)
         if preview:

@@ -71,7 +71,8 @@ class Driver:
         while not driver.has_lock() and time.monotonic() < deadline:
             time.sleep(0.1)
         for left in scratches.iterdir():
-            # While this JVM holds the lock, no other engine works in this data folder: killed engines left the others.
+            # While this JVM holds the lock, no other engine works in this data folder, so the other scratch folders are
+            # leftovers of killed engines.
             if left != scratch and driver.has_lock():
                 shutil.rmtree(left, ignore_errors=True)
         return driver

@@ -15,7 +15,7 @@ from caraway.state.registry import JobRegistry
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-# How often leftovers of gone jobs are removed; they only occupy disk space, so it isn't urgent.
+# How often leftovers of gone jobs are removed; they only occupy disk space, so their removal isn't urgent.
 SWEEP_SECONDS = 60.0
 
 

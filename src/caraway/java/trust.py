@@ -46,7 +46,7 @@ def _trusted() -> Iterator[x509.Certificate]:
 def _certificates(path: Path) -> Iterator[x509.Certificate]:
     try:
         content = path.read_bytes()
-    except OSError:  # Usually this is a link whose target is missing.
+    except OSError:  # The file may be a link whose target is missing.
         return
     for found in _PEM.findall(content):
         # Some old authorities have malformed certificates, which must not make all others unusable.

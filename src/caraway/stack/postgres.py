@@ -30,7 +30,7 @@ INITDB_SECONDS = 120.0
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    # There is no Unix socket, since the path of a data folder may be longer than the some 100 bytes of a socket's path.
+    # There is no Unix socket, since its path may have some 100 bytes only, and that of a data folder may be longer.
     "unix_socket_directories": "",
     # Postgres gets little memory, since metadata is small, and Kafka and Spark run on the same machine.
     "max_connections": "60",

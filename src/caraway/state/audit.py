@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 # The outcome of an act that hasn't ended. If the server dies during the act, the log keeps this outcome for good.
 BEGUN = "begun"
-# How long an outcome is tried to be written. The act has been done by then and its caller waits for the answer, so an
-# outage of Postgres must not hold the answer up for long.
+# How long the writing of an outcome is retried. The act has been done by then and its caller waits for the answer, so
+# an outage of Postgres must not hold the answer up for long.
 END_TIMEOUT_SECONDS = 2.0
 
 

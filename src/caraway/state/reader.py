@@ -88,7 +88,7 @@ class StateReader(Store):
             .where(assets.c.generation > FIRST_GENERATION, assets.c.state.not_in(ENDING))
             .scalar_subquery()
         )
-        # One statement sees one state of the database.
+        # All is read by one statement, since a statement sees one state of the database.
         query = sa.select(branches, further.label("generations")).order_by(branches.c.name)
         rows = self._rows(query, "read the branches")
         generations = [row.pop("generations") for row in rows]
