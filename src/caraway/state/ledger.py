@@ -16,7 +16,7 @@ from caraway.state.blueprints import AssetKind
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
-# A claim lasts longer than any action takes. When it has expired, its worker is dead, and another one takes over.
+# A claim lasts longer than any action takes. When it has expired, its worker has died or hangs, and another takes over.
 LEASE = timedelta(seconds=30)
 # The pause before the next attempt at an action that isn't done because an engine or an index is still catching up.
 PAUSE = timedelta(milliseconds=250)
