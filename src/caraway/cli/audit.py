@@ -5,40 +5,28 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from caraway.cli.database import DatabaseOption, opened
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.database import DatabaseOptions, opened
+from caraway.cli.options import command
+from caraway.cli.output import out, plain_table
 from caraway.cli.remote import JsonOption, show_json
 from caraway.state.audit import AuditLog
 
 
+@command
 def audit(
+    database: DatabaseOptions,
     limit: Annotated[int, typer.Option(help="How many lines, newest first.", min=1, max=100_000)] = 50,
-    database: DatabaseOption = None,
-    data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the newest changes and refusals, with who it was."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         records = AuditLog(engine).newest(limit)
         if as_json:
             lines = [{"at": r.at, **asdict(r.act), "outcome": r.outcome, "times": r.times} for r in records]
             show_json({"audit": lines})
             return
-        table = Table(
-            "at",
-            "account",
-            "token",
-            "action",
-            "branch",
-            "outcome",
-            "times",
-            "",
-            box=None,
-            pad_edge=False,
-            header_style="dim",
-        )
+        table = plain_table("at", "account", "token", "action", "branch", "outcome", "times", "")
         for record in records:
             act = record.act
             cells = [act.account or "anybody", act.token_id, act.action, act.branch, record.outcome, str(record.times)]

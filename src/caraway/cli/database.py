@@ -3,12 +3,14 @@
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import sqlalchemy as sa
 import typer
 
+from caraway.cli.options import DataOption
 from caraway.config.settings import load_settings
 from caraway.errors import UnavailableError
 from caraway.stack.folder import DataFolder
@@ -27,14 +29,22 @@ DatabaseOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseOptions:
+    """The options that choose a Postgres."""
+
+    database: DatabaseOption = None
+    data: DataOption = None
+
+
 @contextmanager
-def opened(url: str | None, data: Path | None) -> Iterator[sa.Engine]:
-    """Open the Postgres of a URL, or that of the stack in a data folder.
+def opened(chosen: DatabaseOptions) -> Iterator[sa.Engine]:
+    """Open the Postgres that the options choose: that of the URL, or that of the stack in the data folder.
 
     Raises:
         UnavailableError: No URL is given and no stack runs in the data folder; or Postgres has no tables yet.
     """
-    engine = connect(url or _url(data))
+    engine = connect(chosen.database or _url(chosen.data))
     try:
         _require_tables(engine)
         yield engine

@@ -5,10 +5,10 @@ from urllib.parse import quote
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.cli.options import command
+from caraway.cli.output import err, out, plain_table
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 
 dead_letters = typer.Typer(
     help="Rows that an endpoint refused, and rows at which a step of a pipeline failed.", no_args_is_help=True
@@ -18,6 +18,7 @@ IdArgument = Annotated[str, typer.Argument(help="Its id, as `caraway dead-letter
 
 
 @dead_letters.command("list")
+@command
 def list_letters(
     *,
     dataset: Annotated[str | None, typer.Option(help="Only those of this dataset.")] = None,
@@ -25,79 +26,68 @@ def list_letters(
     before: Annotated[
         str | None, typer.Option(help="Show older ones: the value at the end of an earlier list.")
     ] = None,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show dead letters, newest first, with the reason of each."""
-    with plain_errors():
-        asked = {"limit": str(limit), "dataset": dataset, "before": before}
-        params = {name: value for name, value in asked.items() if value is not None}
-        answer = ask("GET", "/dead_letters", server=server_of(url, token, data), branch=branch, params=params)
-        if as_json:
-            show_json(answer)
-            return
-        table = Table("id", "at", "dataset", "from", "replayed", "reason", box=None, pad_edge=False, header_style="dim")
-        for found in answer["dead_letters"]:
-            again = (found["replayed_at"] or ("" if found["replayable"] else "can't be"))[:19]
-            cells = (found["id"], found["at"][:19], found["dataset"], found["from"], again, found["reason"])
-            table.add_row(*map(escape, cells))
-        out.print(table if table.row_count else "There are no dead letters.")
-        if answer["next"] is not None:
-            err.print(f"older ones: --before {answer['next']}", markup=False)
+    asked = {"limit": str(limit), "dataset": dataset, "before": before}
+    params = {name: value for name, value in asked.items() if value is not None}
+    answer = ask("GET", "/dead_letters", server=server, params=params)
+    if as_json:
+        show_json(answer)
+        return
+    table = plain_table("id", "at", "dataset", "from", "replayed", "reason")
+    for found in answer["dead_letters"]:
+        again = (found["replayed_at"] or ("" if found["replayable"] else "can't be"))[:19]
+        cells = (found["id"], found["at"][:19], found["dataset"], found["from"], again, found["reason"])
+        table.add_row(*map(escape, cells))
+    out.print(table if table.row_count else "There are no dead letters.")
+    if answer["next"] is not None:
+        err.print(f"older ones: --before {answer['next']}", markup=False)
 
 
 @dead_letters.command("show")
+@command
 def show(
     letter: IdArgument,
     *,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a dead letter: its origin, the reason, and its row."""
-    with plain_errors():
-        path = f"/dead_letters/{quote(letter, safe='')}"
-        answer = ask("GET", path, server=server_of(url, token, data), branch=branch)
-        if as_json:
-            show_json(answer)
-            return
-        reasons = answer.pop("reason", None) or []
-        for name, value in answer.items():
-            if name != "row" and value is not None:
-                out.print(f"{name}: {value}", markup=False, soft_wrap=True)
-        for reason in reasons:
-            field = f"{reason['field']} " if reason.get("field") else ""
-            out.print(f"reason: {field}{reason.get('message', '')}", markup=False, soft_wrap=True)
-            if reason.get("traceback"):
-                out.print(reason["traceback"].rstrip("\n"), markup=False, soft_wrap=True)
-        out.print("row:")
-        show_json(answer.get("row"))
+    path = f"/dead_letters/{quote(letter, safe='')}"
+    answer = ask("GET", path, server=server)
+    if as_json:
+        show_json(answer)
+        return
+    reasons = answer.pop("reason", None) or []
+    for name, value in answer.items():
+        if name != "row" and value is not None:
+            out.print(f"{name}: {value}", markup=False, soft_wrap=True)
+    for reason in reasons:
+        field = f"{reason['field']} " if reason.get("field") else ""
+        out.print(f"reason: {field}{reason.get('message', '')}", markup=False, soft_wrap=True)
+        if reason.get("traceback"):
+            out.print(reason["traceback"].rstrip("\n"), markup=False, soft_wrap=True)
+    out.print("row:")
+    show_json(answer.get("row"))
 
 
 @dead_letters.command("replay")
+@command
 def replay(
     letters: Annotated[list[str], typer.Argument(help="Ids, as `caraway dead-letters list` shows them.", metavar="ID")],
     *,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Send the rows of dead letters again to the datasets that refused them, once, after these were changed."""
-    with plain_errors():
-        server = server_of(url, token, data)
-        answers = []
-        for letter in letters:
-            path = f"/dead_letters/{quote(letter, safe='')}/replay"
-            answers.append(ask("POST", path, server=server, branch=branch, body={}))
-            if not as_json:
-                done = "was replayed before" if answers[-1]["already"] else "replayed"
-                out.print(f"{letter}: {done}, dataset {answers[-1]['dataset']}", markup=False)
-        if as_json:
-            show_json({"replays": answers})
+    answers = []
+    for letter in letters:
+        path = f"/dead_letters/{quote(letter, safe='')}/replay"
+        answers.append(ask("POST", path, server=server, body={}))
+        if not as_json:
+            done = "was replayed before" if answers[-1]["already"] else "replayed"
+            out.print(f"{letter}: {done}, dataset {answers[-1]['dataset']}", markup=False)
+    if as_json:
+        show_json({"replays": answers})

@@ -11,8 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.cli.options import command
+from caraway.cli.output import out, plain_table
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 
 # The parts of a definition that are shown in one line each, in this order, with their headings.
 LINES = (
@@ -29,49 +30,41 @@ LINES = (
 )
 
 
+@command
 def datasets(
     *,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """List the datasets that a branch serves: keys, where their rows come from, how far their indexes are."""
-    with plain_errors():
-        answer = ask("GET", "/datasets", server=server_of(url, token, data), branch=branch)
-        if as_json:
-            show_json(answer)
-            return
-        table = Table(
-            "dataset", "kind", "keys", "from", "lookup", "behind", box=None, pad_edge=False, header_style="dim"
-        )
-        for found in answer["datasets"]:
-            cells = (found["name"], found["kind"], ", ".join(found["keys"]), ", ".join(found["from"]))
-            table.add_row(*map(escape, cells), "yes" if found["indexed"] else "no", _lag(found))
-        out.print(table if table.row_count else "Nothing was committed to this branch.")
+    answer = ask("GET", "/datasets", server=server)
+    if as_json:
+        show_json(answer)
+        return
+    table = plain_table("dataset", "kind", "keys", "from", "lookup", "behind")
+    for found in answer["datasets"]:
+        cells = (found["name"], found["kind"], ", ".join(found["keys"]), ", ".join(found["from"]))
+        table.add_row(*map(escape, cells), "yes" if found["indexed"] else "no", _lag(found))
+    out.print(table if table.row_count else "Nothing was committed to this branch.")
 
 
+@command
 def describe(
     name: Annotated[
         str, typer.Argument(help="A dataset, featureset, feature, pipeline (Dataset.name) or source.", metavar="NAME")
     ],
     *,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a definition: its schema, where it comes from and who uses it."""
-    with plain_errors():
-        path = f"/definition/{quote(name, safe='')}"
-        answer = ask("GET", path, server=server_of(url, token, data), branch=branch)
-        if as_json:
-            show_json(answer)
-            return
-        for found in answer["definitions"]:
-            out.print(_picture(found))
+    path = f"/definition/{quote(name, safe='')}"
+    answer = ask("GET", path, server=server)
+    if as_json:
+        show_json(answer)
+        return
+    for found in answer["definitions"]:
+        out.print(_picture(found))
 
 
 def _lag(found: Mapping[str, Any]) -> str:
@@ -98,7 +91,7 @@ def _picture(found: Mapping[str, Any]) -> RenderableType:
         ("feeds", ("connector", "dataset")),
     ):
         if name in found:
-            table = Table(*columns, box=None, pad_edge=False, header_style="dim")
+            table = plain_table(*columns)
             for row in found[name]:
                 table.add_row(*(Text(str(row[column])) for column in columns))
             parts.append(Padding(table, (0, 2)))

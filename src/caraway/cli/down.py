@@ -5,7 +5,8 @@ import os
 import signal
 
 from caraway.children.process import end_leftovers, is_alive, wait_until_gone
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.options import DataOption, command
+from caraway.cli.output import out
 from caraway.config.settings import load_settings
 from caraway.stack.errors import NotRunningError
 from caraway.stack.folder import DataFolder
@@ -15,19 +16,19 @@ from caraway.stack.record import StackRecord, read_record
 STOP_SECONDS = 60.0
 
 
+@command
 def down(data: DataOption = None) -> None:
     """Stop what `caraway up` runs in the data folder; the data stays."""
-    with plain_errors():
-        settings = load_settings(data)
-        folder = DataFolder(settings.data_dir)
-        record = read_record(folder.record)
-        if record is None or not (folder.is_claimed() or _leftovers(record)):
-            raise NotRunningError(f"Nothing runs in {settings.data_dir}. Another folder is named by --data.")
-        if record.pid and record.process_created_at and is_alive(record.pid, record.process_created_at):
-            _end(record.pid, record.process_created_at)
-        # A killed supervisor leaves its record behind, and on macOS its parts as well.
-        end_leftovers(_leftovers(record))
-        out.print("Stopped. The data stays.")
+    settings = load_settings(data)
+    folder = DataFolder(settings.data_dir)
+    record = read_record(folder.record)
+    if record is None or not (folder.is_claimed() or _leftovers(record)):
+        raise NotRunningError(f"Nothing runs in {settings.data_dir}. Another folder is named by --data.")
+    if record.pid and record.process_created_at and is_alive(record.pid, record.process_created_at):
+        _end(record.pid, record.process_created_at)
+    # A killed supervisor leaves its record behind, and on macOS its parts as well.
+    end_leftovers(_leftovers(record))
+    out.print("Stopped. The data stays.")
 
 
 def _end(pid: int, created_at: float) -> None:

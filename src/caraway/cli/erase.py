@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.cli.options import command
+from caraway.cli.output import err, out, plain_table
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.errors import InvalidInputError
 
 # The greatest number of keys in a request.
 AT_ONCE = 10_000
 
 
+@command
 def erase(
     dataset: Annotated[str, typer.Argument(help="The dataset.", metavar="DATASET")],
     *,
@@ -31,10 +32,7 @@ def erase(
     status: Annotated[
         bool, typer.Option("--status", help="Show erased keys, and where they have been removed.")
     ] = False,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Erase keys from a dataset: rows of them are served no more, those that come later included. It can't be undone.
@@ -44,27 +42,26 @@ def erase(
     events without keys), in dead letters, for a week on the topic of served features, in snapshots of the index until
     newer ones replace them, in backups and where the rows came from.
     """
-    with plain_errors():
-        if status:
-            path = f"/dataset/{dataset}/erasures"
-            _show(ask("GET", path, server=server_of(url, token, data), branch=branch), as_json=as_json)
-            return
-        rows = [*_of_options(key or ()), *([] if file is None else _of_file(file))]
-        if not rows:
-            raise InvalidInputError("give the keys: --key column=value, or --file")
-        server, answers = server_of(url, token, data), []
-        for start in range(0, len(rows), AT_ONCE):
-            body = {"erase_keys": rows[start : start + AT_ONCE]}
-            path = f"/dataset/{dataset}/erase"
-            answers.append(ask("POST", path, server=server, branch=branch, body=body))
-        if as_json:
-            show_json({"requests": answers})
-            return
-        err.print(
-            f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` shows where they are removed",
-            markup=False,
-        )
-        _show_remaining(answers[-1])
+    if status:
+        path = f"/dataset/{dataset}/erasures"
+        _show(ask("GET", path, server=server), as_json=as_json)
+        return
+    rows = [*_of_options(key or ()), *([] if file is None else _of_file(file))]
+    if not rows:
+        raise InvalidInputError("give the keys: --key column=value, or --file")
+    answers = []
+    for start in range(0, len(rows), AT_ONCE):
+        body = {"erase_keys": rows[start : start + AT_ONCE]}
+        path = f"/dataset/{dataset}/erase"
+        answers.append(ask("POST", path, server=server, body=body))
+    if as_json:
+        show_json({"requests": answers})
+        return
+    err.print(
+        f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` shows where they are removed",
+        markup=False,
+    )
+    _show_remaining(answers[-1])
 
 
 def _of_options(parts: Sequence[str]) -> list[dict[str, Any]]:
@@ -92,9 +89,7 @@ def _show(answer: Any, *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
         return
-    table = Table(
-        "asked", "by", "keys by", "hash", "on the topic", "gone from", box=None, pad_edge=False, header_style="dim"
-    )
+    table = plain_table("asked", "by", "keys by", "hash", "on the topic", "gone from")
     for found in answer["erasures"]:
         gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
         cells = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
@@ -107,7 +102,7 @@ def _show_remaining(answer: dict[str, Any]) -> None:
     """Print the places that keep clear text; an older server doesn't list them."""
     if not (places := answer.get("remaining")):
         return
-    table = Table("clear text stays in", "which is", "until", box=None, pad_edge=False, header_style="dim")
+    table = plain_table("clear text stays in", "which is", "until")
     for place in places:
         table.add_row(*(escape(place[name]) for name in ("where", "what", "until")))
     err.print(table)

@@ -9,7 +9,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from caraway.cli.definitions import find_definitions
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.options import DataOption, command
+from caraway.cli.output import out
 from caraway.client import Client
 from caraway.config.settings import Settings, load_settings
 from caraway.engine.slots import processors_of
@@ -27,6 +28,7 @@ from caraway.state.model import MAIN
 from caraway.state.reader import StateReader
 
 
+@command
 def explain(
     module: Annotated[
         str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
@@ -37,18 +39,17 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
     """Show what runs for definitions: jobs with their modes, steps and state, topics, indexes, what is shared."""
-    with plain_errors():
-        settings = load_settings(data)
-        graph = _defined(module, env) if module else _committed(settings, branch)
-        explained = explain_plan(
-            plan_graph(graph),
-            partitions=settings.kafka.partitions,
-            processors=processors_of(settings.spark.master),
-        )
-        if as_json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(explained), indent=2))
-        else:
-            out.print(picture(explained))
+    settings = load_settings(data)
+    graph = _defined(module, env) if module else _committed(settings, branch)
+    explained = explain_plan(
+        plan_graph(graph),
+        partitions=settings.kafka.partitions,
+        processors=processors_of(settings.spark.master),
+    )
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(explained), indent=2))
+    else:
+        out.print(picture(explained))
 
 
 def _defined(name: str, env: str) -> Graph:

@@ -11,8 +11,9 @@ from typer.core import TyperGroup
 from typing_extensions import override
 
 from caraway.cli.explain import explain
-from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.cli.options import command
+from caraway.cli.output import out
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.errors import InvalidInputError
 
 
@@ -31,6 +32,7 @@ explanations.command("plan")(explain)
 
 
 @explanations.command("query")
+@command
 def explain_query(
     outputs: Annotated[list[str], typer.Argument(help="Features or featuresets wanted, by full name.")],
     *,
@@ -44,23 +46,19 @@ def explain_query(
         list[str] | None, typer.Option("--input", "-i", help="A feature that is supplied; else those of --given.")
     ] = None,
     runs: Annotated[int, typer.Option(help="How often to run it.", min=1)] = 20,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show a query's plan: reads of indexes, expressions, extractors, in order; with rows also how long each takes."""
-    with plain_errors():
-        body: dict[str, Any] = {"outputs": outputs, "inputs": inputs or [], "runs": runs}
-        if given:
-            body["data"] = _rows(given)
-            body["inputs"] = inputs or _names(body["data"])
-        answer = ask("POST", "/query/explain", server=server_of(url, token, data), branch=branch, body=body)
-        if as_json:
-            show_json(answer)
-        else:
-            out.print(picture(answer))
+    body: dict[str, Any] = {"outputs": outputs, "inputs": inputs or [], "runs": runs}
+    if given:
+        body["data"] = _rows(given)
+        body["inputs"] = inputs or _names(body["data"])
+    answer = ask("POST", "/query/explain", server=server, body=body)
+    if as_json:
+        show_json(answer)
+    else:
+        out.print(picture(answer))
 
 
 def _rows(given: str) -> Any:

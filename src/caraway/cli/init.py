@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from caraway.cli.output import out, plain_errors
+from caraway.cli.options import command
+from caraway.cli.output import out
 from caraway.errors import ConflictError
 
 PACKAGE = "caraway.cli.project"
@@ -25,27 +26,25 @@ TEMPLATES = {
 NAMED = {"pyproject.toml", "README.md"}
 
 
+@command
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder; it is made if it isn't there.", metavar="DIR")] = Path(),
 ) -> None:
     """Make a project with definitions, a unit test, pre-commit checks and a workflow for CI. It overwrites no file."""
-    with plain_errors():
-        folder = folder.absolute()
-        present = [name for name in TEMPLATES if (folder / name).exists()]
-        if present:
-            raise ConflictError(
-                f"{folder} has {', '.join(present)} already; choose a folder without, or move them away"
-            )
-        name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "features"
-        for target, template in TEMPLATES.items():
-            text = (files(PACKAGE) / template).read_text(encoding="utf-8")
-            path = folder / target
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text.format(name=name) if target in NAMED else text, encoding="utf-8")
-            except OSError as error:
-                raise ConflictError(f"{path} can't be written: {error.strerror}") from error
-        out.print(f"Made a project in {folder}:", markup=False, soft_wrap=True)
-        for target in TEMPLATES:
-            out.print(f"  {target}", markup=False)
-        out.print("Next: `pytest` there, then `caraway up` and `caraway commit features.py -m ...`")
+    folder = folder.absolute()
+    present = [name for name in TEMPLATES if (folder / name).exists()]
+    if present:
+        raise ConflictError(f"{folder} has {', '.join(present)} already; choose a folder without, or move them away")
+    name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "features"
+    for target, template in TEMPLATES.items():
+        text = (files(PACKAGE) / template).read_text(encoding="utf-8")
+        path = folder / target
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.format(name=name) if target in NAMED else text, encoding="utf-8")
+        except OSError as error:
+            raise ConflictError(f"{path} can't be written: {error.strerror}") from error
+    out.print(f"Made a project in {folder}:", markup=False, soft_wrap=True)
+    for target in TEMPLATES:
+        out.print(f"  {target}", markup=False)
+    out.print("Next: `pytest` there, then `caraway up` and `caraway commit features.py -m ...`")

@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
-from caraway.cli.output import out, plain_errors
+from caraway.cli.options import command
+from caraway.cli.output import out
 from caraway.cli.progress import shown_progress
 from caraway.config.settings import load_settings
 from caraway.stack.jars import ensure_jars
 
 
+@command
 def jars(
     paths: Annotated[bool, typer.Option("--paths", help="Print the files that Spark needs, one a line.")] = False,
     classes: Annotated[
@@ -18,21 +20,20 @@ def jars(
     ] = False,
 ) -> None:
     """Fetch the Java libraries of Kafka and of Spark's connector, and check each against its SHA-256."""
-    with plain_errors():
-        settings = load_settings()
-        with shown_progress() as progress:
-            found = ensure_jars(settings, lambda done, wanted, what: progress(f"{what} ({done}/{wanted})", ()))
-        if paths:
-            for path in found.connector:
-                typer.echo(path)
-            return
-        if classes:
-            # The import needs PySpark, which takes long, so no other command waits for it.
-            from caraway.stack.classes.making import make_class_archives  # noqa: PLC0415
+    settings = load_settings()
+    with shown_progress() as progress:
+        found = ensure_jars(settings, lambda done, wanted, what: progress(f"{what} ({done}/{wanted})", ()))
+    if paths:
+        for path in found.connector:
+            typer.echo(path)
+        return
+    if classes:
+        # The import needs PySpark, which takes long, so no other command waits for it.
+        from caraway.stack.classes.making import make_class_archives  # noqa: PLC0415
 
-            with shown_progress() as progress:
-                made = make_class_archives(settings, found, lambda what: progress(what, ()))
-            size = sum(path.stat().st_size for path in made)
-            out.print(f"The classes of Kafka and Spark are in {made[0].parent} ({size / 1e6:.0f} MB)", soft_wrap=True)
-        everything = {*found.broker, *found.connector}
-        out.print(f"{len(everything)} Java libraries are in {settings.cache_dir / 'jars'}", soft_wrap=True)
+        with shown_progress() as progress:
+            made = make_class_archives(settings, found, lambda what: progress(what, ()))
+        size = sum(path.stat().st_size for path in made)
+        out.print(f"The classes of Kafka and Spark are in {made[0].parent} ({size / 1e6:.0f} MB)", soft_wrap=True)
+    everything = {*found.broker, *found.connector}
+    out.print(f"{len(everything)} Java libraries are in {settings.cache_dir / 'jars'}", soft_wrap=True)

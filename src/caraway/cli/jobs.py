@@ -8,8 +8,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import TokenOption, UrlOption, ask, server_of
+from caraway.cli.options import command
+from caraway.cli.output import out, plain_table
+from caraway.cli.remote import ServerOptions, ask
 from caraway.client.discovery import URL_VARIABLE
 from caraway.config.settings import load_settings
 from caraway.stack.folder import DataFolder
@@ -18,37 +19,35 @@ from caraway.stack.report import JobReport, report_job, report_stack
 COLOURS = {"running": "green", "failing": "red"}
 
 
+@command
 def jobs(
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: ServerOptions,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> None:
     """Show the streaming jobs: how far behind, how fast, how much state; exit code 0 only if all of them run.
 
     With --url those of all engines, as the server knows them; without, those of the engine in the data folder.
     """
-    with plain_errors():
-        if url is None and URL_VARIABLE not in os.environ:
-            found = report_stack(DataFolder(load_settings(data).data_dir)).jobs
-        else:
-            answered = ask("GET", "/status", server=server_of(url, token, data), branch="main")["jobs"]
-            found = tuple(report_job(job["id"], job) for job in answered if job["desired"] == "running")
-        if as_json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-        elif found:
-            out.print(job_table(found))
-            for job in found:
-                if job.error:
-                    out.print(f"{job.id}: {job.error}", markup=False, soft_wrap=True)
-        else:
-            out.print("No jobs: nothing was committed, or no engine runs here.")
-        raise typer.Exit(0 if all(job.state == "running" for job in found) else 1)
+    if server.url is None and URL_VARIABLE not in os.environ:
+        found = report_stack(DataFolder(load_settings(server.data).data_dir)).jobs
+    else:
+        answered = ask("GET", "/status", server=server)["jobs"]
+        found = tuple(report_job(job["id"], job) for job in answered if job["desired"] == "running")
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    elif found:
+        out.print(job_table(found))
+        for job in found:
+            if job.error:
+                out.print(f"{job.id}: {job.error}", markup=False, soft_wrap=True)
+    else:
+        out.print("No jobs: nothing was committed, or no engine runs here.")
+    raise typer.Exit(0 if all(job.state == "running" for job in found) else 1)
 
 
 def job_table(found: tuple[JobReport, ...]) -> Table:
     """Return a table of the jobs."""
-    table = Table("job", "state", "mode", "doing", box=None, pad_edge=False, header_style="dim")
+    table = plain_table("job", "state", "mode", "doing")
     for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
         table.add_column(heading, justify="right")
     table.add_column("engine")

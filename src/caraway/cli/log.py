@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.cli.options import command
+from caraway.cli.output import err, out
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.cli.rows import Format, batches, read_rows
 
 # The number of errors that are shown; all of them are among the dead letters.
@@ -34,6 +35,7 @@ class _Sums:
         self.warnings.update(dict.fromkeys(answer["warnings"]))
 
 
+@command
 def log(
     webhook: Annotated[str, typer.Argument(help="The webhook.", metavar="WEBHOOK")],
     endpoint: Annotated[str, typer.Argument(help="The endpoint.", metavar="ENDPOINT")],
@@ -47,33 +49,27 @@ def log(
     ] = None,
     batch: Annotated[int, typer.Option(help="Rows in one request.", min=1, max=100_000)] = 1_000,
     as_json: JsonOption = False,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
 ) -> None:
     """Send rows to a webhook's endpoint; they are durable when the command ends. Exit code 1 if a row is refused."""
     sums = _Sums()
-    with plain_errors():
-        server = server_of(url, token, data)
-        with _progress() as progress:
-            task = progress.add_task("", total=None)
-            for found in batches(read_rows(rows, form), batch):
-                body = {"webhook": webhook, "endpoint": endpoint, "data": found}
-                answer = ask(
-                    "POST",
-                    "/log",
-                    server=server,
-                    branch=branch,
-                    body=body,
-                    # With a key the request can be repeated, and no row counts twice.
-                    headers={"Idempotency-Key": uuid.uuid4().hex},
-                    accepted=(422,),
-                )
-                sums.add(answer, sums.accepted + sums.rejected)
-                progress.update(task, description=f"{sums.accepted + sums.rejected:,} rows")
-        _show(sums, as_json=as_json)
-        raise typer.Exit(1 if sums.rejected else 0)
+    with _progress() as progress:
+        task = progress.add_task("", total=None)
+        for found in batches(read_rows(rows, form), batch):
+            body = {"webhook": webhook, "endpoint": endpoint, "data": found}
+            answer = ask(
+                "POST",
+                "/log",
+                server=server,
+                body=body,
+                # With a key the request can be repeated, and no row counts twice.
+                headers={"Idempotency-Key": uuid.uuid4().hex},
+                accepted=(422,),
+            )
+            sums.add(answer, sums.accepted + sums.rejected)
+            progress.update(task, description=f"{sums.accepted + sums.rejected:,} rows")
+    _show(sums, as_json=as_json)
+    raise typer.Exit(1 if sums.rejected else 0)
 
 
 def _progress() -> Progress:

@@ -1,13 +1,12 @@
-"""The shared consoles of commands, the option for the data folder, and the printing of errors."""
+"""The consoles to which commands print, their tables, and the printing of errors."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from caraway.errors import CarawayError
@@ -18,10 +17,10 @@ WIDE = 160
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
 
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", "-d", metavar="DIR", help="Data folder; ./caraway-data if CARAWAY_DATA_DIR is not set."),
-]
+
+def plain_table(*headings: str) -> Table:
+    """Return an empty table with a heading for each column, in the style of all commands."""
+    return Table(*headings, box=None, pad_edge=False, header_style="dim")
 
 
 @contextmanager

@@ -1,17 +1,20 @@
 """The shared part of commands that talk to a server: its options, requests and JSON output."""
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from caraway.cli.connection import send
+from caraway.cli.options import DataOption
 from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.response import BRANCH_HEADER, refusal
 
 OK = 200
+MAIN = "main"
 
 UrlOption = Annotated[
     str | None,
@@ -25,35 +28,53 @@ BranchOption = Annotated[str, typer.Option("--branch", "-b", envvar="CARAWAY_BRA
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")]
 
 
-def server_of(url: str | None, token: str | None, data: Path | None) -> ServerAddress:
-    """Return the server that the options of a command mean, and the token for it.
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """The options that choose a server, for commands whose requests are about no single branch."""
 
-    Raises:
-        UnavailableError: A data folder is given, and no stack runs in it.
-        InvalidInputError: Several stacks run on this machine, and no option chooses one.
-    """
-    return find_server(url, token, data)
+    branch: str = MAIN
+    url: UrlOption = None
+    token: TokenOption = None
+    data: DataOption = None
+
+    @cached_property
+    def address(self) -> ServerAddress:
+        """The server, and the token for it.
+
+        Raises `UnavailableError` if no stack runs in the given data folder, and `InvalidInputError` if several stacks
+        run on this machine and no option chooses one.
+        """
+        return find_server(self.url, self.token, self.data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchOptions(ServerOptions):
+    """The options that choose a server and a branch."""
+
+    branch: BranchOption = MAIN
 
 
 def ask(
     method: str,
     path: str,
     *,
-    server: ServerAddress,
-    branch: str,
+    server: ServerOptions,
+    branch: str | None = None,
     params: Mapping[str, str] | None = None,
     body: object = None,
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
 ) -> Any:
-    """Send a request and return the JSON of the answer; a status in `accepted` isn't an error if the answer has counts.
+    """Send a request about `branch`, by default that of the options, and return the JSON of the answer.
+
+    A status in `accepted` isn't an error if the answer counts accepted rows.
 
     Raises:
         RemoteError: The server refused the request.
         UnavailableError: The server doesn't answer.
     """
-    sent = {BRANCH_HEADER: branch, **(headers or {})}
-    response = send(method, path, server, headers=sent, params=params, body=body)
+    sent = {BRANCH_HEADER: branch or server.branch, **(headers or {})}
+    response = send(method, path, server.address, headers=sent, params=params, body=body)
     if response.status_code != OK and not (response.status_code in accepted and "accepted" in response.json()):
         raise refusal(response, f"{method} {path}")
     return response.json()

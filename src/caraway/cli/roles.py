@@ -3,10 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from caraway.cli.database import DatabaseOption, access, opened
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.database import DatabaseOptions, access, opened
+from caraway.cli.options import command
+from caraway.cli.output import out, plain_table
 from caraway.cli.remote import JsonOption, show_json
 from caraway.state.permissions import Grant, Mode
 
@@ -20,6 +20,7 @@ AccountArgument = Annotated[str, typer.Argument(help="The account.", metavar="AC
 
 
 @roles.command("define")
+@command
 def define(
     name: NameArgument,
     *,
@@ -36,11 +37,10 @@ def define(
     more: Annotated[
         bool, typer.Option("--more", help="Add to what the role grants already, instead of replacing it.")
     ] = False,
-    database: DatabaseOption = None,
-    data: DataOption = None,
+    database: DatabaseOptions,
 ) -> None:
     """Define what a role grants. Servers apply it within two seconds."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         known = access(engine)
         grant = Grant(
             modes=frozenset(may),
@@ -54,43 +54,43 @@ def define(
 
 
 @roles.command("list")
-def list_roles(database: DatabaseOption = None, data: DataOption = None, as_json: JsonOption = False) -> None:
+@command
+def list_roles(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     """Show all roles and what they grant."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         found = access(engine).roles()
         if as_json:
             show_json({"roles": {name: [_shown(grant) for grant in grants] for name, grants in found.items()}})
             return
-        table = Table("role", "grants", box=None, pad_edge=False, header_style="dim")
+        table = plain_table("role", "grants")
         for name, grants in found.items():
             table.add_row(name, "\n".join(map(_told, grants)))
         out.print(table)
 
 
 @roles.command("delete")
-def delete(name: NameArgument, database: DatabaseOption = None, data: DataOption = None) -> None:
+@command
+def delete(name: NameArgument, database: DatabaseOptions) -> None:
     """Remove a role that no account has."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         access(engine).delete_role(name)
         out.print(f"deleted role {name}", markup=False)
 
 
 @roles.command("give")
-def give(
-    account: AccountArgument, name: NameArgument, database: DatabaseOption = None, data: DataOption = None
-) -> None:
+@command
+def give(account: AccountArgument, name: NameArgument, database: DatabaseOptions) -> None:
     """Assign a role to an account."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         access(engine).give_role(account, name)
         out.print(f"{account} has role {name}", markup=False)
 
 
 @roles.command("take")
-def take(
-    account: AccountArgument, name: NameArgument, database: DatabaseOption = None, data: DataOption = None
-) -> None:
+@command
+def take(account: AccountArgument, name: NameArgument, database: DatabaseOptions) -> None:
     """Remove a role from an account."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         access(engine).take_role(account, name)
         out.print(f"{account} doesn't have role {name}", markup=False)
 

@@ -8,25 +8,26 @@ from rich.table import Table
 from rich.text import Text
 
 from caraway.cli.colours import COLOURS
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.options import DataOption, command
+from caraway.cli.output import out, plain_table
 from caraway.config.settings import load_settings
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import PartReport, StackReport, report_stack
 
 
+@command
 def status(
     data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
     """Show each part of the stack; exit code 0 only if all of it runs."""
-    with plain_errors():
-        report = report_stack(DataFolder(load_settings(data).data_dir))
-        if as_json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
-        else:
-            _show(report)
-        healthy = report.state == "running" and all(part.state == "running" for part in report.parts)
-        raise typer.Exit(0 if healthy else 1)
+    report = report_stack(DataFolder(load_settings(data).data_dir))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+    else:
+        _show(report)
+    healthy = report.state == "running" and all(part.state == "running" for part in report.parts)
+    raise typer.Exit(0 if healthy else 1)
 
 
 def _show(report: StackReport) -> None:
@@ -47,9 +48,7 @@ def _show(report: StackReport) -> None:
 
 
 def _part_table(report: StackReport) -> Table:
-    table = Table(
-        "part", "state", "pid", "port", "up", "memory", "restarts", box=None, pad_edge=False, header_style="dim"
-    )
+    table = plain_table("part", "state", "pid", "port", "up", "memory", "restarts")
     for part in report.parts:
         table.add_row(
             part.name,
@@ -64,7 +63,7 @@ def _part_table(report: StackReport) -> Table:
 
 
 def _job_table(report: StackReport) -> Table:
-    table = Table("job", "state", "mode", "error", box=None, pad_edge=False, header_style="dim")
+    table = plain_table("job", "state", "mode", "error")
     for job in report.jobs:
         table.add_row(
             job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error

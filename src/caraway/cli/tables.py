@@ -5,13 +5,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
 
-import typer
 from rich.markup import escape
-from rich.table import Table
 
-from caraway.cli.output import out
+from caraway.cli.output import out, plain_table
 from caraway.cli.remote import show_json
 
 
@@ -21,9 +18,6 @@ class Shown(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
-
-
-ShownOption = Annotated[Shown, typer.Option("--output", "-o", help="How the answer is shown.", show_choices=True)]
 
 
 def show_columns(columns: Mapping[str, Sequence[object]], shown: Shown) -> None:
@@ -37,7 +31,7 @@ def show_columns(columns: Mapping[str, Sequence[object]], shown: Shown) -> None:
             writer.writerow(columns)
             writer.writerows([_cell(value) for value in row] for row in rows)
         case Shown.TABLE:
-            table = Table(*map(escape, columns), box=None, pad_edge=False, header_style="dim")
+            table = plain_table(*map(escape, columns))
             for row in rows:
                 table.add_row(*(escape(_cell(value)) for value in row))
             out.print(table)

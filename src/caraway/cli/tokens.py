@@ -5,16 +5,17 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from caraway.cli.database import DatabaseOption, access, opened
-from caraway.cli.output import DataOption, err, out, plain_errors
+from caraway.cli.database import DatabaseOptions, access, opened
+from caraway.cli.options import command
+from caraway.cli.output import err, out, plain_table
 from caraway.cli.remote import JsonOption, show_json
 
 tokens = typer.Typer(help="Tokens of users and services, which requests show to the server.", no_args_is_help=True)
 
 
 @tokens.command("create")
+@command
 def create(
     account: Annotated[str, typer.Argument(help="The account of the token; it is made if there is none.")],
     *,
@@ -26,12 +27,11 @@ def create(
         int | None, typer.Option(help="Days for which the token is valid; without it until it is revoked.", min=1)
     ] = None,
     note: Annotated[str, typer.Option(help="The purpose of the token, as `caraway tokens list` shows it.")] = "",
-    database: DatabaseOption = None,
-    data: DataOption = None,
+    database: DatabaseOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it: it is shown this once, and only its hash is kept."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         token_id, token = access(engine).create_token(
             account,
             roles_given=role or (),
@@ -48,25 +48,15 @@ def create(
 
 
 @tokens.command("list")
-def list_tokens(database: DatabaseOption = None, data: DataOption = None, as_json: JsonOption = False) -> None:
+@command
+def list_tokens(database: DatabaseOptions, as_json: JsonOption = False) -> None:
     """List all tokens, ended ones included. Their secrets aren't shown, since only hashes of them are kept."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         found = access(engine).tokens()
         if as_json:
             show_json({"tokens": [asdict(token) for token in found]})
             return
-        table = Table(
-            "id",
-            "account",
-            "kind",
-            "roles",
-            "note",
-            "created",
-            "valid until",
-            box=None,
-            pad_edge=False,
-            header_style="dim",
-        )
+        table = plain_table("id", "account", "kind", "roles", "note", "created", "valid until")
         for token in found:
             end = f"revoked {token.revoked_at:%Y-%m-%d %H:%M}" if token.revoked_at else str(token.expires_at or "")
             made = f"{token.created_at:%Y-%m-%d %H:%M}"
@@ -75,12 +65,12 @@ def list_tokens(database: DatabaseOption = None, data: DataOption = None, as_jso
 
 
 @tokens.command("revoke")
+@command
 def revoke(
     token_id: Annotated[str, typer.Argument(help="Its id, as `caraway tokens list` shows it.", metavar="ID")],
-    database: DatabaseOption = None,
-    data: DataOption = None,
+    database: DatabaseOptions,
 ) -> None:
     """End a token; servers refuse it within two seconds."""
-    with plain_errors(), opened(database, data) as engine:
+    with opened(database) as engine:
         access(engine).revoke_token(token_id)
         out.print(f"revoked {token_id}", markup=False)

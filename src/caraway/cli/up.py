@@ -16,7 +16,8 @@ import typer
 
 from caraway.children.logs import quote
 from caraway.children.part import PartState, PartStatus
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.options import DataOption, command
+from caraway.cli.output import out
 from caraway.cli.progress import shown_progress
 from caraway.config.settings import Settings, load_settings
 from caraway.private_files import opener
@@ -28,6 +29,7 @@ from caraway.stack.stack import Progress, Stack
 POLL_SECONDS = 0.1
 
 
+@command
 def up(
     data: DataOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; `caraway down` ends it.")] = False,
@@ -37,16 +39,15 @@ def up(
     ] = False,
 ) -> None:
     """Start Postgres, Kafka, the engine and the server, and keep them running until Ctrl-C."""
-    with plain_errors():
-        settings = load_settings(data)
-        if no_tokens:
-            server = settings.server.model_copy(update={"tokens": False})
-            settings = settings.model_copy(update={"server": server})
-        began = time.monotonic()
-        if detach:
-            _start_detached(settings)
-        else:
-            _run(settings, began)
+    settings = load_settings(data)
+    if no_tokens:
+        server = settings.server.model_copy(update={"tokens": False})
+        settings = settings.model_copy(update={"server": server})
+    began = time.monotonic()
+    if detach:
+        _start_detached(settings)
+    else:
+        _run(settings, began)
 
 
 def _run(settings: Settings, began: float) -> None:

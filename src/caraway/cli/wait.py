@@ -6,38 +6,35 @@ from typing import Annotated, Any
 import typer
 
 from caraway.cli.connection import send
-from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import OK, BranchOption, JsonOption, TokenOption, UrlOption, server_of, show_json
+from caraway.cli.options import command
+from caraway.cli.output import out
+from caraway.cli.remote import OK, BranchOptions, JsonOption, show_json
 from caraway.client.progress import progress_for
 from caraway.client.response import BRANCH_HEADER, Response, refusal
 from caraway.client.waiting import wait_until_served
 
 
+@command
 def wait(
     *,
     timeout: Annotated[float, typer.Option(help="Seconds to wait at most; then exit code 1.", min=0)] = 60.0,
     commit: Annotated[bool, typer.Option("--commit", help="Wait for the branch's newest commit, too.")] = False,
-    branch: BranchOption = "main",
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Wait until all rows that were accepted before are served; exit code 1 and a list of what lags if they aren't."""
-    with plain_errors():
-        server = server_of(url, token, data)
 
-        # The time left isn't passed to the request: it is for repeating it, and this command ends if the server is
-        # unreachable.
-        def ask(body: Mapping[str, Any], _left: float) -> Response:
-            response = send("POST", "/wait", server, headers={BRANCH_HEADER: branch}, body=body)
-            if response.status_code != OK:
-                raise refusal(response, "POST /wait")
-            return response
+    # The time left isn't passed to the request: it is for repeating it, and this command ends if the server is
+    # unreachable.
+    def ask(body: Mapping[str, Any], _left: float) -> Response:
+        response = send("POST", "/wait", server.address, headers={BRANCH_HEADER: server.branch}, body=body)
+        if response.status_code != OK:
+            raise refusal(response, "POST /wait")
+        return response
 
-        progress = progress_for("wait", wanted=False if as_json else None)
-        result = wait_until_served(ask, timeout=timeout, commit=commit, progress=progress)
-        if as_json:
-            show_json({"seconds": result.seconds, "since": result.since})
-            return
-        out.print(f"served after {result.seconds:.1f} s")
+    progress = progress_for("wait", wanted=False if as_json else None)
+    result = wait_until_served(ask, timeout=timeout, commit=commit, progress=progress)
+    if as_json:
+        show_json({"seconds": result.seconds, "since": result.since})
+        return
+    out.print(f"served after {result.seconds:.1f} s")
