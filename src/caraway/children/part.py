@@ -72,6 +72,13 @@ class Part:
         """Return the command that starts the part."""
         raise NotImplementedError
 
+    def created_at(self, pid: int) -> float | None:
+        """Return the creation time of its process, for a status that another process may read; None if it has ended."""
+        # psutil takes 5 MB of memory, so the supervisor of a server, which needs no creation times, never imports it.
+        from caraway.children.process_table import created_at  # noqa: PLC0415
+
+        return created_at(pid)
+
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (by default a process that lives counts as ready)
         """Return why the part isn't ready, or None if it is. `pid` is its process."""
         return None

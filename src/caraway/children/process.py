@@ -1,4 +1,4 @@
-"""Starting, identifying and ending processes."""
+"""Starting and stopping child processes."""
 
 import contextlib
 import os
@@ -6,10 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
-
-import psutil
 
 from caraway.children.part import Launch
 from caraway.private_files import make_folder, opener
@@ -83,72 +80,3 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     if process.stdin is not None:
         process.stdin.close()
-
-
-def created_at(pid: int) -> float | None:
-    """Return the creation time of a process, or None if no process has this pid."""
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
-
-
-def is_alive(pid: int | None, process_created_at: float | None) -> bool:
-    """Return whether the process with this pid and this creation time lives; the pid alone may have been reused."""
-    if pid is None or process_created_at is None:
-        return False
-    try:
-        process = psutil.Process(pid)
-        # The system reports the creation time in hundredths of a second, so two reports of it may differ by rounding.
-        return abs(process.create_time() - process_created_at) < 0.05 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
-def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0) -> list[int]:
-    """End processes that a killed supervisor left behind, with their descendants; return the pids of those found."""
-    found = [psutil.Process(pid) for pid, created in processes if is_alive(pid, created)]
-    if not found:
-        return []
-    family = list(found)
-    for process in found:
-        with contextlib.suppress(psutil.Error):
-            family += process.children(recursive=True)
-    for process in found:
-        with contextlib.suppress(psutil.Error):
-            # Postgres, Python and the JVM all end in good order on SIGINT.
-            process.send_signal(signal.SIGINT)
-    _, alive = psutil.wait_procs(family, timeout=seconds)
-    for process in alive:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(alive, timeout=seconds)
-    return [process.pid for process in found]
-
-
-def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
-    """Return the resident memory of a process and its descendants; where possible, shared pages count once."""
-    if pid is None:
-        return None
-    try:
-        leader = psutil.Process(pid)
-        family = [leader, *(leader.children(recursive=True) if with_children else ())]
-    except psutil.Error:
-        return None
-    total = 0
-    for process in family:
-        with contextlib.suppress(psutil.Error):
-            # Postgres's processes share their buffers, which the sum of their RSS would count once for each process.
-            full = process.memory_full_info() if len(family) > 1 else process.memory_info()
-            total += getattr(full, "pss", full.rss)
-    return total
-
-
-def wait_until_gone(pid: int, process_created_at: float, seconds: float) -> bool:
-    """Wait for a process that need not be a child of this one; return whether it ended in time."""
-    deadline = time.monotonic() + seconds
-    while is_alive(pid, process_created_at):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

@@ -9,7 +9,7 @@ from subprocess import Popen, TimeoutExpired
 
 from caraway.children.logs import quote, rotate
 from caraway.children.part import Part, PartState, PartStatus
-from caraway.children.process import created_at, kill_group, start, stop
+from caraway.children.process import kill_group, start, stop
 from caraway.errors import CarawayError
 
 # The pauses between two health checks while a part starts, and afterwards.
@@ -102,7 +102,7 @@ class Runner:
             process = start(self.part.launch(), self.log, self.part.stop_signal)
         except Exception as error:  # noqa: BLE001 (no error ends the supervision)
             return _text(error)
-        self._change(state=PartState.STARTING, pid=process.pid, process_created_at=created_at(process.pid))
+        self._change(state=PartState.STARTING, pid=process.pid, process_created_at=self.part.created_at(process.pid))
         try:
             reason = self._watch(process)
         except Exception as error:  # noqa: BLE001

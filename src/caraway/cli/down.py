@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 
-from caraway.children.process import end_leftovers, is_alive, wait_until_gone
+from caraway.children.process_table import end_leftovers, is_alive, wait_until_gone
 from caraway.cli.options import DataOption, command
 from caraway.cli.output import out
 from caraway.config.settings import load_settings

@@ -15,7 +15,8 @@ import psutil
 from typing_extensions import override
 
 from caraway.children.part import Launch, Part
-from caraway.children.process import created_at, end_leftovers, run_to_end
+from caraway.children.process import run_to_end
+from caraway.children.process_table import created_at, end_leftovers
 from caraway.private_files import kept_password, make_folder, opener
 from caraway.stack.errors import PartFailedError
 from caraway.stack.probe import check_postgres

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from caraway.children.part import PartState, PartStatus
-from caraway.children.process import is_alive, memory_bytes
+from caraway.children.process_table import is_alive, memory_bytes
 from caraway.functions.confinement.configured import read_note
 from caraway.stack.folder import DataFolder
 from caraway.stack.record import StackRecord, read_record

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from caraway.children.logs import quote
 from caraway.children.part import Part, PartState, PartStatus
-from caraway.children.process import created_at, end_leftovers, is_alive
+from caraway.children.process_table import created_at, end_leftovers, is_alive
 from caraway.children.runner import REPEATED_DEATHS, Runner
 from caraway.client.discovery import DEFAULT_PORT
 from caraway.config.settings import Settings

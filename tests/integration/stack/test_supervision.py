@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.children.part import Part, PartState, PartStatus
-from caraway.children.process import is_alive
+from caraway.children.process_table import is_alive
 from caraway.config.settings import PostgresSettings, Settings, load_settings
 from caraway.stack import ports
 from caraway.stack.errors import AlreadyRunningError, DataFolderError

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from caraway.children import process
+from caraway.children import process, process_table
 from caraway.children.part import Launch
 from tests.other_users import python_for_all
 from tests.unit.children.waiting import eventually
@@ -22,14 +22,14 @@ LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="other systems c
 
 def test_a_process_is_known_by_number_and_creation(tmp_path: Path) -> None:
     sleeper = process.start(SLEEP, tmp_path / "log", signal.SIGKILL)
-    created = process.created_at(sleeper.pid)
+    created = process_table.created_at(sleeper.pid)
     assert created is not None
-    assert process.is_alive(sleeper.pid, created)
-    assert not process.is_alive(sleeper.pid, created - 5)
+    assert process_table.is_alive(sleeper.pid, created)
+    assert not process_table.is_alive(sleeper.pid, created - 5)
     assert process.stop(sleeper, signal.SIGTERM, 10)
-    assert not process.is_alive(sleeper.pid, created)
-    assert process.created_at(sleeper.pid) is None
-    assert process.memory_bytes(sleeper.pid) is None
+    assert not process_table.is_alive(sleeper.pid, created)
+    assert process_table.created_at(sleeper.pid) is None
+    assert process_table.memory_bytes(sleeper.pid) is None
 
 
 def test_leftovers_are_ended_with_all_below_them_and_nobody_else() -> None:
@@ -40,11 +40,11 @@ def test_leftovers_are_ended_with_all_below_them_and_nobody_else() -> None:
     try:
         eventually(lambda: bool(psutil.Process(guilty.pid).children()))
         below = psutil.Process(guilty.pid).children()[0]
-        created = {shell.pid: process.created_at(shell.pid) or 0.0 for shell in (guilty, innocent)}
+        created = {shell.pid: process_table.created_at(shell.pid) or 0.0 for shell in (guilty, innocent)}
         recorded = [(guilty.pid, created[guilty.pid]), (innocent.pid, created[innocent.pid] - 100)]
         reaper = threading.Thread(target=guilty.wait)
         reaper.start()
-        assert process.end_leftovers(recorded, seconds=1) == [guilty.pid]
+        assert process_table.end_leftovers(recorded, seconds=1) == [guilty.pid]
         reaper.join()
         assert not below.is_running() or below.status() == psutil.STATUS_ZOMBIE
         assert innocent.poll() is None

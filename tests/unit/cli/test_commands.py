@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from caraway.children.part import PartState, PartStatus
-from caraway.children.process import created_at
+from caraway.children.process_table import created_at
 from caraway.cli import app
 from caraway.java.errors import JarsError
 from caraway.stack.folder import DataFolder

@@ -10,7 +10,8 @@ import pytest
 
 from caraway.children import runner as runner_module
 from caraway.children.part import Part, PartState, PartStatus
-from caraway.children.process import created_at, is_alive, start
+from caraway.children.process import start
+from caraway.children.process_table import created_at, is_alive
 from caraway.client.discovery import RunningStack, ServerAddress, find_server, running_stacks
 from caraway.config.settings import KafkaSettings, PostgresSettings, ServerSettings, Settings
 from caraway.stack import ports

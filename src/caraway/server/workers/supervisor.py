@@ -1,7 +1,8 @@
 """The supervisor, which keeps the processes of a server running.
 
 `python -m caraway.server.workers.supervisor --host HOST --port PORT --readers N` becomes the parent of one writer and N
-readers. It imports little, so it needs little memory and has little to fail.
+readers. It imports nothing but the standard library and `caraway.children`, so it needs little memory and has little to
+fail.
 """
 
 import argparse
@@ -15,8 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-
-from typing_extensions import override
 
 from caraway.children.part import Launch, Part, PartState, PartStatus
 from caraway.children.runner import Runner
@@ -39,10 +38,12 @@ class Worker(Part):
     arguments: tuple[str, ...]
     stop_seconds: float = READERS_END_S
 
-    @override
     def launch(self) -> Launch:
         """Return the command that starts the process, which ends when the pipe to it does."""
         return Launch(command=(sys.executable, *self.arguments), folder=Path.cwd(), pipe=True, leads=False)
+
+    def created_at(self, pid: int) -> None:
+        """Return None: no other process reads the status of a worker."""
 
 
 def keep(worker: Worker) -> Runner:
