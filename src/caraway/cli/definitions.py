@@ -28,11 +28,7 @@ class Definitions:
 
 
 def find_definitions(name: str) -> Definitions:
-    """Import a module, given by its name or as a file, and gather its definitions.
-
-    Raises:
-        InvalidInputError: The module can't be imported, or has no definitions.
-    """
+    """Import a module, given by its name or as a file, and gather its definitions."""
     unique = list({id(value): value for value in vars(_module(name)).values()}.values())
     found = Definitions(
         datasets=tuple(value for value in unique if isinstance(value, caraway.datasets.Dataset)),

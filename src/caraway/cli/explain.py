@@ -53,11 +53,7 @@ def explain(
 
 
 def _defined(name: str, env: str) -> Graph:
-    """Return the graph of a module's definitions, without a server.
-
-    Raises:
-        CarawayError: The definitions contradict each other, or there are none.
-    """
+    """Return the graph of a module's definitions, without a server."""
     found = find_definitions(name)
     request = Client.build_commit("explain", found.datasets, found.featuresets, env=env or None)
     validate(request.graph)
@@ -65,12 +61,7 @@ def _defined(name: str, env: str) -> Graph:
 
 
 def _committed(settings: Settings, branch: str) -> Graph:
-    """Read the newest graph of a branch.
-
-    Raises:
-        UnavailableError: Nothing runs in the data folder, or Postgres doesn't answer.
-        UnknownEntityError: There is no such branch.
-    """
+    """Read the newest graph of a branch."""
     record = read_record(DataFolder(settings.data_dir).record)
     url = settings.postgres.url or (record.urls.get("postgres") if record is not None else None)
     if url is None:

@@ -81,11 +81,7 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def of_options(parts: Iterable[str], option: str) -> Row:
-    """Return the row that options of the form `column=value` describe.
-
-    Raises:
-        InvalidInputError: An option has no `=`, or a column is given twice.
-    """
+    """Return the row that options of the form `column=value` describe."""
     row: Row = {}
     for part in parts:
         name, sign, value = part.partition("=")

@@ -18,11 +18,7 @@ Named = dict[str, DataType | None]
 
 
 def input_features(inputs: Sequence[Feature | str], where: str) -> Named:
-    """Return the full names of input features.
-
-    Raises:
-        InvalidInputError: An input isn't a feature; a featureset can't be an input.
-    """
+    """Return the full names of input features."""
     return dict(_input(item, where) for item in _sequence(inputs, where, "inputs"))
 
 
@@ -39,11 +35,7 @@ def _input(item: object, where: str) -> tuple[str, DataType | None]:
 
 
 def output_features(outputs: Sequence[Feature | Featureset | str], where: str) -> Named:
-    """Return the wanted names, in order; a featureset's name stays as it is, a featureset object is expanded.
-
-    Raises:
-        InvalidInputError: An output is neither a feature nor a featureset.
-    """
+    """Return the wanted names, in order; a featureset's name stays as it is, a featureset object is expanded."""
     wanted: Named = {}
     for item in _sequence(outputs, where, "outputs"):
         match item:
@@ -65,11 +57,7 @@ def _sequence(items: object, where: str, what: str) -> Sequence[object]:
 
 
 def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataFrame:
-    """Check that a frame has a column for each name.
-
-    Raises:
-        InvalidInputError: `frame` isn't a frame, or lacks a column.
-    """
+    """Check that a frame has a column for each name."""
     if not isinstance(frame, pd.DataFrame):
         raise InvalidInputError(f"{where}: input_dataframe is a {type(frame).__name__}; give a DataFrame")
     if missing := [name for name in names if name not in frame.columns]:
@@ -80,11 +68,7 @@ def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataF
 
 
 def dataset_name(dataset: object, where: str) -> str:
-    """Return the name of a dataset, given as an object or by name.
-
-    Raises:
-        DefinitionTypeError: `dataset` is neither a dataset nor a name.
-    """
+    """Return the name of a dataset, given as an object or by name."""
     match dataset:
         case str():
             return dataset
@@ -95,11 +79,7 @@ def dataset_name(dataset: object, where: str) -> str:
 
 
 def key_frame(keys: object, where: str) -> pd.DataFrame:
-    """Return keys as a frame; a list of objects, one a row, is accepted, too.
-
-    Raises:
-        InvalidInputError: `keys` is neither a frame nor a list of objects.
-    """
+    """Return keys as a frame; a list of objects, one a row, is accepted, too."""
     if isinstance(keys, list) and keys and all(isinstance(row, dict) for row in keys):
         keys = pd.DataFrame(keys)
     if not isinstance(keys, pd.DataFrame):
@@ -108,11 +88,7 @@ def key_frame(keys: object, where: str) -> pd.DataFrame:
 
 
 def erase_rows(dataset: Dataset | None, keys: object, where: str) -> pd.DataFrame:
-    """Return the keys of an erasure as a frame, checked against the definition if it is given.
-
-    Raises:
-        InvalidInputError: `keys` isn't a frame, a column isn't an erase key, or an erase key is missing.
-    """
+    """Return the keys of an erasure as a frame, checked against the definition if it is given."""
     frame = key_frame(keys, where)
     if dataset is not None:
         check_erase_keys(frame, dataset.erase_key_fields, where)
@@ -120,11 +96,7 @@ def erase_rows(dataset: Dataset | None, keys: object, where: str) -> pd.DataFram
 
 
 def check_erase_keys(frame: pd.DataFrame, erase_keys: Sequence[str], where: str) -> None:
-    """Check that a frame has exactly a dataset's erase keys as columns, with a value in each row.
-
-    Raises:
-        InvalidInputError: A column is missing or isn't an erase key, or a value is missing.
-    """
+    """Check that a frame has exactly a dataset's erase keys as columns, with a value in each row."""
     spelled = ", ".join(erase_keys) or "none; mark one with field(key=True, erase_key=True)"
     if wrong := [str(name) for name in frame.columns if name not in erase_keys]:
         raise InvalidInputError(f"{where}: {', '.join(wrong)} is no erase key; erase keys: {spelled}")
@@ -138,11 +110,7 @@ def check_erase_keys(frame: pd.DataFrame, erase_keys: Sequence[str], where: str)
 
 
 def gather(datasets: object, featuresets: object) -> Graph:
-    """Build a graph of definitions, including those that are marked as deleted.
-
-    Raises:
-        DefinitionTypeError: `datasets` or `featuresets` isn't a list, or contains something else.
-    """
+    """Build a graph of definitions, including those that are marked as deleted."""
     given = []
     for kind, items, expected in (("datasets", datasets, Dataset), ("featuresets", featuresets, Featureset)):
         if not isinstance(items, (list, tuple)):
@@ -160,11 +128,7 @@ def build_graph(datasets: Sequence[Dataset], featuresets: Sequence[Featureset]) 
 
 
 def require_message(message: object) -> None:
-    """Check the message of a commit.
-
-    Raises:
-        DefinitionTypeError: The message isn't a text.
-    """
+    """Check the message of a commit."""
     if not isinstance(message, str):
         raise DefinitionTypeError(f"commit: the message is a str, not {message!r}; it comes before the datasets")
 

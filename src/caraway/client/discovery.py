@@ -149,12 +149,7 @@ def is_running(data_dir: Path) -> bool:
 
 
 def _only_stack(data_dir: Path | None) -> RunningStack | None:
-    """Return the stack to use if no URL is given; None if none runs.
-
-    Raises:
-        UnavailableError: A data folder is named, and no stack runs in it.
-        InvalidInputError: Several stacks run.
-    """
+    """Return the stack to use if no URL is given; None if none runs."""
     folder, named = _data_folder(data_dir)
     here = _stack_in(folder, trusted=named)
     if here is not None:

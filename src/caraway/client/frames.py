@@ -69,11 +69,7 @@ def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:
 
 
 def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[str]:
-    """Return a time for each row as ISO text.
-
-    Raises:
-        InvalidInputError: The number of times isn't that of the rows, or a value isn't a time.
-    """
+    """Return a time for each row as ISO text."""
     if len(timestamps) != rows:
         raise InvalidInputError(f"timestamps has {len(timestamps)} values for {rows} rows")
     if isinstance(timestamps, pd.Series) and timestamps.isna().any():
@@ -82,11 +78,7 @@ def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[st
 
 
 def typed_column(values: Sequence[Any], dtype: DataType, name: str) -> "pd.Series[Any]":
-    """Return JSON values as a column of a type.
-
-    Raises:
-        InvalidInputError: A value isn't of the type, or is null and the type isn't optional.
-    """
+    """Return JSON values as a column of a type."""
     if not is_optional(dtype) and any(value is None for value in values):
         raise InvalidInputError(f"{name} is {type_name(dtype)}, but the answer holds a null")
     read = from_json(dtype)

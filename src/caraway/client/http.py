@@ -42,12 +42,7 @@ class Connection:
         self._http.close()
 
     def post_json(self, path: str, body: object, headers: Mapping[str, str]) -> Response:
-        """Send a POST request with JSON, and return the answer.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Send a POST request with JSON, and return the answer."""
         return self._checked(path, orjson.dumps(body), {"Content-Type": "application/json", **headers})
 
     def request(
@@ -59,24 +54,14 @@ class Connection:
         params: Mapping[str, str] | None = None,
         body: object = None,
     ) -> Response:
-        """Send a request of any method, with a JSON body if there is one, and return the answer.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Send a request of any method, with a JSON body if there is one, and return the answer."""
         if body is None:
             return self._checked(path, b"", headers, method=method, params=params)
         sent = {"Content-Type": "application/json", **headers}
         return self._checked(path, orjson.dumps(body), sent, method=method, params=params)
 
     def post_bytes(self, path: str, body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> Response:
-        """Send a POST request with bytes, with the time limit of a commit, and return the answer.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Send a POST request with bytes, with the time limit of a commit, and return the answer."""
         sent = {"Content-Type": "application/octet-stream", **headers}
         return self._checked(path, body, sent, params=params, timeout=COMMIT_TIMEOUT)
 

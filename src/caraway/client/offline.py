@@ -28,11 +28,7 @@ def offline_body(
     output_s3: Any,
     feature_to_column_map: Mapping[Any, str] | None,
 ) -> dict[str, Any]:
-    """Check the arguments of an offline query and return the body of its request.
-
-    Raises:
-        InvalidInputError: An argument is wrong.
-    """
+    """Check the arguments of an offline query and return the body of its request."""
     names = list(input_features(inputs, WHERE))
     if frame is not None and input_s3 is not None:
         raise InvalidInputError(f"{WHERE}: give input_dataframe or input_s3, not both")
@@ -90,12 +86,7 @@ def _s3_input(names: Sequence[str], bucket: object, columns: Mapping[Any, str] |
 
 
 def s3_table(bucket: Any, argument: str) -> dict[str, Any]:
-    """Return a bucket in the form of a request.
-
-    Raises:
-        InvalidInputError: The argument isn't a bucket, lacks bucket or prefix, or its credentials contradict each
-            other.
-    """
+    """Return a bucket in the form of a request."""
     where = f"{WHERE}: {argument}"
     spec = bucket.spec() if isinstance(bucket, DataConnector) else None
     if not isinstance(spec, S3Connector):

@@ -26,8 +26,8 @@ LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
-# Size of an answer in bytes from which on it is compressed in a thread, because it would block the event loop for too
-# long.
+# Size of an answer from which on it is compressed in a thread: compressing it in the event loop would hold up all other
+# requests.
 LARGE_ANSWER_BYTES = 256 * 1024
 
 
@@ -79,7 +79,7 @@ class App:
             caller = self._gate.admit(endpoint, scope.headers)
             if endpoint.takes_body:
                 check_media_type(endpoint, scope.headers)
-            # A load balancer must learn the server's health however much its caller asks.
+            # A probe has no limits for one caller: a load balancer must learn the server's health at any time.
             if endpoint.probe:
                 response = await self._answer(scope, exchange, endpoint, name, caller)
             else:
@@ -90,7 +90,7 @@ class App:
                     self._bounds.shares.leave(caller.token_id)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
-        except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)
+        except Exception as error:  # noqa: BLE001 (every request gets an answer)
             response = _unexpected(error, scope)
         accepted = scope.headers.get("accept-encoding")
         if accepted is not None and len(response.body) > LARGE_ANSWER_BYTES:

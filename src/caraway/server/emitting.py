@@ -14,8 +14,9 @@ from caraway.index.storage.store import IndexStore
 LOG = structlog.get_logger(__name__)
 
 LEASE = "rows of aggregates"
-# Duration of the lease, and the part of it at its end in which nothing is handed to Kafka. Records may arrive for half
-# a minute after that (`TopicWriter`), so when another server begins, each of them has arrived or never will.
+# Duration of the lease, and the last part of it, in which its owner hands nothing to Kafka. A record may arrive up to
+# half a minute after it was handed over (`TopicWriter`). So when the lease has ended and another server begins, each
+# record of the former owner has arrived or never will.
 LASTING = timedelta(seconds=90)
 ARRIVING = timedelta(seconds=40)
 TOKEN_KEY = META + b"emitter"
@@ -46,7 +47,7 @@ class EmissionRight:
         self._store = store
         self._arriving_s = arriving.total_seconds()
         self._clock = clock
-        # The token for which the index has been prepared.
+        # The fencing token of the lease that is stored in the index; None before the first claim.
         self._ready: int | None = None
 
     def may_send(self) -> bool:
@@ -64,8 +65,8 @@ class EmissionRight:
             UnavailableError: Postgres doesn't answer.
         """
         had = self._held.token
-        # The lease may be taken over from an earlier process of this name: it has ended, as only one process can open
-        # this database.
+        # An earlier process of this name may still hold the lease. It has ended, since only one process can open the
+        # database of the index, so its lease is taken over.
         self._held.keep(succeeds=True)
         token = self._held.token
         if token is None:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import structlog
 
@@ -17,12 +16,9 @@ LOG = structlog.get_logger(__name__)
 SWEEP_INTERVAL_S = 3600.0
 
 
-class Sweeper(Protocol):
-    """The part that removes versions (`caraway.index.feeding.worker.IndexWorker`)."""
-
-    def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
-        """Remove the versions of an index that were superseded before `horizon_us`; return how many."""
-        ...
+# Removes the versions of an index (an asset) that were superseded before an instant in microseconds, until it is
+# stopped, and returns how many.
+Expire = Callable[[bytes, int, threading.Event], int]
 
 
 def histories(commits: Mapping[str, Planned]) -> dict[bytes, int]:
@@ -49,15 +45,15 @@ class Expiry(Recurring):
 
     def __init__(
         self,
-        sweeper: Sweeper,
+        expire: Expire,
         commits: Callable[[], Mapping[str, Planned]],
         *,
         interval_s: float = SWEEP_INTERVAL_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Remove through `sweeper` the versions that no served commit keeps."""
+        """Remove by `expire` the versions that none of the `commits` keeps."""
         super().__init__("expiry", self.sweep, interval_s)
-        self._sweeper = sweeper
+        self._expire = expire
         self._commits = commits
         self._clock = clock
 
@@ -66,7 +62,7 @@ class Expiry(Recurring):
         removed = 0
         for asset, history_us in histories(self._commits()).items():
             try:
-                removed += self._sweeper.expire(asset, int(self._clock() * 1e6) - history_us, self.stopping)
+                removed += self._expire(asset, int(self._clock() * 1e6) - history_us, self.stopping)
             except UnavailableError as error:
                 LOG.warning("an index can't be swept", asset=asset.hex(), reason=str(error))
         if removed:

@@ -27,7 +27,7 @@ class Health:
         """Return the reason for each part that doesn't work, by part; empty if all work."""
         found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
         if found.keys() & {"postgres", "kafka"}:
-            # The ledger works through Postgres and Kafka, so a failure of one of these isn't its own problem.
+            # The ledger's work needs Postgres and Kafka, so it fails whenever one of them does; that is reported once.
             found.pop("ledger", None)
         if (problem := self._index_problem()) is not None:
             found["index"] = problem
@@ -45,11 +45,7 @@ class KafkaCheck:
         self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
 
     def __call__(self) -> None:
-        """Check once.
-
-        Raises:
-            UnavailableError: No broker answers.
-        """
+        """Check once. Raises `UnavailableError` if no broker answers."""
         servers = self._bootstrap_servers
         try:
             self._admin.list_topics(timeout=KAFKA_TIMEOUT_S)

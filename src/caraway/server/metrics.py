@@ -11,7 +11,7 @@ from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 
-# The series of creation times would double the page.
+# The client library would add a series with the creation time of each counter, and so double the page.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REQUESTS = Counter("caraway_request_counter", "API calls.", ["target", "code"])
@@ -38,7 +38,7 @@ JOB_METRICS = frozenset(
         "dead_letters",
     }
 )
-# These caches exist because prometheus_client takes longer to find a series by its labels than to count.
+# The caches of series by their labels: prometheus_client takes longer to find a series than to count in it.
 REQUESTS_OF = lru_cache(maxsize=1_000)(REQUESTS.labels)
 LATENCY_OF = lru_cache(maxsize=100)(LATENCY.labels)
 

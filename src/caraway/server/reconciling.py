@@ -1,4 +1,4 @@
-"""The rounds of a server on the ledger: its next actions, the right to emit, and what is gone."""
+"""The periodic work of a server: due actions of the ledger, the right to emit, and the removal of unneeded indexes."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EMISSION_INTERVAL_S = 2.0
 
 
 class Reconciling:
-    """The steps of a round."""
+    """The periodic work, of which each round does the steps that are due."""
 
     def __init__(
         self,

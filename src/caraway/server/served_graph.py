@@ -85,14 +85,6 @@ class ServedGraph:
     rebuilding: frozenset[str] = frozenset()
 
 
-class Serving(Protocol):
-    """The part that has the served graphs (`ServedGraphs`)."""
-
-    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
-        """Return the graph that a branch serves now."""
-        ...
-
-
 def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:
     """Return the served datasets that have another topic in a newer plan."""
     topics = {topic.name for topic in served.topics}
@@ -116,7 +108,7 @@ class ServedGraphs:
         """Prepare; nothing is read before `watch` is started.
 
         Args:
-            read: Reads what the branches need, and before it the erased keys, whose rows must not be shown.
+            read: Reads the erased keys, whose rows must not be shown, and then what the branches need.
             index: The source of rows.
             functions: The processes for users' functions.
             poll_seconds: The interval of the watch.
@@ -136,7 +128,7 @@ class ServedGraphs:
         self._reloading = threading.Lock()
 
     def reload(self) -> None:
-        """Serve what the branches serve now, if it has changed.
+        """Compile the graphs that the branches serve, and serve them from now on, if a branch has changed.
 
         Raises `UnavailableError` if Postgres doesn't answer.
         """

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from caraway.recurring import Recurring
 
-# Time without a result after which a part counts as away; a single check may be slow.
+# Time beyond the interval after which a part without a new result counts as away; a single check may take this long.
 TIMEOUT_S = 5.0
 # The first pause after a failure, and the longest: a part that comes back is noticed soon.
 RETRY_S = (0.1, 2.0)
 
 
 class Watch(Recurring):
-    """Runs `check` every `interval_s`, or sooner when it is woken; after failures soon, and then ever more slowly."""
+    """Runs `check` every `interval_s`, or at once when it is woken; after a failure sooner, with ever longer pauses."""
 
     def __init__(
         self,
@@ -22,10 +22,7 @@ class Watch(Recurring):
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; `check` raises if the part doesn't work.
-
-        An interval that is a function is called after each check.
-        """
+        """Prepare; `check` raises if the part doesn't work. `interval_s` may be a function, called after each check."""
         super().__init__(f"watch-{name}", self._look, interval_s, retry_s=RETRY_S, at_once=True)
         self._clock = clock
         self._check = check

@@ -175,7 +175,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         member=member,
         needed=lambda: plans.needed,
     )
-    expiry = Expiry(index, lambda: {} if plans.needed is None else plans.needed.commits)
+    expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
     definitions = Definitions(url, plans, secrets, eraser)
     resolve = resolver(newest_secret, kept_s=0.0).resolve
     sources = Sources(
@@ -220,7 +220,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     }
 
     def look_at_once() -> None:
-        """Wake the watches that read commits; any server may have made one."""
+        """Wake the watches that read commits and tokens, which any server or command may have changed."""
         for woken in (watches["postgres"], watches["ledger"], gate):
             woken.wake()
 

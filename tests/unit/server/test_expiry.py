@@ -60,6 +60,6 @@ class Sweeps:
 @pytest.mark.parametrize("away", [False, True])
 def test_the_horizon_is_the_history_back_from_now(away: bool) -> None:
     sweeps = Sweeps(away=away)
-    expiry = Expiry(sweeps, lambda: {"a": with_history(5_000_000)}, clock=lambda: 100.0)
+    expiry = Expiry(sweeps.expire, lambda: {"a": with_history(5_000_000)}, clock=lambda: 100.0)
     assert expiry.sweep() == (0 if away else 3)
     assert sweeps.asked == ([] if away else [(plan_of("OnlineOnly").asset, 95_000_000)])

@@ -29,9 +29,10 @@ LOG = structlog.get_logger(__name__)
 
 # Interval between two reads of the tokens and roles: a revoked token is refused after this time at most.
 INTERVAL_S = 1.0
+# Longest wait for such a read to end when the server stops.
 STOP_S = 3.0
-# Bound on the kinds of refusals that are counted apart between two writes to the audit log; refusals of further kinds
-# are counted in the metric only.
+# Bound on the different refusals (by caller, action, details and error) that are counted between two writes to the
+# audit log; further ones are counted in the metric only.
 MAX_REFUSALS = 1_000
 SCHEME = "bearer "
 NOBODY_YET = (
@@ -179,13 +180,11 @@ class Gate:
         if known is None:
             raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
         owner = known.owners.get(digest)
-        if owner is None or (owner.expires_at is not None and owner.expires_at <= self._now()):
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        if owner is None or (owner.expires_at is not None and owner.expires_at <= now):
             REFUSED.labels(UnauthenticatedError.code).inc()
             raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
         return owner.caller
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
 
 
 def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:

@@ -17,18 +17,21 @@ from caraway.query.event_times import is_time_column
 from caraway.query.executor import Answer, CompiledPlan
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.server.http.messages import Request
-from caraway.server.served_graph import Queryable, ServedGraph, Serving
+from caraway.server.served_graph import Queryable, ServedGraph, ServedGraphs
 from caraway.state.permissions import Caller, Mode
 
+# Bound on the permitted plans that are remembered for a graph, and on the graphs whose tags are. When one is reached,
+# all of its kind are forgotten, and are computed again as they are needed.
 MAX_CHECKED = 10_000
 MAX_GRAPHS = 100
 
+# The full name of an entity, and its tags.
 Tagged = tuple[str, Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tags of a graph's entities, and the plans that were found to be allowed, by caller.
+    """The tags of a graph's entities, and the query plans that callers were found to be permitted.
 
     Plans and callers are compared by `id`, which is quick. The entries hold both objects, so that no new object can get
     the `id` of a freed one.
@@ -86,9 +89,9 @@ class Tags:
 class AccessLimits:
     """Restricts callers to the entities that they may see. A server has one instance."""
 
-    def __init__(self, serving: Serving) -> None:
-        """Restrict what `serving` serves."""
-        self._serving = serving
+    def __init__(self, graphs: ServedGraphs) -> None:
+        """Restrict what callers see of these graphs."""
+        self._graphs = graphs
         # A commit's graph never changes.
         self._tags: dict[str, Tags] = {}
 
@@ -99,7 +102,7 @@ class AccessLimits:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        served = self._serving.require_served_graph(request.branch)
+        served = self._graphs.require_served_graph(request.branch)
         caller = request.caller
         if caller.may_all(Mode.READ_DATA, request.branch):
             return served
@@ -137,7 +140,7 @@ class AccessLimits:
                 continue
             if not caller.may(mode, branch):
                 raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r}")
-            require(caller, mode, branch, self.tags(self._serving.require_served_graph(graph_of)).entities.items())
+            require(caller, mode, branch, self.tags(self._graphs.require_served_graph(graph_of)).entities.items())
 
     def tags(self, served: ServedGraph) -> Tags:
         """Return the tags of a served graph."""
@@ -211,11 +214,7 @@ def approval(caller: Caller, branch: str) -> Callable[[Iterable[Tagged]], None]:
 
 
 def require(caller: Caller, mode: Mode, branch: str, entities: Iterable[Tagged]) -> None:
-    """Check that a caller has a mode on entities.
-
-    Raises:
-        ForbiddenError: The caller lacks the mode; the text names the entities.
-    """
+    """Check that a caller has a mode on entities."""
     missing = caller.refused(mode, branch, entities)
     if missing:
         names = ", ".join(dict.fromkeys(missing))

@@ -8,8 +8,9 @@ can set itself, show where a request comes from:
 * `Origin` names the site of the page. Programs send none.
 * `Sec-Fetch-Site` shows that the request crosses sites, even if a browser leaves `Origin` out.
 
-The fourth, `Content-Type`, is checked against what an endpoint accepts (`check_media_type`): a page can send plain text
-and forms without asking, but JSON only to a server that allows it by CORS headers, which this one doesn't send.
+A fourth header, `Content-Type`, has to name a type that the endpoint accepts (`check_media_type`). A browser lets a
+page send plain text and forms to any server, but JSON only to a server that permits it by CORS headers, which this
+server doesn't send.
 """
 
 import socket
@@ -65,7 +66,7 @@ class Sites:
                 f"a page of {origin[:LONGEST]!r} may not send requests to this server. If it shall, add it to "
                 "server.allowed_origins (CARAWAY_SERVER__ALLOWED_ORIGINS='[\"https://name\"]')"
             )
-        # A link on another site may open a page of this server with GET; no other method may come across sites.
+        # A link on another site may open a page of this server with GET; requests of other methods are refused.
         if endpoint.method != "GET" and (headers.get("sec-fetch-site") or "").lower() == "cross-site":
             raise ForeignSiteError("a page of another site may not send requests to this server (Sec-Fetch-Site)")
 

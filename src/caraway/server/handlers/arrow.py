@@ -17,12 +17,7 @@ CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 
 
 def decoded_bytes(body: bytes) -> int:
-    """Return the bytes that a stream may take in memory once it is read.
-
-    Raises:
-        InvalidInputError: The body is no stream.
-        TooLargeError: The stream has too many messages, or is larger than a body may be once it is decompressed.
-    """
+    """Return the bytes that a stream may take in memory once it is read."""
     try:
         return check_messages(body)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -30,12 +25,7 @@ def decoded_bytes(body: bytes) -> int:
 
 
 def read_columns(body: bytes) -> dict[str, list[Any]]:
-    """Return the columns of a stream.
-
-    Raises:
-        InvalidInputError: The body is no stream of record batches, or a type or value in it isn't accepted.
-        TooLargeError: The stream has too many rows, values or messages, or is too large once it is decoded.
-    """
+    """Return the columns of a stream."""
     decoded_bytes(body)
     columns: dict[str, list[Any]] = {}
     decoded, rows = Decoded(), 0
@@ -75,11 +65,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def arrow_response(columns: StoredColumns, outputs: Sequence[tuple[str, DataType | None]]) -> HttpResponse:
-    """Build an answer from stored values.
-
-    Raises:
-        InvalidInputError: The type of an output isn't known.
-    """
+    """Build an answer from stored values."""
     arrays: Mapping[str, pa.Array] = {name: _array(name, columns[name], dtype) for name, dtype in outputs}
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
     sink = pa.BufferOutputStream()

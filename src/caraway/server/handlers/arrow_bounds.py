@@ -5,7 +5,7 @@ of nulls have lengths without any bytes, compressed buffers hold zeros.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,23 +22,27 @@ MAX_MESSAGES = 2_000
 # Bound on the metadata of a message. A column takes some 100 bytes in a schema, and 50 in a batch.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
-# Field numbers of a message's table: the kind of its header, and the header (Arrow's Message.fbs). Then the kinds.
+# Numbers of Arrow's Message.fbs: the fields of a message that hold the kind of its header and the header itself, and
+# the kinds of a dictionary and of a batch of records.
 _KIND, _HEADER = 1, 2
 _DICTIONARY, _BATCH = 2, 3
-# Field numbers of a batch: its buffers and their compression; and of a dictionary: its batch.
+# The fields of a batch that hold its buffers and their compression, and the field of a dictionary that holds its batch.
 _BUFFERS, _COMPRESSION, _DATA = 2, 3, 1
 _BUFFER = struct.Struct("<qq")
 _LENGTH = struct.Struct("<q")
 
-_FLAT = (
-    pa.types.is_boolean,
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
+_TEXT = (
     pa.types.is_string,
     pa.types.is_large_string,
     pa.types.is_binary,
     pa.types.is_large_binary,
+)
+_FLAT = (
+    *_TEXT,
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
     pa.types.is_fixed_size_binary,
     pa.types.is_timestamp,
     pa.types.is_date,
@@ -46,12 +50,7 @@ _FLAT = (
     pa.types.is_duration,
     pa.types.is_null,
 )
-_TEXT = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
+_LIST = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 @dataclass(slots=True)
@@ -62,18 +61,14 @@ class Decoded:
     text_bytes: int = 0
 
     def add(self, column: pa.Array) -> None:
-        """Add the size of a column.
-
-        Raises:
-            TooLargeError: There are too many values or bytes.
-        """
+        """Add the size of a column."""
         dtype = column.type
         self.values += len(column)
         if pa.types.is_dictionary(dtype):
-            if _is_text(dtype.value_type):
+            if _is_one_of(_TEXT, dtype.value_type):
                 sizes = pc.take(pc.binary_length(column.dictionary).cast(pa.int64()), column.indices)
                 self.text_bytes += pc.sum(sizes).as_py() or 0
-        elif _is_text(dtype):
+        elif _is_one_of(_TEXT, dtype):
             self.text_bytes += pc.sum(pc.binary_length(column).cast(pa.int64())).as_py() or 0
         elif pa.types.is_fixed_size_binary(dtype):
             self.text_bytes += dtype.byte_width * len(column)
@@ -88,12 +83,7 @@ class Decoded:
 
 
 def check_messages(body: bytes) -> int:
-    """Check the messages of a stream before they are read; return how many bytes their buffers take uncompressed.
-
-    Raises:
-        InvalidInputError: The stream is damaged.
-        TooLargeError: The stream has too many messages, or takes too many bytes once it is decompressed.
-    """
+    """Check the messages of a stream before they are read; return how many bytes their buffers take uncompressed."""
     size = 0
     for number, message in enumerate(pa.ipc.MessageReader.open_stream(body), 1):
         if number > MAX_MESSAGES:
@@ -108,11 +98,7 @@ def check_messages(body: bytes) -> int:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Check that the types of a stream's columns are accepted: types whose values can be counted before they are made.
-
-    Raises:
-        InvalidInputError: There are too many columns, two of one name, or one of a type that isn't accepted.
-    """
+    """Check a stream's columns; types are accepted whose values can be counted before they are made."""
     if len(schema) > MAX_COLUMNS:
         raise InvalidInputError(f"the stream has {len(schema):,} columns; at most {MAX_COLUMNS:,} are possible")
     if len(set(schema.names)) < len(schema):
@@ -121,42 +107,42 @@ def check_schema(schema: pa.Schema) -> None:
         dtype = column.type
         if pa.types.is_dictionary(dtype):
             dtype = dtype.value_type
-        if not _is_taken(dtype, 0):
+        if not _is_taken(dtype):
             raise InvalidInputError(f"column {column.name[:200]!r} is of type {str(dtype)[:200]}, which isn't taken")
 
 
-def _is_taken(dtype: pa.DataType, depth: int) -> bool:
+def _is_taken(dtype: pa.DataType, depth: int = 0) -> bool:
     if depth > MAX_DEPTH:
         return False
     if pa.types.is_struct(dtype):
         return all(_is_taken(field.type, depth + 1) for field in dtype)
     if pa.types.is_map(dtype):
         return _is_taken(dtype.key_type, depth + 1) and _is_taken(dtype.item_type, depth + 1)
-    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
+    if _is_one_of(_LIST, dtype):
         return _is_taken(dtype.value_type, depth + 1)
-    return any(is_kind(dtype) for is_kind in _FLAT)
+    return _is_one_of(_FLAT, dtype)
 
 
-def _is_text(dtype: pa.DataType) -> bool:
-    return any(is_kind(dtype) for is_kind in _TEXT)
+def _is_one_of(kinds: Iterable[Callable[[pa.DataType], bool]], dtype: pa.DataType) -> bool:
+    return any(is_kind(dtype) for is_kind in kinds)
 
 
 def _inner(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the child arrays of an array, whole: values outside of its offsets can only make the count greater."""
+    """Yield the child arrays of an array. They are whole: parts that the array doesn't use only raise the count."""
     dtype = column.type
     if pa.types.is_struct(dtype):
         yield from (column.field(position) for position in range(dtype.num_fields))
     elif pa.types.is_map(dtype):
         yield column.keys
         yield column.items
-    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
+    elif _is_one_of(_LIST, dtype):
         yield column.values
 
 
 def _plain_size(metadata: bytes, data: "memoryview | bytes") -> int:
     """Return how many bytes the buffers of a message take once they are decompressed."""
     try:
-        message = _root(metadata)
+        message = _table(metadata, 0)
         kind = _field(metadata, message, _KIND)
         header = _field(metadata, message, _HEADER)
         if kind is None or header is None or metadata[kind] not in {_DICTIONARY, _BATCH}:
@@ -187,10 +173,6 @@ def _plain_sizes(metadata: bytes, vector: int, data: "memoryview | bytes") -> It
         if plain < -1:
             raise InvalidInputError("the body is no Arrow IPC stream: a compressed buffer has a negative length")
         yield length if plain == -1 else plain
-
-
-def _root(data: bytes) -> int:
-    return _table(data, 0)
 
 
 def _table(data: bytes, position: int) -> int:

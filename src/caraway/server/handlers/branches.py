@@ -33,7 +33,7 @@ class InitBody(Struct):
 
 
 class RollbackBody(Struct):
-    """The commit that a branch goes back to."""
+    """The commit whose definitions the branch gets again."""
 
     commit_id: CommitId
 
@@ -151,17 +151,18 @@ async def roll_back(context: ServerContext, request: Request[RollbackBody, Rollb
 
 
 async def _readable(context: ServerContext, request: Request[Any, Any], text: str) -> str:
-    """Return the id of a commit that was made on a branch whose definitions the caller may read."""
-    commit_id = _commit_id(text)
+    """Return a text if it is the id of a commit on a branch whose definitions the caller may read; raise if not."""
+    if COMMIT_ID.fullmatch(text) is None:
+        raise UnknownEntityError(f"there is no commit {text[:100]!r}; GET /branch/log lists the commits")
     caller = request.caller
     if not any(grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in caller.grants):
-        record = await asyncio.to_thread(context.deployment.state.commit, commit_id)
+        record = await asyncio.to_thread(context.deployment.state.commit, text)
         if not caller.may(Mode.READ_DEFINITION, record.branch):
             raise ForbiddenError(
                 f"account {caller.account!r} lacks {Mode.READ_DEFINITION} on branch {record.branch!r}, on which "
-                f"commit {commit_id} was made"
+                f"commit {text} was made"
             )
-    return commit_id
+    return text
 
 
 async def ledger(context: ServerContext, request: Request[Nothing, LedgerParameters]) -> HttpResponse:
@@ -184,12 +185,6 @@ async def ledger(context: ServerContext, request: Request[Nothing, LedgerParamet
             ],
         }
     )
-
-
-def _commit_id(text: str) -> str:
-    if COMMIT_ID.fullmatch(text) is None:
-        raise UnknownEntityError(f"there is no commit {text[:100]!r}; GET /branch/log lists the commits")
-    return text
 
 
 def _entry(entry: LedgerEntry) -> dict[str, object]:

@@ -15,7 +15,6 @@ import orjson
 from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
-from caraway.graph.specs import Graph
 from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.requests import RequestKey
 from caraway.ingest.table import table
@@ -32,8 +31,8 @@ from caraway.topics.letters import Letter, letter_at, newest, parse_id
 
 # Number of dead letters in an answer: without the parameter `limit`, and the greatest value of `limit`.
 SHOWN, MAX_SHOWN = 50, 500
-# Bound on the dead letters that are read for one answer, of which a caller may see few. The answer's `next` goes on
-# behind them.
+# Bound on the dead letters that are read for one answer, since a caller may be allowed to see few of many. The answer's
+# `next` is the position behind those that were read.
 SCANNED = 2_000
 # Bound on the characters of a reason in the list.
 REASON = 300
@@ -117,17 +116,11 @@ async def replay(context: ServerContext, request: Request, name: str) -> HttpRes
         key = RequestKey.parse(f"dead-letter-{dead_letter.id}", elapsed, digest)
         await context.ingest.put(endpoint, [row], key)
         await asyncio.to_thread(context.deployment.replays.done, dead_letter.id)
-    answer = {"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None}
-    return json_response(answer)
+    return json_response({"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None})
 
 
 async def _seen(context: ServerContext, name: str, request: Request[Any, Any], mode: Mode) -> Letter:
-    """Return a dead letter that the caller may see.
-
-    Raises:
-        UnknownEntityError: The branch has no such dead letter.
-        ForbiddenError: The caller lacks the mode on its dataset.
-    """
+    """Return a dead letter that the caller may see."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     dead_letter = await asyncio.to_thread(letter_at, context.deployment.bootstrap_servers, *parse_id(name))
     if dead_letter is None or not _is_of(context, dead_letter, served):
@@ -156,7 +149,7 @@ def _require(
     if request.caller.may_all(mode, request.branch):
         return
     dataset = dead_letter.body["dataset"]
-    names = _fields(served.graph, dataset)
+    names = [field.name for spec in served.graph.datasets if spec.name == dataset for field in spec.fields]
     if not names:
         # The served graph has no dataset of this name, which is that of a step inside a pipeline. So the row has no
         # fields with tags, and a caller with rights by tags alone is refused.
@@ -220,11 +213,7 @@ def _is_of_source(dead_letter: Letter) -> bool:
 
 
 def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
-    """Check that the row is accepted now: if it were refused again, it would make another dead letter.
-
-    Raises:
-        InvalidInputError: The dataset would refuse the row again.
-    """
+    """Check that the dataset accepts the row now; a row that is refused again would become another dead letter."""
     errors = target.encode(table([row]), 0, 1, 0).errors
     if errors:
         reasons = "; ".join(f"{error.field or 'the row'} {error.message}" for error in errors)
@@ -232,10 +221,6 @@ def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> 
             f"dead letter {dead_letter.id} still doesn't fit {target.dataset}: {reasons[:1000]}; "
             "change the dataset, or log a row that is right"
         )
-
-
-def _fields(graph: Graph, dataset: str) -> list[str]:
-    return [field.name for spec in graph.datasets if spec.name == dataset for field in spec.fields]
 
 
 def _summary(dead_letter: Letter) -> Json:

@@ -68,11 +68,7 @@ def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:
 
 
 def described(served: ServedGraph, name: str, positions: Sequence[IndexStatus]) -> list[Json]:
-    """Return descriptions of all entities with a name; a dataset and a featureset may have the same one.
-
-    Raises:
-        UnknownEntityError: Nothing has the name; the text proposes some that are near.
-    """
+    """Return descriptions of all entities with a name; a dataset and a featureset may have the same one."""
     found = [describe() for known, describe in _entities(served, positions) if known == name]
     if not found:
         near = get_close_matches(name, {known for known, _ in _entities(served, positions)}, n=SHOWN_NAMES)

@@ -1,4 +1,4 @@
-"""The handlers that erase keys: a request is written down here, and done by each server (`upkeep.eraser`)."""
+"""The handlers that erase keys: they store a request, which each server then carries out (`caraway.erasure.eraser`)."""
 
 import asyncio
 import uuid
@@ -21,7 +21,9 @@ from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state.permissions import Mode
 
+# Bound on the keys of one request.
 MAX_KEYS = 10_000
+# Bound on the erased keys in an answer, the newest ones.
 SHOWN = 1_000
 
 
@@ -74,13 +76,8 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
     plans = _plans(context, request.branch) or [served.plan]
     places = remaining(dataset, served.graph, topics_of(dataset, plans)) if records else []
-    return json_response(
-        {
-            "dataset": dataset,
-            "erasures": [_told(record) for record in records],
-            "remaining": places,
-        }
-    )
+    listed = [_erasure(record) for record in records]
+    return json_response({"dataset": dataset, "erasures": listed, "remaining": places})
 
 
 def _plans(context: ServerContext, branch: str) -> list[GraphPlan]:
@@ -93,11 +90,7 @@ def _plans(context: ServerContext, branch: str) -> list[GraphPlan]:
 
 
 def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Column, ...], list[list[object]]]:
-    """Return the erase keys of a dataset, and their values in stored form, a list for each row of a request.
-
-    Raises:
-        InvalidInputError: The rows don't name exactly these keys, or a value doesn't fit.
-    """
+    """Return the erase keys of a dataset, and their values in stored form, a list for each row of a request."""
     where = f"erase in {spec.name}"
     types = {field.name: field.dtype for field in spec.fields if field.erase_key}
     columns = tuple(Column(name=name, dtype=types[name]) for name in spec.keys if name in types)
@@ -130,7 +123,7 @@ def topics_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
     return list(found)
 
 
-def _told(record: ErasureRecord) -> dict[str, object]:
+def _erasure(record: ErasureRecord) -> dict[str, object]:
     return {
         "request": record.key.request,
         "topic": record.key.topic,

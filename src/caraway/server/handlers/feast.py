@@ -112,12 +112,7 @@ def references_of(body: OnlineFeaturesBody) -> tuple[str, ...]:
 
 
 def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str], *, full: bool) -> Asked:
-    """Find features for references and join keys.
-
-    Raises:
-        UnknownEntityError: A view doesn't exist.
-        InvalidInputError: No or more than one feature has the name of a join key; two outputs have one name.
-    """
+    """Find features for references and join keys."""
     outputs: list[tuple[str, str]] = []
     for reference in references:
         view, _, feature = reference.partition(":")

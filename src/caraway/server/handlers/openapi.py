@@ -33,12 +33,13 @@ STATUSES: Final[Mapping[int, str]] = {
     504: "It took too long",
 }
 # Statuses that any endpoint can answer: 403 for a page of another site or a foreign host
-# (`caraway.server.access.sites`), 429 and 504 for the shares of callers and the deadline (`caraway.server.app`), 500
-# and 503 for failures of the server or of one of its processes.
+# (`caraway.server.access.sites`), 429 for a caller with too many requests and 504 for the deadline
+# (`caraway.server.app`), 500 and 503 for failures of the server or of one of its processes.
 OF_ALL: Final = frozenset({403, 429, 500, 503, 504})
 # Statuses of the health check, which is open to everybody.
 OF_A_PROBE: Final = frozenset({500, 503})
-# Statuses of endpoints with a body: damaged, too slow or cut off, too large, of another media type.
+# Statuses of endpoints that read a body: 400 for a damaged one, 408 for a slow one, 413 for one that is too large, and
+# 415 for one of another media type.
 OF_A_BODY: Final = frozenset({400, 408, 413, 415})
 
 SCHEMAS = "#/components/schemas/"

@@ -22,7 +22,7 @@ Table = Sequence[object] | Mapping[str, object]
 Keep = Callable[[CompiledPlan, Batch], None]
 T = TypeVar("T")
 
-# Rows from which on a query runs in a thread, because it would keep the event loop from other requests.
+# Number of rows above which a query runs in a thread, because in the event loop it would hold up all other requests.
 INLINE_ROWS = 500
 THREADS = 4
 # Bound on the queries that wait for a thread or run in one; a further query would wait for seconds, so it is refused.
@@ -142,11 +142,7 @@ def count_failure(error: CarawayError, workflow: str | None) -> None:
 
 
 def check_rows(rows: int, columns: int = 1) -> None:
-    """Check that a request hasn't too many rows, and that its answer hasn't too many values.
-
-    Raises:
-        TooLargeError: There are too many rows or values.
-    """
+    """Check that a request hasn't too many rows, and that its answer hasn't too many values."""
     if rows > MAX_ROWS:
         raise TooLargeError(
             f"a request may have {MAX_ROWS:,} rows, this one has {rows:,}; send them in several requests"

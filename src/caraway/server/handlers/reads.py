@@ -204,22 +204,13 @@ def _planned(served: ServedGraph, inputs: Sequence[str], outputs: Sequence[str],
 
 
 async def given_of(request: Request[Any, Any], data: object, at: Sequence[object] | None) -> Given:
-    """Return the rows or columns of a query, and their instants.
-
-    Raises:
-        InvalidInputError: The rows or the instants have another form.
-        TooLargeError: There are too many rows.
-    """
+    """Return the rows or columns of a query, and their instants."""
     rows = await data_of(request, data)
     return Given(rows, None if at is None else await instants(at), is_large=request.is_large)
 
 
 async def data_of(request: Request[Any, Any], data: object) -> list[object] | dict[str, object]:
-    """Return rows or columns, which may come as JSON text.
-
-    Raises:
-        InvalidInputError: They have another form.
-    """
+    """Return rows or columns, which may come as JSON text."""
     if isinstance(data, str):
         try:
             data = await request.values(data.encode())
@@ -233,12 +224,7 @@ async def data_of(request: Request[Any, Any], data: object) -> list[object] | di
 
 
 async def instants(values: Sequence[object]) -> list[int]:
-    """Return the instants that a request names; many are read in a thread.
-
-    Raises:
-        InvalidInputError: A value isn't an instant.
-        TooLargeError: There are too many instants.
-    """
+    """Return the instants that a request names; many are read in a thread."""
     if len(values) <= INLINE_ROWS:
         return parse_instants(values)
     check_rows(len(values))

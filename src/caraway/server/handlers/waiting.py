@@ -13,8 +13,8 @@ from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.waiting.goals import LaggingPart
 from caraway.server.waiting.wait import Wait, WaitOutcome
 
-# Bound on the seconds of one request, since proxies end requests that take longer; a client that waits longer asks
-# again.
+# Bound on the seconds that one request waits. Proxies end requests that take longer, so a client that wants to wait
+# longer sends another request.
 LONGEST_S = 10.0
 # Bound on concurrent waits, because each reads the outputs of all jobs of a branch.
 AT_ONCE = 8
@@ -42,7 +42,7 @@ class WaitBody(Struct):
 
 @dataclass(frozen=True, slots=True)
 class WaitAnswer:
-    """The parts that lag, the numbers of parts that don't and of all, and the positions to go on from."""
+    """The parts that lag; `done` of all `parts` don't. A later request sends `since` to wait for the same rows."""
 
     served: bool
     lagging: tuple[LaggingPart, ...]
@@ -52,12 +52,7 @@ class WaitAnswer:
 
 
 async def wait(context: ServerContext, request: Request[WaitBody]) -> HttpResponse:
-    """Answer when all rows that were accepted before are served, or when the time is over.
-
-    Raises:
-        BusyError: Too many requests wait already.
-        UnavailableError: Kafka or Postgres doesn't answer.
-    """
+    """Answer when all rows that were accepted before are served, or when the time is over."""
     body = await request.read()
     deadline = time.monotonic() + body.seconds
     since = {

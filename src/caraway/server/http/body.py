@@ -29,7 +29,7 @@ async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
         InvalidInputError: The body isn't in the encoding of `Content-Encoding`.
     """
     length = headers.get("content-length")
-    # hyper has checked that the header is a number and that no more bytes come.
+    # hyper, on which granian is built, has checked that the header is a number, and passes on no more bytes than that.
     if length is not None:
         size = int(length)
         if size > MAX_BODY_BYTES:

@@ -12,11 +12,11 @@ from caraway.errors import CarawayError
 # Bound on the memory of all requests. The largest request needs some 150 MB for its text and values, most need less
 # than a thousandth of that.
 MAX_BYTES = 256 * 1024 * 1024
-# Size of a body up to which it may use the whole budget. Larger bodies may use a share of it only, so that slow large
-# bodies take nothing from small requests.
+# Size of a body up to which it may use the whole budget. All larger bodies together may use only this share of it, so
+# that slow uploads of large bodies leave memory for small requests.
 SMALL_BYTES = 64 * 1024
 LARGE_SHARE = 0.75
-# Share of that memory that one caller may take, if there are several callers.
+# Share of the memory for large bodies that one caller may take while others have requests under way.
 CALLER_SHARE = 0.75
 
 

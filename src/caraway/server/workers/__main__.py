@@ -36,7 +36,7 @@ def write(settings: Settings, folder: Path) -> None:
     socket = folder / SOCKET
     # A writer that was killed has left its socket behind.
     socket.unlink(missing_ok=True)
-    # Only readers send requests here, and they have checked the sites of those, so `sites` is None.
+    # `sites` is None because readers, the only processes that send requests here, have checked each request's site.
     app = App(Router(endpoints(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:

@@ -11,7 +11,7 @@ from caraway.index.storage.shared_counters import SharedCounters
 from caraway.server.http.errors import DeadlineError
 from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 
-# The headers that the handlers read. The body is decompressed already, so its encoding isn't passed on.
+# The headers that the writer's handlers read. A reader has decompressed the body, so its encoding isn't passed on.
 PASSED_ON = ("authorization", "content-type", "accept", "idempotency-key", "caraway-elapsed-ms", *BRANCH_HEADERS)
 PASSED_BACK = ("content-type", "retry-after", "allow")
 # Time limits of a forwarded request; a commit may take half a minute.

@@ -1,4 +1,4 @@
-"""A process that answers queries from the index that the writer fills."""
+"""The parts of a reader: a process of the server that answers queries from the index that the writer fills."""
 
 import asyncio
 import threading
@@ -148,8 +148,8 @@ class ReaderParts:
             watch.start()
         self.gate.start()
         self._listener.start()
-        # Until then the system sends connections to other readers. Without Postgres the wait ends, and this reader
-        # reports the problem.
+        # This reader listens only after the wait, so new connections go to readers that have their definitions. The
+        # wait is bounded: without Postgres the reader must start all the same, and report the problem.
         self.graphs.loaded.wait(LOADING_S)
 
     def stop(self) -> None:
@@ -173,7 +173,7 @@ class ReaderParts:
         return self._plans.refresh()
 
     def _look_at_once(self) -> None:
-        """Wake the watches that read commits; any server may have made one."""
+        """Wake the watches that read commits and tokens, which any server or command may have changed."""
         self.graphs.watch.wake()
         self.gate.wake()
 
