@@ -1,4 +1,4 @@
-"""The colours of the states of parts."""
+"""The colours in which commands show the states of a stack's parts."""
 
 from caraway.children.part import PartState
 

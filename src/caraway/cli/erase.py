@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +11,10 @@ from rich.markup import escape
 from caraway.cli.options import command
 from caraway.cli.output import err, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.cli.rows import of_options
 from caraway.errors import InvalidInputError
 
-# The greatest number of keys in a request.
+# Bound on the keys in one request, which the server sets; more keys are sent in several requests.
 AT_ONCE = 10_000
 
 
@@ -46,7 +46,7 @@ def erase(
         path = f"/dataset/{dataset}/erasures"
         _show(ask("GET", path, server=server), as_json=as_json)
         return
-    rows = [*_of_options(key or ()), *([] if file is None else _of_file(file))]
+    rows = [*([of_options(key, "--key")] if key else []), *([] if file is None else _of_file(file))]
     if not rows:
         raise InvalidInputError("give the keys: --key column=value, or --file")
     answers = []
@@ -62,16 +62,6 @@ def erase(
         markup=False,
     )
     _show_remaining(answers[-1])
-
-
-def _of_options(parts: Sequence[str]) -> list[dict[str, Any]]:
-    row: dict[str, Any] = {}
-    for part in parts:
-        name, sign, value = part.partition("=")
-        if not sign or not name or name in row:
-            raise InvalidInputError(f"--key {name}…: once for each erase key, as column=value")
-        row[name] = value
-    return [row] if row else []
 
 
 def _of_file(path: Path) -> list[dict[str, Any]]:

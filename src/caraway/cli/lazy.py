@@ -94,7 +94,7 @@ def _imported(listed: Listed, path: str) -> Any:
             f"{path} {listed.name} needs {error.name}, which comes with: pip install 'caraway[{listed.extra}]'"
         ) from None
     outer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    # A callback makes typer build a group even for a single command, so that usage lines show the command's name.
+    # With a callback typer builds a group even for a single command. The command then knows its name for usage lines.
     outer.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         outer.add_typer(found, name=listed.name)

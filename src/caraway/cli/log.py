@@ -2,7 +2,7 @@
 
 import sys
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +13,7 @@ from caraway.cli.output import err, out
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.cli.rows import Format, batches, read_rows
 
-# The number of errors that are shown; all of them are among the dead letters.
+# The number of errors that are shown; `caraway dead-letters list` shows all of them.
 MAX_SHOWN = 20
 
 
@@ -85,14 +85,7 @@ def _progress() -> Progress:
 
 def _show(sums: _Sums, *, as_json: bool) -> None:
     if as_json:
-        show_json(
-            {
-                "accepted": sums.accepted,
-                "rejected": sums.rejected,
-                "errors": sums.errors,
-                "warnings": list(sums.warnings),
-            }
-        )
+        show_json({**asdict(sums), "warnings": list(sums.warnings)})
         return
     for warning in sums.warnings:
         err.print(f"Warning: {warning}", markup=False, soft_wrap=True)

@@ -40,7 +40,7 @@ def _line_writer(began: float) -> Progress:
     def write(text: str, parts: Sequence[PartStatus]) -> None:
         nonlocal written_at
         now = time.monotonic()
-        # Before parts are started, libraries are fetched; a line for each of a hundred files would be too much.
+        # There are no parts while the Java libraries are fetched. A line for each of a hundred files would be too much.
         if parts or now - written_at > QUIET_SECONDS:
             written_at = now
             out.print(f"{now - began:6.1f} s  {text}", markup=False, soft_wrap=True)

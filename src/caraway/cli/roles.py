@@ -50,7 +50,7 @@ def define(
         )
         before = known.roles().get(name, ()) if more else ()
         known.define_role(name, [*before, grant])
-        out.print(f"role {name} grants: {'; '.join(map(_told, (*before, grant)))}", markup=False, soft_wrap=True)
+        out.print(f"role {name} grants: {'; '.join(map(_spelled, (*before, grant)))}", markup=False, soft_wrap=True)
 
 
 @roles.command("list")
@@ -64,7 +64,7 @@ def list_roles(database: DatabaseOptions, as_json: JsonOption = False) -> None:
             return
         table = plain_table("role", "grants")
         for name, grants in found.items():
-            table.add_row(name, "\n".join(map(_told, grants)))
+            table.add_row(name, "\n".join(map(_spelled, grants)))
         out.print(table)
 
 
@@ -104,7 +104,7 @@ def _shown(grant: Grant) -> dict[str, object]:
     }
 
 
-def _told(grant: Grant) -> str:
+def _spelled(grant: Grant) -> str:
     entities = "all entities" if grant.tags is None else f"entities tagged {' or '.join(sorted(grant.tags))}"
     without = f" without {' or '.join(sorted(grant.without))}" if grant.without else ""
     branches = "all branches" if grant.branches is None else f"branches {', '.join(sorted(grant.branches))}"

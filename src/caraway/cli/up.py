@@ -96,7 +96,7 @@ def _ending_in_order(stack: Stack) -> Iterator[_End]:
             stack.kill()
             os._exit(130)
         end.asked.set()
-        # Otherwise no exception is raised: in the middle of printing, it would make a line come out twice.
+        # Elsewhere no exception is raised: one in the middle of printing would make a line come out twice.
         if end.raises:
             raise KeyboardInterrupt
 
@@ -110,7 +110,7 @@ def _ending_in_order(stack: Stack) -> Iterator[_End]:
 
 
 def _report(text: str, parts: Sequence[PartStatus]) -> None:
-    # While all parts run as usual, no line is printed; a disorder is, and so is its end.
+    # Nothing is printed while all parts run and none was ever started again.
     if any(part.state is not PartState.RUNNING or part.restarts for part in parts):
         out.print(f"{time.strftime('%H:%M:%S')}  {text}", markup=False, soft_wrap=True)
 

@@ -139,7 +139,7 @@ def name_list(names: str | Sequence[str] | None) -> str | None:
 
 
 class Queue:
-    """Entities that wait for a commit."""
+    """The datasets and featuresets that were added since the last commit."""
 
     def __init__(self) -> None:
         self.datasets: list[Dataset] = []

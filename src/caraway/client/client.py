@@ -345,7 +345,7 @@ class Client:
         body |= {name: value for name, value in optional_items.items() if value is not None}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(input_dataframe))
-        answer = self._connection.post_json("/query", body, self._headers()).json()
+        answer = self._connection.request("POST", "/query", self._headers(), body=body).json()
         return _result(answer, wanted)
 
     def query_offline(
@@ -392,7 +392,7 @@ class Client:
         )
         optional_items = {"workflow": workflow, "num_dpus": num_dpus}
         body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
-        return self._connection.post_json("/query_offline", body, self._headers()).json()
+        return self._connection.request("POST", "/query_offline", self._headers(), body=body).json()
 
     def track_offline_query(self, request_id: str) -> Any:
         """Return the progress of an offline query; see `query_offline`.
@@ -441,8 +441,9 @@ class Client:
         body: dict[str, Any] = {"keys": rows, "fields": wanted}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(rows))
+        path = f"/dataset/{name}/lookup"
         try:
-            answer = self._connection.post_json(f"/dataset/{name}/lookup", body, self._headers()).json()
+            answer = self._connection.request("POST", path, self._headers(), body=body).json()
         except RemoteError as error:
             if error.remote_code != UnknownEntityError.code:
                 raise
@@ -485,7 +486,8 @@ class Client:
         """
         name = dataset_name(dataset, "erase")
         frame = erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, f"erase in {name}")
-        return self._connection.post_json(f"/dataset/{name}/erase", {"erase_keys": rows_of(frame)}, self._headers())
+        body = {"erase_keys": rows_of(frame)}
+        return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
 
     # -----------------------------------------------------------------------------------------------------------------
     # The branch's content

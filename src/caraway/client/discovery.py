@@ -29,7 +29,8 @@ RECORD: Final = Path("run", "stack.json")
 TOKEN: Final = Path("run", "token")
 LOCK: Final = Path("run", "lock")
 
-# A record of a stack takes a few kB, a token some 60 bytes; a larger file isn't one of Caraway's and isn't read.
+# Bound on the files that are read. A record of a stack takes a few kB and a token some 60 bytes, so a larger file isn't
+# one of Caraway's.
 MAX_FILE_BYTES: Final = 1_000_000
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -197,7 +198,7 @@ def _stack_in(data_dir: Path, *, trusted: bool) -> RunningStack | None:
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether two URLs have the same scheme, host and port. `localhost` equals any name of this machine."""
+    """Return whether two URLs have the same scheme, host and port; `localhost` equals any loopback address."""
     try:
         (scheme, host, port), (scheme_2, host_2, port_2) = _origin(one), _origin(other)
     except ValueError:

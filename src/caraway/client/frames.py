@@ -103,7 +103,7 @@ def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def row_frame(answer: Any, types: Mapping[str, DataType]) -> pd.DataFrame:
-    """Return a frame of rows (a list of objects) or columns (an object of lists); typed columns may contain nulls."""
+    """Return a server's answer, a list of rows or an object of columns, as a frame; typed columns may contain nulls."""
     columns: Mapping[str, list[Any]]
     if isinstance(answer, Mapping):
         columns = answer

@@ -9,16 +9,21 @@ import orjson
 from caraway.client.response import V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
 
-# Long enough for a server that is busy with a commit; one that is down refuses the connection at once.
+# Time limits of a request. They are long enough for a server that is busy with a commit; a server that is down refuses
+# the connection at once.
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
 
+# The first pause before a request is sent again, and the longest, to which the pauses double.
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
 
 class Connection:
-    """Requests to one server, as one user."""
+    """Requests to one server, as one user.
+
+    Each raises `RemoteError` if the server refuses it, and `UnavailableError` if the server doesn't answer.
+    """
 
     def __init__(
         self,
@@ -31,7 +36,7 @@ class Connection:
     ) -> None:
         self._url = url
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # Paths are absolute, as in Fennel's client: the path of the URL is ignored.
+        # The path of the URL is dropped, as in Fennel's client: the paths of requests begin at the server's root.
         base = httpx.URL(url).join("/")
         self._http = httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT, transport=transport)
         self._clock = clock
@@ -40,10 +45,6 @@ class Connection:
     def close(self) -> None:
         """Close the connection."""
         self._http.close()
-
-    def post_json(self, path: str, body: object, headers: Mapping[str, str]) -> Response:
-        """Send a POST request with JSON, and return the answer."""
-        return self._checked(path, orjson.dumps(body), {"Content-Type": "application/json", **headers})
 
     def request(
         self,

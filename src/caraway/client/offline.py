@@ -14,7 +14,7 @@ from caraway.featuresets.featureset import Featureset
 from caraway.graph.connectors import CSVFormat, RegisteredSystem, S3Connector, SecretRef
 
 WHERE = "query_offline"
-# The name of this database on Fennel's servers.
+# The name by which a request refers to the source of its rows; it is that of Fennel's servers.
 DATABASE = "extract_historical_s3_input"
 
 

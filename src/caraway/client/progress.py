@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
-# Seconds between two plain lines, and before the first one: a shorter wait needs no line.
+# Seconds between two plain lines, and from the begin of the wait to the first one: a shorter wait needs no line.
 LINE_S = 2.0
 
 
@@ -25,7 +25,7 @@ class Progress(Protocol):
     ) -> None: ...
 
     def show(self, done: int, of: int, what: str) -> None:
-        """Show that `done` of `of` parts are there, and the part that is waited for."""
+        """Show that `done` of `of` parts have caught up, and the part that is waited for."""
         ...
 
 
@@ -113,7 +113,7 @@ def progress_for(label: str, *, wanted: bool | None, stream: TextIO | None = Non
     from rich.console import Console  # noqa: PLC0415 (see `Bar`)
 
     console = Console(file=None if notebook else stream, force_jupyter=notebook or None)
-    # Rich moves a bar only if it can draw over it.
+    # Rich moves a bar only on a terminal and in a notebook, where it can draw over the bar's last state.
     return Bar(label, console) if notebook or console.is_terminal else Lines(label, stream)
 
 

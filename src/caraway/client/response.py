@@ -11,7 +11,6 @@ from caraway.errors import RemoteError, UnavailableError
 V1_API = "/api/v1"
 BRANCH_HEADER = "X-Caraway-Branch"
 
-
 # The code of a server's answer for a path that doesn't exist (`caraway.server.http.errors`).
 UNKNOWN_PATH = "unknown_path"
 NOT_FOUND = 404
@@ -22,7 +21,10 @@ FIRST_ERROR = 400
 
 @dataclass(frozen=True, eq=False)
 class Response(Mapping[str, Any]):
-    """An answer of a server: an object like that of requests, and also a dict of `status_code`, `headers`, `body`."""
+    """An answer of a server, with the attributes of a response of the library `requests`.
+
+    As a mapping it has the keys `status_code`, `headers` and `body`.
+    """
 
     status_code: int
     headers: Mapping[str, str]
@@ -66,13 +68,12 @@ class Response(Mapping[str, Any]):
 def refusal(response: Response, request: str) -> RemoteError:
     """Return the error for an answer that refuses a request, such as `POST /log`."""
     body = response.json()
-    code = ""
-    if isinstance(body, dict):
-        code = str(body.get("code", ""))
-    text = (isinstance(body, dict) and body.get("err_msg")) or response.text or "no explanation"
+    members = body if isinstance(body, dict) else {}
+    code = str(members.get("code", ""))
+    text = members.get("err_msg") or response.text or "no explanation"
     if response.status_code == NOT_FOUND and code == UNKNOWN_PATH:
         text = f"{text}; this server has no {request}, it may be of another version than this client"
-    difference = f"\n{body['err_diff']}" if isinstance(body, dict) and body.get("err_diff") else ""
+    difference = f"\n{members['err_diff']}" if members.get("err_diff") else ""
     return RemoteError(
         f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=code, body=body
     )

@@ -1,4 +1,4 @@
-"""The results of `Client.log` and `Client.commit`: the server's answer, and the outcome in words and numbers."""
+"""The results of `Client.log` and `Client.commit`: responses of the server with attributes for what they report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -260,7 +260,7 @@ class RowsRefusedError(InvalidInputError):
 
 
 class LogReport:
-    """Collects the servers' answers to the chunks of a frame."""
+    """Collects the server's answers to the chunks of a frame."""
 
     def __init__(self, webhook: str, endpoint: str) -> None:
         self._webhook = webhook

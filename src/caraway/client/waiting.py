@@ -10,10 +10,11 @@ from caraway.client.response import Response
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, NotServedError
 
-# How long the server waits before it reports that something lags. It is long enough for all steps of a chain of jobs,
-# since each request begins at the chain's start; the first is short, so that some progress is shown soon.
+# Seconds that the server waits, in the first request and at most, before it reports that something lags. Each request
+# follows the chain of jobs from its start again, so later ones must last long enough for the whole chain. The first one
+# is short, so that some progress is shown soon.
 FIRST_S, LONGEST_S = 0.5, 10.0
-# The number of lagging things that a message lists.
+# The number of lagging parts that a message lists.
 SHOWN = 10
 
 
@@ -103,7 +104,7 @@ def wait_until_served(
 
 
 def described(lagging: Sequence[Lagging]) -> str:
-    """Return a line that lists what lags."""
+    """Return a line that lists the lagging parts."""
     return ", ".join(
         f"{each.kind} {each.dataset or each.name}" + (f" {each.records:,} behind" if each.records else "")
         for each in lagging

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -53,7 +54,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
 
 
-# Java's configuration writes user and password in quotes, so these can't contain any.
+# Kafka's Java configuration holds the user and the password in quotes, so neither may contain a quote.
 _NO_QUOTES = r'^[^"\\\s;]+$'
 
 
@@ -62,11 +63,11 @@ class _Section(BaseModel):
 
 
 class KafkaSettings(_Section):
-    """The event log.
+    """Kafka, which keeps the events.
 
     Attributes:
         bootstrap_servers: Brokers as `host:port,host:port`; None starts an embedded broker.
-        user: The user to sign in as (SASL/PLAIN); None signs in nowhere. The stack fills this in for its own broker.
+        user: The user to sign in as (SASL/PLAIN); None: no sign-in. The stack fills this in for its own broker.
         password: The password of the user.
         partitions: Partitions of a new dataset topic; 1 is right for one machine.
         heap_mb: Java heap of the embedded broker, in MiB.
@@ -80,7 +81,7 @@ class KafkaSettings(_Section):
 
 
 class PostgresSettings(_Section):
-    """The metadata.
+    """Postgres, which keeps the metadata.
 
     Attributes:
         url: `postgresql://user:password@host:port/database`; None starts an embedded server.
@@ -90,7 +91,7 @@ class PostgresSettings(_Section):
 
 
 class SparkSettings(_Section):
-    """The engine.
+    """Spark, which runs the jobs.
 
     Attributes:
         master: Spark master. Real-time mode needs a slot for every task of every job at once, and an idle task
@@ -180,16 +181,16 @@ class ServerSettings(_Section):
 
 
 class IndexSettings(_Section):
-    """The index.
+    """The index, from which queries read.
 
     Attributes:
         shards: Number of parts into which the index is divided among the servers; None: each server has all of it. All
             servers of a deployment need the same number, and `kafka.partitions` should be a multiple of it.
         host: Address on which this server serves its shards to others; the default is reachable from this machine only.
-        port: The port for that; 0 chooses a free one.
-        address: `host:port` at which other servers reach this one; None: the two above.
-        lease_seconds: A server that gives no sign of life for this time loses its shards to others; without Postgres it
-            goes on answering for as long.
+        port: The port on which this server serves its shards; 0 chooses a free one.
+        address: `host:port` at which other servers reach this one; None: `host` and `port` are that address.
+        lease_seconds: A server that gives no sign of life for this time loses its shards to others. A server that can't
+            reach Postgres goes on answering from its shards for the same time.
     """
 
     shards: Annotated[int, Field(ge=1, le=1_000)] | None = None
@@ -200,7 +201,7 @@ class IndexSettings(_Section):
 
 
 class SecretsSettings(_Section):
-    """Secrets.
+    """The store of secrets, and its keys.
 
     Attributes:
         key_file: The file with the deployment's keys, which is created if it doesn't exist; None: `secret.key` in the
@@ -321,7 +322,7 @@ def load_settings(data_dir: Path | None = None) -> Settings:
         lines = [_explain(problem["loc"], problem["msg"], problem.get("input")) for problem in error.errors()]
         raise ConfigurationError("\n".join(lines)) from error
     except SettingsError as error:
-        # For example an environment variable of a list or a section that isn't JSON.
+        # An example is an environment variable for a list whose text isn't JSON.
         raise ConfigurationError(f"{error}. Lists and sections are written as JSON.") from error
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE_NAME} in the data folder can't be read: {error}") from error
@@ -348,9 +349,6 @@ def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
             case dict():
                 yield from _flat(value, key + ENV_DELIMITER)
             case list():
-                yield key, _JSON.dump_json(value).decode()
+                yield key, to_json(value).decode()
             case _:
                 yield key, str(value)
-
-
-_JSON: TypeAdapter[list[Any]] = TypeAdapter(list[Any])

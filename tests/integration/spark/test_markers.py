@@ -64,7 +64,7 @@ def goals_of(broker: Broker, writer: TopicWriter, jobs: Sequence[JobPlan]) -> Ma
             assert time.monotonic() < deadline, lagging
             markers.send(goals)
             markers.read(0.05)
-            goals.advance(markers.ends().ends, [], [], markers.arrived)
+            goals.advance(markers.ends.ends, [], [], markers.arrived)
     finally:
         markers.close()
     return {job.job_id: goals.known[job.output.name] for job in jobs}

@@ -11,7 +11,7 @@ from caraway.server.handlers.openapi import STATUSES, page
 from caraway.server.handlers.reads import LookupBody
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.endpoints import JSON, Endpoint, Scope
-from caraway.server.http.errors import Statuses
+from caraway.server.http.errors import STATUS_BY_CLASS
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
@@ -56,7 +56,7 @@ def test_each_operation_lists_the_statuses_that_it_can_answer() -> None:
     listed = {of["operationId"]: set(map(int, of["responses"])) - {200} for of in DOCUMENTED.values()}
     # Status 405 is for other methods than the path's, which are no operations.
     without = {405}
-    assert set().union(*listed.values()) | without == {*Statuses.BY_CLASS.values(), 500}
+    assert set().union(*listed.values()) | without == {*STATUS_BY_CLASS.values(), 500}
     assert listed["health"] == {500, 503}
     assert listed["listSecrets"] == {401, 403, 429, 500, 503, 504}
     assert 422 not in listed["lookup"]

@@ -1,7 +1,6 @@
 """Errors over HTTP: one table from class to status, one shape of body, and the errors that only HTTP knows."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import orjson
 
@@ -26,10 +25,10 @@ from caraway.errors import (
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
-# Seconds after which a client should try again; a part that was restarted is back within a few.
+# Seconds after which a client should try again; a part of the server that is started again works within a few.
 RETRY_AFTER_S = "1"
-# Bound on the characters of a message. It may quote several names and list the valid choices; longer texts of a client
-# aren't sent back to it.
+# Bound on the characters of a message: enough to quote several names and to list the valid choices, while a long text
+# of a client isn't sent back to it.
 MAX_MESSAGE = 8_000
 
 
@@ -86,37 +85,35 @@ class WrongMethodError(CarawayError):
         self.allowed = allowed
 
 
-class Statuses:
-    """The HTTP statuses of error classes; a class that isn't listed has the status of its parent."""
-
-    BY_CLASS: ClassVar[Mapping[type[BaseException], int]] = {
-        InvalidInputError: 400,
-        CutBodyError: 400,
-        CommitError: 400,
-        CommitTypeError: 400,
-        DefinitionAttributeError: 400,
-        DefinitionError: 400,
-        DefinitionTypeError: 400,
-        InvalidExprException: 400,
-        UnauthenticatedError: 401,
-        ForbiddenError: 403,
-        UnknownEntityError: 404,
-        UnknownPathError: 404,
-        WrongMethodError: 405,
-        SlowBodyError: 408,
-        ConflictError: 409,
-        TooLargeError: 413,
-        UnsupportedMediaTypeError: 415,
-        ExtractorError: 422,
-        BusyError: 429,
-        UnavailableError: 503,
-        DeadlineError: 504,
-    }
+# The HTTP statuses of error classes; a class that isn't listed has the status of its parent.
+STATUS_BY_CLASS: Mapping[type[BaseException], int] = {
+    InvalidInputError: 400,
+    CutBodyError: 400,
+    CommitError: 400,
+    CommitTypeError: 400,
+    DefinitionAttributeError: 400,
+    DefinitionError: 400,
+    DefinitionTypeError: 400,
+    InvalidExprException: 400,
+    UnauthenticatedError: 401,
+    ForbiddenError: 403,
+    UnknownEntityError: 404,
+    UnknownPathError: 404,
+    WrongMethodError: 405,
+    SlowBodyError: 408,
+    ConflictError: 409,
+    TooLargeError: 413,
+    UnsupportedMediaTypeError: 415,
+    ExtractorError: 422,
+    BusyError: 429,
+    UnavailableError: 503,
+    DeadlineError: 504,
+}
 
 
 def status_of(error: BaseException) -> int:
     """Return the HTTP status of an error: 500 for an unexpected one."""
-    return next((Statuses.BY_CLASS[kind] for kind in type(error).__mro__ if kind in Statuses.BY_CLASS), 500)
+    return next((STATUS_BY_CLASS[kind] for kind in type(error).__mro__ if kind in STATUS_BY_CLASS), 500)
 
 
 def error_response(error: CarawayError) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The positions that topics, jobs and indexes must reach so that a query sees the rows accepted before a moment.
+"""The positions that jobs and indexes must reach on topics so that a query sees the rows accepted before a moment.
 
 The walk follows the plan. At first only the goals of topics that no job writes are known: their ends at that moment.
 When a job has processed all of its inputs up to their goals, all rows that follow from them are on its output topic, so

@@ -49,7 +49,7 @@ class Markers:
 
     def __init__(self, bootstrap_servers: str, writer: TopicWriter, jobs: Mapping[str, JobPlan]) -> None:
         """Use the broker; `jobs` are those of the plan by id. The broker isn't asked before `begin`."""
-        self._ends = TopicEnds(bootstrap_servers)
+        self.ends = TopicEnds(bootstrap_servers)
         self._writer = writer
         # Jobs in micro-batch mode report their positions themselves and need no markers.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.mode is JobMode.REAL_TIME}
@@ -66,7 +66,7 @@ class Markers:
         """
         if self._consumer is None:
             return
-        self._outputs = self._ends.ends({job.output.name for job in self._jobs.values()})
+        self._outputs = self.ends.ends({job.output.name for job in self._jobs.values()})
         self._consumer.assign(
             [
                 TopicPartition(topic, partition, offset)
@@ -90,7 +90,8 @@ class Markers:
         writing = []
         for topic in due - self._sent.keys():
             token = secrets.token_bytes(TOKEN_BYTES)
-            # A topic that is created later holds none of the rows that this wait is about.
+            # Only the partitions in the goal count. A topic that doesn't exist yet has none there, and whatever comes
+            # to it later was accepted after the begin of the wait.
             self._sent[topic] = (token, len(goals.known[topic]))
             writing.append(self._writer.write_to_all(topic, MARKER_KEY, token))
         for written in writing:
@@ -122,10 +123,6 @@ class Markers:
             for partition, offset in goal.items():
                 found[partition] = max(offset, found.get(partition, 0))
         return found
-
-    def ends(self) -> TopicEnds:
-        """Return the connection by which ends of topics are read."""
-        return self._ends
 
     def close(self) -> None:
         """Close the connections to the broker."""

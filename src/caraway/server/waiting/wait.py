@@ -12,7 +12,7 @@ from caraway.server.waiting.markers import Markers
 from caraway.state.model import JobRecord
 from caraway.topics.producer import TopicWriter
 
-# Duration of one step: how long arrivals are awaited, and how often the positions of indexes are checked.
+# Longest time in which one step waits for markers to arrive, and so the interval between two looks at the indexes.
 STEP_S = 0.02
 # Interval between two reads of the jobs' reports in Postgres; jobs report every few seconds.
 JOBS_S = 0.5
@@ -57,7 +57,7 @@ class Wait:
             plan: The plan that the branch serves.
             positions: Returns how far each index is.
             jobs: Returns the engines' reports on all jobs.
-            since: The ends of topics at that moment; missing partitions have their current end.
+            since: The ends of the source topics at that moment; a partition that is missing has its current end.
             clock: Counts seconds.
         """
         self._positions = positions
@@ -69,7 +69,7 @@ class Wait:
         self._records: Sequence[JobRecord] = ()
         self._asked_at = float("-inf")
 
-    async def until(self, deadline: float) -> "WaitOutcome":
+    async def until(self, deadline: float) -> WaitOutcome:
         """Wait until all is served, or until the clock shows `deadline`; return the outcome.
 
         Raises `UnavailableError` if Kafka or Postgres doesn't answer.
@@ -85,19 +85,19 @@ class Wait:
 
     def _begin(self) -> None:
         sources = source_topics(self._goals.plan)
-        ends = self._markers.ends().ends(sources)
+        ends = self._markers.ends.ends(sources)
         for topic in sources:
             since = self._since.get(topic, {})
             # A goal behind the end of a topic can't be reached, and no row behind the end can have been accepted.
             self._goals.known[topic] = {p: min(since.get(p, end), end) for p, end in ends.get(topic, {}).items()}
         self._markers.begin()
 
-    def _step(self) -> "WaitOutcome":
+    def _step(self) -> WaitOutcome:
         if self._clock() - self._asked_at >= JOBS_S:
             self._asked_at = self._clock()
             self._records = self._jobs()
         indexes = self._positions()
-        self._goals.advance(self._markers.ends().ends, indexes, self._records, self._markers.arrived)
+        self._goals.advance(self._markers.ends.ends, indexes, self._records, self._markers.arrived)
         lagging = self._goals.lagging(indexes, self._records)
         if lagging:
             self._markers.send(self._goals)
