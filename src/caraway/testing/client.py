@@ -5,19 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from caraway.client import Client, Response
-from caraway.client.arguments import (
-    Queue,
-    check_erase_keys,
-    dataset_name,
-    erase_rows,
-    gather,
-    input_features,
-    key_frame,
-    output_features,
-    require_columns,
-    require_message,
-)
+from caraway.client import Client, Response, arguments
 from caraway.client.client import MAIN_BRANCH
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
@@ -47,11 +35,11 @@ class MockClient(Client):
     """
 
     def __init__(self, branch: str | None = None) -> None:
-        # No connection exists: every method that would use one is overridden.
+        # `Client.__init__` isn't called, since it looks for a server; all methods that would use one are overridden.
         self.url = "mock"
         self.token = ""
         self._branch = branch or MAIN_BRANCH
-        self._queue = Queue()
+        self._queue = arguments.Queue()
         self._branches = {name: Branch.empty() for name in dict.fromkeys((MAIN_BRANCH, self._branch))}
         self._secrets: dict[str, str] = {}
         hooks.announce(self)
@@ -94,10 +82,10 @@ class MockClient(Client):
             CommitError: The definitions contradict each other or the branch.
             DefinitionTypeError: A list contains something else than datasets or featuresets.
         """
-        require_message(message)
+        arguments.require_message(message)
         self._queue.clear()
         require_env(env)
-        defined = gather(datasets or (), featuresets or ())
+        defined = arguments.gather(datasets or (), featuresets or ())
         validate_placement(defined, env)
         graph = for_env(defined, env)
         before = self._current()
@@ -154,8 +142,8 @@ class MockClient(Client):
         """
         if log:
             raise NotImplementedError("query: a mock client keeps no features, leave log=True out")
-        given, wanted = input_features(inputs, "query"), output_features(outputs, "query")
-        frame = require_columns(input_dataframe, list(given), "query")
+        given, wanted = arguments.input_features(inputs, "query"), arguments.output_features(outputs, "query")
+        frame = arguments.require_columns(input_dataframe, list(given), "query")
         branch = self._current()
         if not wanted or not len(frame):
             return pd.DataFrame()
@@ -194,8 +182,11 @@ class MockClient(Client):
         s3 = {"input_s3": input_s3, "output_s3": output_s3, "feature_to_column_map": feature_to_column_map}
         if used := [name for name, value in s3.items() if value is not None]:
             raise AssertionError(f"query_offline: a mock client has no S3, leave {', '.join(used)} out")
-        given, wanted = input_features(inputs, "query_offline"), output_features(outputs, "query_offline")
-        frame = require_columns(input_dataframe, list(given), "query_offline")
+        given, wanted = (
+            arguments.input_features(inputs, "query_offline"),
+            arguments.output_features(outputs, "query_offline"),
+        )
+        frame = arguments.require_columns(input_dataframe, list(given), "query_offline")
         if timestamp_column not in frame.columns:
             raise UnknownEntityError(
                 f"query_offline: the frame has no time stamp column {timestamp_column!r}; columns: "
@@ -232,8 +223,8 @@ class MockClient(Client):
             UnknownEntityError: The branch has no such dataset.
             InvalidInputError: An argument is wrong, or the dataset lacks the index.
         """
-        name = dataset_name(dataset, "lookup")
-        frame = key_frame(keys, f"lookup of {name}")
+        name = arguments.dataset_name(dataset, "lookup")
+        frame = arguments.key_frame(keys, f"lookup of {name}")
         self._current().catalog.dataset(name)
         at = None if timestamps is None else row_times(timestamps, len(frame))
         return look_up(self.lookups(past=at is not None), name, frame, [str(field) for field in fields or ()], at)
@@ -249,7 +240,7 @@ class MockClient(Client):
         Raises:
             InvalidInputError: The branch has no such dataset.
         """
-        frame = self.get_dataset_df(dataset_name(dataset, "inspect"))
+        frame = self.get_dataset_df(arguments.dataset_name(dataset, "inspect"))
         return frame if len(frame) <= n else frame.sample(n).reset_index(drop=True)
 
     def erase(self, dataset: Dataset | str, erase_keys: pd.DataFrame | list[dict[str, Any]]) -> Response:
@@ -262,14 +253,14 @@ class MockClient(Client):
             InvalidInputError: A column isn't an erase key, one is missing, or a value doesn't fit.
             DefinitionTypeError: The dataset is neither a dataset nor a name.
         """
-        name = dataset_name(dataset, "erase")
+        name = arguments.dataset_name(dataset, "erase")
         where = f"erase in {name}"
-        frame = erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, where)
+        frame = arguments.erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, where)
         branch = self._current()
         spec = branch.catalog.datasets.get(name)
         if spec is None:
             return failed(404, f"erase: branch {self._branch} has no dataset {name}")
-        check_erase_keys(frame, [field.name for field in spec.fields if field.erase_key], where)
+        arguments.check_erase_keys(frame, [field.name for field in spec.fields if field.erase_key], where)
         branch.engine.erase(name, key_rows(spec, frame))
         return ok()
 
@@ -279,7 +270,9 @@ class MockClient(Client):
         Raises:
             UnknownEntityError: There is no secret of this name.
         """
-        self._require_secret(name)
+        if name not in self._secrets:
+            known = ", ".join(self._secrets) or "none"
+            raise UnknownEntityError(f"there is no secret {name!r}; secrets: {known}")
         return self._secrets[name]
 
     def add_secret(self, name: str, value: str) -> Response:
@@ -297,7 +290,7 @@ class MockClient(Client):
         Raises:
             UnknownEntityError: There is no secret of this name.
         """
-        self._require_secret(name)
+        self.get_secret(name)
         del self._secrets[name]
         return ok()
 
@@ -417,8 +410,3 @@ class MockClient(Client):
         if branch is None:
             raise UnknownEntityError(f"there is no branch {name!r}; branches: {', '.join(self._branches)}")
         return branch
-
-    def _require_secret(self, name: str) -> None:
-        if name not in self._secrets:
-            known = ", ".join(self._secrets) or "none"
-            raise UnknownEntityError(f"there is no secret {name!r}; secrets: {known}")

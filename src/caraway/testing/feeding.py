@@ -29,18 +29,19 @@ def log_webhook(branches: Mapping[str, Branch], webhook: str, endpoint: str, fra
         UnknownEntityError: No dataset has the endpoint.
         InvalidInputError: A column is missing, a value doesn't fit, or a pipeline failed.
     """
-    steps = [
-        (branch, _step(dataset, source, frame))
-        for branch in branches.values()
-        for dataset in branch.graph.datasets
-        for source in distinct_sources(dataset.sources)
-        if isinstance(source.connector, WebhookConnector)
-        and (source.connector.name, source.connector.endpoint) == (webhook, endpoint)
-    ]
+    steps: list[tuple[Branch, Step]] = []
+    known: set[str] = set()
+    for branch in branches.values():
+        for dataset in branch.graph.datasets:
+            for source in distinct_sources(dataset.sources):
+                if isinstance(connector := source.connector, WebhookConnector):
+                    known.add(f"{connector.name}/{connector.endpoint}")
+                    if (connector.name, connector.endpoint) == (webhook, endpoint):
+                        steps.append((branch, _step(dataset, source, frame)))
     if not steps:
         raise UnknownEntityError(
             f"no dataset has a source at endpoint {endpoint!r} of webhook {webhook!r}; endpoints: "
-            f"{', '.join(_endpoints(branches)) or 'none'}"
+            f"{', '.join(sorted(known)) or 'none'}"
         )
     _take(steps)
 
@@ -63,17 +64,6 @@ def _take(steps: list[tuple[Branch, Step]]) -> None:
         step(engines[id(branch)][1])
     for branch, engine in engines.values():
         branch.engine = engine
-
-
-def _endpoints(branches: Mapping[str, Branch]) -> list[str]:
-    found = {
-        f"{source.connector.name}/{source.connector.endpoint}"
-        for branch in branches.values()
-        for dataset in branch.graph.datasets
-        for source in dataset.sources
-        if isinstance(source.connector, WebhookConnector)
-    }
-    return sorted(found)
 
 
 def log_dataset(branches: Mapping[str, Branch], current: str, dataset: str, frame: pd.DataFrame) -> None:
