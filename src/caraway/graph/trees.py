@@ -1,5 +1,6 @@
 """Walks over operator trees: the inputs of an operator, the datasets of a tree, and the end of a pipeline."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from caraway.graph import operators as ops
@@ -18,6 +19,19 @@ def parents(operator: ops.Operator) -> tuple[ops.Operator, ...]:
             return (operator.left,)
         case _:
             return (operator.of,)
+
+
+def with_parents(operator: ops.Operator, change: Callable[[ops.Operator], ops.Operator]) -> ops.Operator:
+    """Return an operator with each of its parents replaced by the result of `change` for it."""
+    match operator:
+        case ops.Input():
+            return operator
+        case ops.Union():
+            return replace(operator, left=change(operator.left), right=change(operator.right))
+        case ops.Join():
+            return replace(operator, left=change(operator.left))
+        case _:
+            return replace(operator, of=change(operator.of))
 
 
 def datasets_read(operator: ops.Operator) -> tuple[str, ...]:
@@ -46,13 +60,7 @@ def without_pickles(operator: ops.Operator) -> ops.Operator:
 
     Traced expressions are removed too: a later version may trace more functions, and the definition is the same.
     """
-    if isinstance(operator, ops.Input):
-        return operator
-    if isinstance(operator, ops.Union):
-        return replace(operator, left=without_pickles(operator.left), right=without_pickles(operator.right))
-    if isinstance(operator, ops.Join):
-        return replace(operator, left=without_pickles(operator.left))
-    bare = replace(operator, of=without_pickles(operator.of))
+    bare = with_parents(operator, without_pickles)
     if isinstance(bare, (ops.FilterFunction, ops.AssignFunction)):
         return replace(bare, function=replace(bare.function, pickled=b""), traced=None)
     if isinstance(bare, ops.Transform):

@@ -11,8 +11,8 @@ from caraway.displays import Table, html
 from caraway.dtypes.durations import print_duration
 from caraway.graph.aggregates import AggregateSpec
 from caraway.graph.connectors import WebhookConnector, identifier
-from caraway.graph.operators import Input, Join, Operator, Select, Union
-from caraway.graph.trees import parents
+from caraway.graph.operators import Input, Join, Operator, Select
+from caraway.graph.trees import parents, with_parents
 from caraway.graph.windows import print_window
 from caraway.plan.model import GraphPlan, IndexPlan, JobPlan, TopicPlan
 from caraway.plan.slots import slots_of, tasks_of
@@ -104,7 +104,7 @@ class TopicExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexExplained:
-    """An index: `values` are the columns or aggregates that a lookup by `keys` gives."""
+    """An index: `values` are the columns or aggregates that a lookup by `keys` returns."""
 
     dataset: str
     kind: str
@@ -285,17 +285,10 @@ def _repeated_steps(jobs: tuple[JobPlan, ...]) -> Iterator[str]:
 
 def _but_for_columns(operator: Operator) -> Operator:
     """Return a tree without its choice of columns, so that steps over the same rows compare as equal."""
-    match operator:
-        case Input():
-            return operator
-        case Select():
-            return _but_for_columns(operator.of)
-        case Union():
-            return replace(operator, left=_but_for_columns(operator.left), right=_but_for_columns(operator.right))
-        case Join():
-            return replace(operator, left=_but_for_columns(operator.left), fields=())
-        case _:
-            return replace(operator, of=_but_for_columns(operator.of))
+    if isinstance(operator, Select):
+        return _but_for_columns(operator.of)
+    bare = with_parents(operator, _but_for_columns)
+    return replace(bare, fields=()) if isinstance(bare, Join) else bare
 
 
 def _stateful(operator: Operator, job: JobPlan) -> Iterator[Operator]:

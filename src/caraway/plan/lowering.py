@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from caraway.graph.fingerprints import dataset_fingerprint
-from caraway.graph.operators import Aggregate, Input, Join, Operator, Union
+from caraway.graph.operators import Aggregate, Input, Operator
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec
-from caraway.graph.trees import datasets_read
+from caraway.graph.trees import datasets_read, with_parents
 
 # An internal dataset's name consists of the aggregated dataset's name, this separator and a hash of the definition.
 INTERNAL = "/"
@@ -56,15 +56,7 @@ def _cut(
             internal.append(made)
         return Input(dataset=made.name)
 
-    match operator:
-        case Input():
-            return operator
-        case Union():
-            return replace(operator, left=parent(operator.left), right=parent(operator.right))
-        case Join():
-            return replace(operator, left=parent(operator.left))
-        case _:
-            return replace(operator, of=parent(operator.of))
+    return with_parents(operator, parent)
 
 
 def _dataset(operator: Aggregate, spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> DatasetSpec:

@@ -76,9 +76,9 @@ class IndexPlan:
     last.
 
     The other attributes belong to aggregations. `window` is that of the groupby, if it has one; the dataset then has
-    the key `window` beyond those of the records. If `along` is set, the time of a record is that of a column, and its
-    row contains the timestamp as well. `emits` is the topic to which the index writes the dataset's rows, for jobs that
-    read them.
+    the key `window` besides the keys of the records. If `along` is set, the time of a record comes from the column that
+    the groupby names by `along`, and its row contains the timestamp as well. `emits` is the topic to which the index
+    writes the dataset's rows, for jobs that read them.
     """
 
     dataset: str

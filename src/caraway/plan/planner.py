@@ -14,34 +14,17 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
-from caraway.graph.connectors import (
-    KafkaConnector,
-    KafkaSystem,
-    RegisteredSystem,
-    WebhookConnector,
-    identifier,
-    system_kind,
-)
+from caraway.graph import connectors as c
 from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint
 from caraway.graph.operators import Aggregate, Operator
-from caraway.graph.schemas import Schema, schema_of
+from caraway.graph.schemas import schema_of
 from caraway.graph.source_checks import check_systems, supported_cdc
 from caraway.graph.sources import SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
+from caraway.plan import model
 from caraway.plan.lowering import lowered
-from caraway.plan.model import (
-    Column,
-    GraphPlan,
-    IndexKind,
-    IndexPlan,
-    IngestPlan,
-    JobPlan,
-    RecordSchema,
-    TopicKind,
-    TopicPlan,
-)
 from caraway.plan.modes import mode_of
 from caraway.plan.pruning import pruned
 from caraway.plan.revising import revises
@@ -57,7 +40,7 @@ MAX_DATASET_NAME = 200
 
 @dataclass(frozen=True)
 class _Planned:
-    """A dataset with what the planning of its descendants needs.
+    """The plan of a dataset, as far as the plans of datasets that are computed from it need it.
 
     The dataset's job writes `topic`. For an aggregate, `rows` is the topic of its rows, which an index writes if a job
     reads them; these rows may be later than the aggregate inputs by `reach_us`.
@@ -65,13 +48,13 @@ class _Planned:
 
     spec: DatasetSpec
     content: bytes
-    topic: TopicPlan
+    topic: model.TopicPlan
     horizon_us: int
-    rows: TopicPlan | None = None
+    rows: model.TopicPlan | None = None
     reach_us: int = 0
 
     @property
-    def read(self) -> TopicPlan:
+    def read(self) -> model.TopicPlan:
         """The topic that jobs read."""
         return self.rows or self.topic
 
@@ -81,7 +64,7 @@ class _Planned:
         return f"{_safe(self.spec.name)}.{self.content.hex()[:NAME_DIGITS]}"
 
 
-def plan_graph(graph: Graph) -> GraphPlan:
+def plan_graph(graph: Graph) -> model.GraphPlan:
     """Return all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
     check_systems(graph)
     _refuse_sinks(graph)
@@ -93,7 +76,7 @@ def plan_graph(graph: Graph) -> GraphPlan:
     in_order = [planned[name] for name in specs]
     read = {name for spec in specs.values() if (p := _pipeline(spec)) is not None for name in datasets_read(p.operator)}
     emitted = [(p, p.rows) for p in in_order if p.rows is not None and p.spec.name in read]
-    return GraphPlan(
+    return model.GraphPlan(
         topics=(*(p.topic for p in in_order), *(rows for _, rows in emitted)),
         jobs=tuple(_job(p, pipeline, planned, specs) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
         indexes=(*(_index(p) for p in in_order if _is_indexed(p.spec)), *(_emitting(p, rows) for p, rows in emitted)),
@@ -102,41 +85,38 @@ def plan_graph(graph: Graph) -> GraphPlan:
 
 
 def _refuse_sinks(graph: Graph) -> None:
-    """Raise for a dataset with a sink, since sinks would be accepted and never written.
-
-    Raises `CommitError` if a dataset has a sink.
-    """
+    """Raise `CommitError` if a dataset has a sink, since the server would accept the sink and never write it."""
     for spec in graph.datasets:
         for sink in spec.sinks:
             raise CommitError(
-                f"dataset {spec.name}, sink {identifier(sink.connector)}: the server doesn't write sinks yet; leave it "
-                "out, or to another env"
+                f"dataset {spec.name}, sink {c.identifier(sink.connector)}: the server doesn't write sinks yet; leave "
+                "it out, or to another env"
             )
 
 
-def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
+def _ingest(planned: _Planned, source: SourceSpec) -> model.IngestPlan:
     """Return how rows of a source are ingested. Raises `CommitError` if the server can't read such a source."""
-    where = f"dataset {planned.spec.name}, source {identifier(source.connector)}"
+    where = f"dataset {planned.spec.name}, source {c.identifier(source.connector)}"
     connector, possible = source.connector, supported_cdc(source.connector)
     if source.cdc not in possible:
         raise CommitError(
-            f'{where}: {system_kind(connector)} can\'t be read with cdc="{source.cdc}"; possible: '
+            f'{where}: {c.system_kind(connector)} can\'t be read with cdc="{source.cdc}"; possible: '
             f"{', '.join(sorted(possible))}"
         )
     match connector:
-        case WebhookConnector() | KafkaConnector(system=KafkaSystem(), format="json"):
+        case c.WebhookConnector() | c.KafkaConnector(system=c.KafkaSystem(), format="json"):
             pass
-        case KafkaConnector(system=KafkaSystem()):
+        case c.KafkaConnector(system=c.KafkaSystem()):
             raise CommitError(f'{where}: the server reads Kafka in the format json only so far; use format="json"')
-        case _ if isinstance(connector.system, RegisteredSystem):
-            raise CommitError(f"{where}: no {system_kind(connector)} is registered under this name on the server")
+        case _ if isinstance(connector.system, c.RegisteredSystem):
+            raise CommitError(f"{where}: no {c.system_kind(connector)} is registered under this name on the server")
         case _:
             raise CommitError(
-                f"{where}: the server doesn't read {system_kind(connector)} yet; use Kafka, or post to a webhook"
+                f"{where}: the server doesn't read {c.system_kind(connector)} yet; use Kafka, or post to a webhook"
             )
     if source.bounded:
         raise CommitError(f"{where}: the server doesn't close bounded sources yet; leave bounded and idleness out")
-    return IngestPlan(source=source, dataset=planned.spec, topic=planned.topic, fields=_fields(planned.spec))
+    return model.IngestPlan(source=source, dataset=planned.spec, topic=planned.topic, fields=_fields(planned.spec))
 
 
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:
@@ -157,7 +137,7 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
     pipeline = _pipeline(spec)
     if pipeline is None:
         content = _digest(dataset_fingerprint(spec))
-        kind = TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS
+        kind = model.TopicKind.VERSIONS if spec.keys else model.TopicKind.EVENTS
         schema = _row_schema(spec)
         disorder = max((s.disorder_us for s in spec.sources), default=0)
         revised, horizon = False, disorder
@@ -168,7 +148,7 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         disorder = max(given.read.disorder_us for given in inputs)
         revised = revises(pipeline.operator, specs) or any(given.read.revised for given in inputs)
         horizon = max(given.horizon_us + given.reach_us for given in inputs)
-    topic = TopicPlan(
+    topic = model.TopicPlan(
         dataset=spec.name,
         name=f"caraway.{_safe(spec.name)}.{content.hex()[:NAME_DIGITS]}",
         kind=kind,
@@ -179,10 +159,10 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
     operator = pipeline.operator if pipeline else None
     if not isinstance(operator, Aggregate):
         return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon)
-    rows = TopicPlan(
+    rows = model.TopicPlan(
         dataset=spec.name,
         name=f"{topic.name}.rows",
-        kind=TopicKind.VERSIONS,
+        kind=model.TopicKind.VERSIONS,
         schema=_row_schema(spec),
         disorder_us=disorder,
         revised=True,
@@ -211,29 +191,27 @@ def _reach_us(operator: Aggregate) -> int:
     return reach
 
 
-def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]) -> tuple[TopicKind, RecordSchema]:
+def _output(
+    spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]
+) -> tuple[model.TopicKind, model.RecordSchema]:
     """Return kind and schema of a derived dataset's records: aggregate inputs of an aggregate, else its rows."""
     if isinstance(operator, Aggregate):
         before = schema_of(operator.of, specs)
         used = dict.fromkeys(a.of for a in operator.aggregates if a.of is not None and a.of != before.timestamp)
-        types = {name: _type_in(before, name) for name in (*operator.keys, *used)}
+        types = {name: before.columns[name] for name in (*operator.keys, *used)}
         if operator.along is not None:
-            # The time of the record is that of the column; the timestamp orders rows of equal times.
+            # The time of a record is the value of the column `along`; the timestamp orders rows with the same time.
             types[before.timestamp] = DATETIME
-        return TopicKind.AGGREGATE_INPUTS, _record_schema(spec, operator.keys, types)
-    return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _row_schema(spec)
-
-
-def _type_in(schema: Schema, name: str) -> DataType:
-    return schema.keys[name] if name in schema.keys else schema.values[name]
+        return model.TopicKind.AGGREGATE_INPUTS, _record_schema(spec, operator.keys, types)
+    return (model.TopicKind.VERSIONS if spec.keys else model.TopicKind.EVENTS), _row_schema(spec)
 
 
 def _job(
     planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]
-) -> JobPlan:
+) -> model.JobPlan:
     operator = pruned(pipeline.operator, specs)
     mode, reason = mode_of(operator)
-    return JobPlan(
+    return model.JobPlan(
         job_id=_job_id(planned.label, pipeline, operator),
         dataset=planned.spec.name,
         pipeline=pipeline.name,
@@ -261,25 +239,24 @@ def _is_indexed(spec: DatasetSpec) -> bool:
     return spec.index is not None and (spec.index.online or spec.index.offline)
 
 
-def _index(planned: _Planned) -> IndexPlan:
+def _index(planned: _Planned) -> model.IndexPlan:
     pipeline = _pipeline(planned.spec)
-    operator = pipeline.operator if pipeline else None
-    aggregate = operator if isinstance(operator, Aggregate) else None
-    return IndexPlan(
+    aggregate = pipeline.operator if pipeline and isinstance(pipeline.operator, Aggregate) else None
+    return model.IndexPlan(
         dataset=planned.spec.name,
         asset=_digest(b"index", planned.content)[:8],
-        kind=IndexKind.VERSIONS if aggregate is None else IndexKind.AGGREGATE,
+        kind=model.IndexKind.VERSIONS if aggregate is None else model.IndexKind.AGGREGATE,
         topic=planned.topic.name,
         schema=planned.topic.schema,
         revised=planned.topic.revised,
         aggregates=() if aggregate is None else aggregate.aggregates,
         fields=_fields(planned.spec),
-        window=aggregate.window if aggregate is not None else None,
+        window=None if aggregate is None else aggregate.window,
         along=aggregate is not None and aggregate.along is not None,
     )
 
 
-def _emitting(planned: _Planned, rows: TopicPlan) -> IndexPlan:
+def _emitting(planned: _Planned, rows: model.TopicPlan) -> model.IndexPlan:
     """Return the index that writes the rows of an aggregate to a topic.
 
     It is a separate index from the one that answers queries, since it is created with the first job that reads the
@@ -290,22 +267,23 @@ def _emitting(planned: _Planned, rows: TopicPlan) -> IndexPlan:
     )
 
 
-def _fields(spec: DatasetSpec) -> tuple[Column, ...]:
+def _fields(spec: DatasetSpec) -> tuple[model.Column, ...]:
     """Return the dataset's columns: keys, values, timestamp."""
     ranked = sorted(spec.fields, key=lambda f: (not f.key, f.timestamp))
-    return tuple(Column(name=f.name, dtype=f.dtype) for f in ranked)
+    return tuple(model.Column(name=f.name, dtype=f.dtype) for f in ranked)
 
 
-def _row_schema(spec: DatasetSpec) -> RecordSchema:
+def _row_schema(spec: DatasetSpec) -> model.RecordSchema:
     """Return the schema of a dataset's own rows."""
     return _record_schema(spec, spec.keys, {f.name: f.dtype for f in spec.fields if not f.timestamp})
 
 
-def _record_schema(spec: DatasetSpec, keys: tuple[str, ...], types: Mapping[str, DataType]) -> RecordSchema:
+def _record_schema(spec: DatasetSpec, keys: tuple[str, ...], types: Mapping[str, DataType]) -> model.RecordSchema:
     names = (*keys, *(name for name in types if name not in keys))
-    columns = tuple(Column(name=name, dtype=types[name]) for name in names)
-    text = "\n".join([",".join(keys), spec.timestamp, *(f"{c.name}: {type_name(c.dtype)}" for c in columns)])
-    return RecordSchema(
+    columns = tuple(model.Column(name=name, dtype=types[name]) for name in names)
+    typed = [f"{column.name}: {type_name(column.dtype)}" for column in columns]
+    text = "\n".join([",".join(keys), spec.timestamp, *typed])
+    return model.RecordSchema(
         keys=columns[: len(keys)],
         columns=columns,
         timestamp=spec.timestamp,

@@ -17,6 +17,7 @@ from caraway.expr.references import columns_of
 from caraway.graph import operators as ops
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec
+from caraway.graph.trees import with_parents
 from caraway.plan.failing import can_fail
 
 Specs = Mapping[str, DatasetSpec]
@@ -57,16 +58,10 @@ def _giving(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops
             return replace(operator, of=_giving(operator.of, needed.union(operator.columns), specs))
         case ops.Latest():
             return replace(operator, of=_giving(operator.of, wanted.union(operator.keys), specs))
-        case ops.Union():
-            return replace(
-                operator,
-                left=_narrowed(operator.left, wanted, specs),
-                right=_narrowed(operator.right, wanted, specs),
-            )
+        case ops.Union() | ops.Changelog():
+            return with_parents(operator, lambda before: _narrowed(before, wanted, specs))
         case ops.Dedup(by=group) | ops.First(keys=group):
             return replace(operator, of=_narrowed(operator.of, wanted.union(group), specs))
-        case ops.Changelog():
-            return replace(operator, of=_narrowed(operator.of, wanted, specs))
         case ops.Join():
             return _joined(operator, wanted, specs)
         case ops.Aggregate():

@@ -53,17 +53,16 @@ def state_of(operator: ops.Operator, job: JobPlan) -> str:
     match operator:
         case ops.Join():
             return (
-                f"left rows of {horizon}; versions of {operator.right} of {horizon}, and of each key the one that "
-                "holds before"
+                f"left rows of {horizon}; versions of {operator.right} of {horizon}, and the last older one of each key"
             )
         case ops.Dedup():
-            return f"rows of {horizon}, and of each group the one before"
+            return f"rows of {horizon}, and the last older one of each group"
         case ops.Changelog():
-            return f"versions of {horizon}, and of each key the one that holds before"
+            return f"versions of {horizon}, and the last older one of each key"
         case ops.Aggregate() if is_keyed(operator.of, job):
-            return f"versions of {horizon}, and of each key the one that holds before, to take its aggregate input back"
+            return f"versions of {horizon}, and the last older one of each key, to take its aggregate input back"
         case ops.First():
-            return "of each key the first row, for good"
+            return "the first row of each key, for good"
         case _:
             return ""
 
