@@ -1,4 +1,4 @@
-"""Changes of a source dataset: their reading, and the table that they add up to."""
+"""Inserts and deletes of rows of a source dataset, and the table that results from them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

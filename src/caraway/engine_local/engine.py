@@ -29,8 +29,7 @@ class LocalEngine:
         self._specs: dict[str, DatasetSpec] = {}
         # The functions that compute derived datasets, each after the datasets that it reads.
         self._runs: dict[str, Run] = {}
-        # The logged events, in order; for a derived dataset the rows of `put_derived`, which hold until its next
-        # computation.
+        # The logged events, in order. A derived dataset has none but those of `put_derived`, until it is next computed.
         self._events: dict[str, list[Event]] = {}
         self._tables: dict[str, Table] = {}
         self._erased: dict[str, Erased] = {}
@@ -135,7 +134,9 @@ class LocalEngine:
         return [[row[name] for row in rows] for name in columns], [row is not None for row in found]
 
     def rows(self, dataset: str) -> list[dict[str, object]]:
-        """Return all rows of a dataset: all events or versions, and the rows at which values leave continuous windows.
+        """Return all rows that a dataset ever has: its events or versions.
+
+        Those of an aggregation include the versions that begin when rows leave its windows, even if that is later.
 
         Raises:
             UnknownEntityError: No such dataset.

@@ -10,17 +10,17 @@ from caraway.graph.specs import DatasetSpec
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """The erased keys of one dataset: values of some of its key columns, by these columns."""
+    """The erased keys of one dataset: for each tuple of key columns by which keys were erased, the erased values."""
 
     values: Mapping[tuple[str, ...], frozenset[Key]] = field(default_factory=dict)
 
     def hides(self, row: Mapping[str, object]) -> bool:
-        """Return whether a row was erased; its key columns suffice."""
+        """Return whether a row is erased; `row` needs only the key columns."""
         return any(key_of(row, columns) in keys for columns, keys in self.values.items())
 
 
 def erasing(spec: DatasetSpec, before: Erased, keys: Sequence[Mapping[str, object]]) -> Erased:
-    """Return the erased keys with some more.
+    """Return the erased keys of `before`, and `keys`.
 
     Raises `InvalidInputError` if a key has no columns, or a column that isn't a key.
     """

@@ -1,7 +1,6 @@
 """The compilation of pipelines to functions of the datasets that they read."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import singledispatch
 
 from caraway.engine_local.aggregates.grouping import compile_aggregate
 from caraway.engine_local.operators.columns import drop_null, explode, only, rename
@@ -74,81 +73,54 @@ def _compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Ru
     )
 
 
-@singledispatch
-def _step(operator: ops.Operator, _before: Schema) -> Step:
-    """Return an operator with one input as a function of that input."""
-    raise TypeError(f"{type(operator).__name__} hasn't one input")
+def _step(operator: ops.Operator, before: Schema) -> Step:
+    """Return an operator with one input as a function of that input; `before` is the schema of the input."""
+    keys = tuple(before.keys)
+    match operator:
+        case ops.Filter() | ops.Assign():
+            return _evaluating(operator, before)
+        case ops.FilterFunction():
+            return compile_filter_function(operator, before)
+        case ops.AssignFunction():
+            return compile_assign_function(operator, before)
+        case ops.Transform():
+            return compile_transform(operator, before)
+        case ops.Aggregate():
+            return compile_aggregate(operator, before)
+        case ops.Select():
+            kept = tuple(dict.fromkeys((*keys, *operator.columns, before.timestamp)))
+            return lambda table: only(table, keys, kept)
+        case ops.Drop():
+            left = tuple(name for name in before.columns if name not in operator.columns)
+            return lambda table: only(table, keys, left)
+        case ops.Rename():
+            names = _renamed(tuple(before.columns), operator.pairs)
+            new_keys = tuple(new for old, new in names if old in keys)
+            return lambda table: rename(table, new_keys, names)
+        case ops.DropNull():
+            return lambda table: drop_null(table, keys, operator.columns)
+        case ops.Explode():
+            return lambda table: explode(table, operator.columns)
+        case ops.Dedup():
+            return lambda table: dedup(table, operator.by, operator.window)
+        case ops.First():
+            return lambda table: first(table, operator.keys)
+        case ops.Latest():
+            return lambda table: latest(table, operator.keys)
+        case ops.Changelog():
+            marks = operator.marks_inserts
+            return lambda table: changelog(table, before.timestamp, operator.column, marks_inserts=marks)
+        case ops.Input() | ops.Union() | ops.Join():
+            raise TypeError(f"{type(operator).__name__} doesn't have exactly one input")
 
 
-_step.register(ops.FilterFunction, compile_filter_function)
-_step.register(ops.AssignFunction, compile_assign_function)
-_step.register(ops.Transform, compile_transform)
-_step.register(ops.Aggregate, compile_aggregate)
-
-
-@_step.register
-def _(operator: ops.Filter, before: Schema) -> Step:
+def _evaluating(operator: ops.Filter | ops.Assign, before: Schema) -> Step:
     # The import of polars takes longer than everything else that a pipeline without expressions needs.
-    from caraway.engine_local.operators.expressions import compile_filter  # noqa: PLC0415
+    from caraway.engine_local.operators import expressions  # noqa: PLC0415
 
-    return compile_filter(operator, before)
-
-
-@_step.register
-def _(operator: ops.Assign, before: Schema) -> Step:
-    # This import brings polars, too.
-    from caraway.engine_local.operators.expressions import compile_assign  # noqa: PLC0415
-
-    return compile_assign(operator, before)
-
-
-@_step.register
-def _(operator: ops.Select, before: Schema) -> Step:
-    kept = tuple(dict.fromkeys((*before.keys, *operator.columns, before.timestamp)))
-    return lambda table: only(table, tuple(before.keys), kept)
-
-
-@_step.register
-def _(operator: ops.Drop, before: Schema) -> Step:
-    kept = tuple(name for name in before.columns if name not in operator.columns)
-    return lambda table: only(table, tuple(before.keys), kept)
-
-
-@_step.register
-def _(operator: ops.Rename, before: Schema) -> Step:
-    names = _renamed(tuple(before.columns), operator.pairs)
-    keys = tuple(new for old, new in names if old in before.keys)
-    return lambda table: rename(table, keys, names)
-
-
-@_step.register
-def _(operator: ops.DropNull, before: Schema) -> Step:
-    return lambda table: drop_null(table, tuple(before.keys), operator.columns)
-
-
-@_step.register
-def _(operator: ops.Explode, _before: Schema) -> Step:
-    return lambda table: explode(table, operator.columns)
-
-
-@_step.register
-def _(operator: ops.Dedup, _before: Schema) -> Step:
-    return lambda table: dedup(table, operator.by, operator.window)
-
-
-@_step.register
-def _(operator: ops.First, _before: Schema) -> Step:
-    return lambda table: first(table, operator.keys)
-
-
-@_step.register
-def _(operator: ops.Latest, _before: Schema) -> Step:
-    return lambda table: latest(table, operator.keys)
-
-
-@_step.register
-def _(operator: ops.Changelog, before: Schema) -> Step:
-    return lambda table: changelog(table, before.timestamp, operator.column, marks_inserts=operator.marks_inserts)
+    if isinstance(operator, ops.Filter):
+        return expressions.compile_filter(operator, before)
+    return expressions.compile_assign(operator, before)
 
 
 def _renamed(columns: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ _NAN = ("nan",)
 
 
 class Version(NamedTuple):
-    """A row that holds from `begin_us`, its time stamp, to `end_us`, exclusive; None means for ever, as with events."""
+    """A row that holds from `begin_us`, its time stamp, to `end_us`, exclusive; None means for ever, as for events."""
 
     row: Row
     begin_us: int
@@ -56,7 +56,7 @@ class Table(Protocol):
 
 
 class Relation:
-    """A table that is a list."""
+    """A table whose versions are all known; those of an aggregation are computed when they are read."""
 
     def __init__(self, keys: Sequence[str], versions: Sequence[Version]) -> None:
         """Hold `versions`, which are in order and must not change any more."""
@@ -99,7 +99,7 @@ def upserted(keys: Sequence[str], events: Sequence[Event]) -> Relation:
 
     Args:
         keys: Names of the key columns.
-        events: The events in order of time and then of arrival. Only the last arrival counts among events of one time.
+        events: The events in order of time and then of arrival. Among those of one key and time only the last counts.
     """
     next_us: dict[Key, int] = {}
     versions = []

@@ -97,7 +97,7 @@ def _by_session(operator: Aggregate, window: SessionWindow, table: Table) -> Gro
 
 
 def _group(groups: Groups, operator: Aggregate, version: Version, window: tuple[int, int] | None = None) -> Group:
-    """Return the group of a row, and of a window if that is part of the key."""
+    """Return the group of a row, and of a window if the operator groups by windows."""
     key = key_of(version.row, operator.keys) if window is None else (*key_of(version.row, operator.keys), window)
     group = groups.get(key)
     if group is None:
@@ -110,7 +110,7 @@ def _group(groups: Groups, operator: Aggregate, version: Version, window: tuple[
 
 
 def _count(group: Group, operator: Aggregate, version: Version) -> None:
-    """Count a row, for good, in a group that is a single window."""
+    """Count a row, which never leaves again, in a group that is a single window."""
     lived = Life(group.since_us[0], None)
     for spec, samples in zip(operator.aggregates, group.samples, strict=True):
         samples.append((lived, _sample(spec, version.begin_us, version)))

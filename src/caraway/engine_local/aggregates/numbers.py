@@ -20,7 +20,7 @@ def number_of(dtype: DataType) -> Callable[[Any], Number]:
 
 
 def total(numbers: Sequence[Number]) -> Total:
-    """Add numbers without rounding; if infinities or NaN are among them, as IEEE 754 does.
+    """Return the exact sum of numbers; infinities and NaN among them are added as IEEE 754 does.
 
     All numbers get a common denominator, so that only one fraction has to be reduced, at the end.
     """
@@ -68,7 +68,8 @@ def _same(value: Any) -> Any:
 
 
 def _too_great(name: str, value: int, limit: str) -> None:
-    # The sum is null, as in the index, where a single sum must not fail a request for many features (docs/records.md).
+    # The sum is null instead of an error, as in the index: there, an error would fail a request for many features
+    # because of one sum (docs/records.md).
     warnings.warn(
         f"aggregate: {name}: a sum of {value} doesn't fit {limit} and reads as null; sum floats, or a shorter window",
         RuntimeWarning,

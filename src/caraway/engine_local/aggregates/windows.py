@@ -10,9 +10,10 @@ from typing import NamedTuple
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 
-# A row's life ends at its time plus the window plus this, exclusive, because windows count whole seconds.
+# A row leaves a continuous window this long after its time plus the window's length, because windows count whole
+# seconds.
 REST_US = US_PER_SECOND
-# A session ends this much after its last row, in the same second.
+# The window of a session ends this much after the second in which its last row lies has begun.
 SESSION_END_US = 1
 
 

@@ -7,8 +7,19 @@ from caraway.errors import InvalidInputError
 
 
 def each(table: Table, keys: Sequence[str], change: Callable[[Row], Row]) -> Table:
-    """Return the table with every row changed; begins and ends stay as they are, and so do deletes."""
+    """Return the table with every row changed; the times at which rows begin and end stay as they are."""
     return Relation(keys, [Version(change(row), begin_us, end_us) for row, begin_us, end_us in table.versions])
+
+
+def assigned(table: Table, keys: Sequence[str], names: Sequence[str], columns: Sequence[Sequence[object]]) -> Table:
+    """Return the table with the values of `columns`, one for each row, under these names."""
+    return Relation(
+        keys,
+        [
+            Version({**row, **dict(zip(names, values, strict=True))}, begin_us, end_us)
+            for (row, begin_us, end_us), *values in zip(table.versions, *columns, strict=True)
+        ],
+    )
 
 
 def keep(table: Table, keys: Sequence[str], verdicts: Sequence[object]) -> Table:
@@ -35,7 +46,7 @@ def drop_null(table: Table, keys: Sequence[str], columns: Sequence[str]) -> Tabl
 
 
 def explode(table: Table, columns: Sequence[str]) -> Table:
-    """Return a row for each element of some list columns, taken together by position; for empty lists a row with nulls.
+    """Return a row for each element of some list columns, taken together by position; if all are empty, one with nulls.
 
     Raises `InvalidInputError` if the lists of a row have different lengths.
     """

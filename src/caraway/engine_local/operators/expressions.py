@@ -4,20 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from caraway.dtypes.types import (
-    BOOL,
-    BetweenType,
-    DataType,
-    OneOfType,
-    RegexType,
-    is_optional,
-    optional,
-    strip_optional,
-    type_name,
-)
+from caraway.dtypes import types as t
 from caraway.dtypes.values import cast
-from caraway.engine_local.operators.columns import keep
-from caraway.engine_local.tables import Relation, Table, Version
+from caraway.engine_local.operators.columns import assigned, keep
+from caraway.engine_local.tables import Table, Version
 from caraway.errors import InvalidInputError
 from caraway.expr.polars.compiler import compile_as, reason_of
 from caraway.expr.polars.values import from_polars, to_polars
@@ -25,7 +15,8 @@ from caraway.expr.printer import print_node
 from caraway.graph.operators import Assign, AssignedColumn, Filter
 from caraway.graph.schemas import Schema
 
-# A further column with a value for each row, so that polars repeats constants as often.
+# A column of row numbers that is selected beside the expressions: without it polars would return one value, and not one
+# for each row, for an expression that is a constant.
 ROW = "__caraway row"
 
 # Computes a column of values for each expression.
@@ -34,7 +25,9 @@ Evaluate = Callable[[Sequence[Version]], list[list[object]]]
 
 def compile_filter(operator: Filter, before: Schema) -> Callable[[Table], Table]:
     """Return the operator as a function of its input; null counts as false."""
-    evaluate = _compile([AssignedColumn(name="filter", dtype=optional(BOOL), expr=operator.predicate)], before.columns)
+    evaluate = _compile(
+        [AssignedColumn(name="filter", dtype=t.optional(t.BOOL), expr=operator.predicate)], before.columns
+    )
     keys = tuple(before.keys)
     return lambda table: keep(table, keys, evaluate(table.versions)[0])
 
@@ -49,18 +42,12 @@ def compile_assign(operator: Assign, before: Schema) -> Callable[[Table], Table]
         computed = evaluate(table.versions)
         for check, values in zip(checks, computed, strict=True):
             check(values)
-        return Relation(
-            keys,
-            [
-                Version({**row, **dict(zip(names, values, strict=True))}, begin_us, end_us)
-                for (row, begin_us, end_us), *values in zip(table.versions, *computed, strict=True)
-            ],
-        )
+        return assigned(table, keys, names, computed)
 
     return run
 
 
-def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, DataType]) -> Evaluate:
+def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, t.DataType]) -> Evaluate:
     compiled = [
         compile_as(column.expr, column.dtype, schema).alias(str(position)) for position, column in enumerate(columns)
     ]
@@ -80,13 +67,13 @@ def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, DataType]) 
 
 
 def _check(column: AssignedColumn) -> Callable[[list[object]], None]:
-    """Return a function that raises if a value is null or outside of a restriction, against the declared type."""
-    inner = strip_optional(column.dtype)
-    restricted = cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
-    title = f"assign: column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)}"
+    """Return a function that raises if a value is null or out of bounds although its declared type forbids that."""
+    inner = t.strip_optional(column.dtype)
+    restricted = cast(inner) if isinstance(inner, (t.BetweenType, t.OneOfType, t.RegexType)) else None
+    title = f"assign: column {column.name} is declared {t.type_name(column.dtype)}, but {print_node(column.expr)}"
 
     def check(values: list[object]) -> None:
-        if not is_optional(column.dtype) and None in values:
+        if not t.is_optional(column.dtype) and None in values:
             raise InvalidInputError(f"{title} is null in row {values.index(None)}")
         if restricted is not None:
             for row, value in enumerate(values):

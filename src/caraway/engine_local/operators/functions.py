@@ -11,7 +11,7 @@ import pandas as pd
 from caraway.dtypes.series import from_series, to_series
 from caraway.dtypes.types import DataType, is_optional, strip_optional, type_name
 from caraway.dtypes.values import cast, is_null
-from caraway.engine_local.operators.columns import keep
+from caraway.engine_local.operators.columns import assigned, keep
 from caraway.engine_local.tables import Relation, Table, Version
 from caraway.errors import InvalidInputError
 from caraway.graph.functions import PythonFunction
@@ -40,20 +40,14 @@ def compile_filter_function(operator: FilterFunction, before: Schema) -> Callabl
 
 
 def compile_assign_function(operator: AssignFunction, before: Schema) -> Callable[[Table], Table]:
-    """Return the operator as a function of its input; a scalar stands for a column of it."""
+    """Return the operator as a function of its input; a scalar result becomes the value of every row."""
     call, keys = assign_call(operator, before), tuple(before.keys)
 
     def run(table: Table) -> Table:
         if not table.versions:
             return table
         values = call(_columns(table, before), len(table.versions))
-        return Relation(
-            keys,
-            [
-                Version({**row, operator.column: value}, begin_us, end_us)
-                for (row, begin_us, end_us), value in zip(table.versions, values, strict=True)
-            ],
-        )
+        return assigned(table, keys, (operator.column,), (values,))
 
     return run
 
@@ -61,7 +55,7 @@ def compile_assign_function(operator: AssignFunction, before: Schema) -> Callabl
 def compile_transform(operator: Transform, before: Schema) -> Callable[[Table], Table]:
     """Return the operator as a function of its input.
 
-    Rows keep their times, whatever the function does: a key or time stamp that it changes is an error.
+    A user's function that changes a key or time stamp, or the order of rows, is an error.
     """
     call, keys = transform_call(operator, before), tuple(before.keys)
 
@@ -83,7 +77,8 @@ def compile_transform(operator: Transform, before: Schema) -> Callable[[Table], 
 def filter_call(operator: FilterFunction, before: Schema) -> ColumnCall:
     """Return the function that computes for each row whether a filter keeps it; the streaming engine uses it, too.
 
-    Like the next two, it raises `InvalidInputError` if the user's function fails or returns something invalid.
+    The returned function raises `InvalidInputError` if the user's function fails or returns something invalid; so do
+    those of `assign_call` and `transform_call`.
     """
     call = _caller("filter", operator.function, before.columns)
     return lambda columns, rows: _verdicts(_column("filter", call(columns, rows), rows))

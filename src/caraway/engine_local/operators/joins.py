@@ -41,7 +41,10 @@ def join_tables(
 
 
 def _pieces(left: Version, rights: Sequence[Version]) -> Iterator[tuple[int, int | None, Version | None]]:
-    """Yield the parts of a version's interval between changes of the other side, with the other side's version."""
+    """Yield the parts into which the right versions divide the interval of a left one.
+
+    Each part comes with its right version, or None if there is none.
+    """
     done_us = left.begin_us
     for right in rights:
         begin_us = max(left.begin_us, right.begin_us)

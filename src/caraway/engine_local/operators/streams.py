@@ -8,12 +8,15 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 
 
 def union(left: Table, right: Table) -> Table:
-    """Return the rows of both tables, with duplicates; of equal times the left ones come first."""
+    """Return the rows of both tables, with duplicates; among rows of equal times those of `left` come first."""
     return Relation((), ordered([*left.versions, *right.versions]))
 
 
 def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow | None) -> Table:
-    """Return the last row of each group of duplicates: rows equal in `by`, and of one instant, bucket or session."""
+    """Return the last row of each group of duplicates.
+
+    Duplicates are equal in `by`, and lie in the same bucket or session; without a window they have the same time.
+    """
     last: dict[tuple[Key, int], int] = {}
     previous: dict[Key, tuple[int, int]] = {}
     for position, (row, time_us, _) in enumerate(table.versions):
