@@ -27,7 +27,7 @@ class ClassArchive:
 
     @classmethod
     def of(cls, cache_dir: Path, program: str, jars: Iterable[Path]) -> Self:
-        """Return the archive of a program with these jars, in the folder of files that can be made again."""
+        """Return the archive of a program with these jars, which is a file below `cache_dir`."""
         paths = "\n".join(str(jar) for jar in jars)
         return cls(cache_dir / FOLDER / f"{program}-{hashlib.sha256(paths.encode()).hexdigest()[:12]}.jsa")
 

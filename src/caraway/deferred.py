@@ -14,7 +14,7 @@ def deferred(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], ob
 
     Args:
         package: The name of the package.
-        names: For each public name its place: `package.module:attribute`, or `package.module` for a module itself.
+        names: The import of each public name: `package.module:attribute`, or `package.module` for a module itself.
     """
 
     def find(name: str) -> object:

@@ -10,7 +10,7 @@ from html import escape
 
 # The greatest number of rows of a table, so that a large commit doesn't fill a notebook's file.
 MAX_ROWS = 200
-# The greatest number of characters of a cell; a longer text isn't a name or a reason, but data.
+# The greatest number of characters of a cell. Names and reasons are shorter; a longer text is data, and is cut.
 MAX_TEXT = 500
 
 _LINE = "1px solid rgba(128,128,128,.35)"

@@ -1,6 +1,6 @@
 """The tree of Caraway's exceptions.
 
-    CarawayError                     everything that Caraway raises on purpose
+    CarawayError                     the base of all errors that Caraway raises on purpose
     ├── DefinitionError              a decorator or operator was used wrongly (also a ValueError)
     ├── DefinitionTypeError          the same, where Python's own convention is a TypeError
     ├── DefinitionAttributeError     the same, where the API has an AttributeError: arguments that contradict each other
@@ -11,9 +11,9 @@
     ├── UnknownEntityError           a dataset, feature or endpoint that isn't there (also a KeyError)
     │   └── UnknownFeatureError      a feature that isn't there (also an InvalidInputError)
     ├── TooLargeError                a request with more bytes, values or rows than one may have
-    ├── ConflictError                the state of the deployment forbids it
+    ├── ConflictError                the state of the deployment forbids the request
     ├── UnauthenticatedError         a request without a valid token
-    ├── ForbiddenError               the caller's roles don't allow it
+    ├── ForbiddenError               the caller's roles don't allow the request
     ├── ExtractorError               a user's function failed or returned the wrong thing
     ├── RemoteError                  the server answered with an error
     ├── NotServedError               rows or a commit aren't served yet (also a TimeoutError)
@@ -119,7 +119,7 @@ class UnknownEntityError(CarawayError, KeyError):
 
 
 class UnknownFeatureError(UnknownEntityError, InvalidInputError):
-    """A feature that doesn't exist, and so can't be computed (also a ValueError, as for one without extractor)."""
+    """A feature that doesn't exist; also a ValueError, like the error about a feature that no extractor computes."""
 
 
 class TooLargeError(CarawayError):

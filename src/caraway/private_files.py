@@ -13,7 +13,7 @@ def opener(path: str, flags: int) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Create a private folder, if it doesn't exist. An existing folder keeps its rights: it may be anybody's."""
+    """Create a private folder, if it doesn't exist. An existing folder keeps its permissions."""
     path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
 
 

@@ -36,8 +36,8 @@ class Recurring:
             interval_s: The pause after each call, in seconds; a function is called anew before each pause.
             retry_s: The pause after a first error, which doubles with each further one, and the longest such pause;
                 None: the pause is that after a success.
-            at_once: True: the first call comes without a pause before it.
-            finish: Called in the thread once it is to stop, such as a last call of the action.
+            at_once: True: the first call comes at once; otherwise after a pause.
+            finish: Called once in the thread, after `stop` has ended the repetition.
             wait: Waits until an event is set or so many seconds are over.
         """
         self._name = name
@@ -60,13 +60,13 @@ class Recurring:
             self._thread.start()
 
     def wake(self) -> None:
-        """Have the action called now, and once more if it is running: that call may have begun with old data."""
+        """Start a call of the action now; if one is running, right after it, since it may have begun with old data."""
         self._woken.set()
 
     def stop(self, timeout_s: float | None) -> bool:
         """Stop, wait at most `timeout_s` (None: as long as it takes) for a running call; return whether it has ended.
 
-        The action itself may call it with 0, to end its repetition.
+        The action itself may end its repetition by `stop(0)`.
         """
         self.stopping.set()
         self._woken.set()
@@ -83,7 +83,7 @@ class Recurring:
         self._call(self._finish)
 
     def _call(self, act: Callable[[], object]) -> None:
-        """Call a function. The same outage is logged once and not at each attempt."""
+        """Call a function, and log an error of it unless the call before failed with the same error."""
         failure = ""
         try:
             act()

@@ -60,7 +60,7 @@ class Eraser(Recurring):
         member: str,
         needed: Callable[[], Needed | None],
     ) -> None:
-        """Prepare.
+        """Create the eraser; `start` begins its work.
 
         Args:
             log: The requests to erase, and their progress.
@@ -110,7 +110,7 @@ class Eraser(Recurring):
                 self._number = records[-1].id
 
     def _erase(self) -> None:
-        # The tables may not exist before the graph was read.
+        # The tables of erasures may not exist before the served graph was read for the first time.
         if self._needed() is not None:
             self.write_records()
             self.remove()
@@ -145,7 +145,8 @@ class Eraser(Recurring):
         """
         waiting = self._index.erasures(pending=True)
         if any(plan.asset not in self._met for plan, _ in waiting):
-            # These were removed before the last start, which may have prevented the note in Postgres.
+            # Erasures that aren't pending were done here, perhaps just before a crash that prevented the note in
+            # Postgres.
             for plan, gone in self._index.erasures(pending=False):
                 self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)

@@ -1,7 +1,7 @@
 """The record of erased keys: the account and the time of each request, and the places that have removed the key."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -63,7 +63,10 @@ class ErasedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRecord:
-    """An erased key with its number, the time when its topic had the erasure, and the places that have removed it."""
+    """An erased key with its number, and the places that have removed it.
+
+    `recorded_at` is the time by which the record of the erasure was on the topic.
+    """
 
     id: int
     key: ErasedKey
@@ -82,7 +85,7 @@ class ErasureLog:
 
     def add(self, keys: Sequence[ErasedKey]) -> int:
         """Write down keys to be erased; return how many of them weren't there before."""
-        rows = [{**_values(key), "columns": list(key.columns)} for key in keys]
+        rows = [asdict(key) | {"columns": list(key.columns)} for key in keys]
         statement = insert(erasures).on_conflict_do_nothing(constraint="erasures_once").returning(erasures.c.id)
 
         def write(connection: sa.Connection) -> int:
@@ -127,9 +130,8 @@ class ErasureLog:
             statement = insert(erasure_places).on_conflict_do_nothing()
             self._write(lambda connection: connection.execute(statement, rows).rowcount, "note what is erased")
 
-    def _write(self, write: Any, what: str) -> int:
-        number: int = in_transaction(self._engine, write, what=what, timeout_seconds=self._timeout_seconds)
-        return number
+    def _write(self, write: Callable[[sa.Connection], int], what: str) -> int:
+        return in_transaction(self._engine, write, what=what, timeout_seconds=self._timeout_seconds)
 
     def _read(self, query: sa.Select[Any], *, places: bool = False) -> list[ErasureRecord]:
         def read(connection: sa.Connection) -> list[ErasureRecord]:
@@ -146,10 +148,6 @@ class ErasureLog:
 
 
 _FIELDS = ("request", "branch", "dataset", "topic", "key_id", "digest", "account", "token_id")
-
-
-def _values(key: ErasedKey) -> dict[str, object]:
-    return {name: getattr(key, name) for name in _FIELDS}
 
 
 def _record(row: sa.RowMapping, places: tuple[tuple[str, datetime], ...]) -> ErasureRecord:

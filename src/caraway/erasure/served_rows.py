@@ -21,7 +21,7 @@ from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
 from caraway.objects.folder import ObjectFolder
-from caraway.plan.model import Column, RecordSchema
+from caraway.plan.model import Column
 from caraway.rows.column_casts import ColumnCast
 from caraway.served.archive import FOLDER, SCHEMA, parquet
 from caraway.topics.codec import RecordCodec
@@ -34,10 +34,15 @@ COMMIT, INPUTS, OUTPUTS = (SCHEMA.get_field_index(name) for name in ("commit", "
 
 Row = tuple[Any, ...]
 
+_codec = lru_cache(maxsize=KEPT_COMMITS)(RecordCodec.of_keys)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A way to find the rows of a dataset's key in a commit: for each key column the features that hold its value."""
+    """A way to find the rows of a dataset's key in a commit: for each key column the features that hold its value.
+
+    If `each` is set, these features hold lists, and each position of them is a key.
+    """
 
     dataset: str
     keys: tuple[Column, ...]
@@ -56,7 +61,7 @@ class ErasedRows:
         self._known: dict[str, tuple[Rule, ...]] = {}
 
     def watch(self, dataset: str, topic: str) -> None:
-        """Include the rows of a dataset, of which keys on a topic were erased."""
+        """Find the rows of a dataset as well, since keys were erased from a topic of it."""
         self._topics.setdefault(dataset, set()).add(topic)
 
     def hides(self, row: Row) -> bool:
@@ -113,9 +118,9 @@ class ErasedRows:
         return True
 
 
-def _keys(columns: Sequence[Column], parts: Sequence[list[object]]) -> Iterator[bytes]:
+def _keys(columns: tuple[Column, ...], parts: Sequence[list[object]]) -> Iterator[bytes]:
     """Yield the keys that served values stand for; values that can't be a key are skipped."""
-    codec = _codec(tuple(columns))
+    codec = _codec(columns)
     for values in zip(*parts, strict=False):
         casts = [ColumnCast(column.dtype)([value]) for column, value in zip(columns, values, strict=True)]
         if any(cast.errors for cast in casts):
@@ -124,11 +129,6 @@ def _keys(columns: Sequence[Column], parts: Sequence[list[object]]) -> Iterator[
             yield codec.encode_key([cast.values[0] for cast in casts]) or b""
         except InvalidInputError:
             continue
-
-
-@lru_cache(maxsize=KEPT_COMMITS)
-def _codec(columns: tuple[Column, ...]) -> RecordCodec:
-    return RecordCodec(RecordSchema(keys=columns, columns=columns, timestamp="", fingerprint=0))
 
 
 def rules_of(graph: Graph) -> tuple[Rule, ...]:
@@ -162,7 +162,7 @@ def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, fro
 
 
 def _aliases(graph: Graph) -> dict[str, frozenset[str]]:
-    """Return all features with the same value, for each feature that is an alias or has some."""
+    """Return, for each feature that is an alias or has aliases, all features with the same value."""
     alike: dict[str, frozenset[str]] = {}
     for featureset in graph.featuresets:
         for extractor in featureset.extractors:

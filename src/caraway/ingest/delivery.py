@@ -47,12 +47,12 @@ class Deliverer:
         erased: ErasedKeys,
         marks: Marks | None = None,
     ) -> None:
-        """Prepare.
+        """Create the deliverer of a payload.
 
         Args:
             targets: All datasets that get the rows.
             rows: The payload.
-            origin: Returns what a dead letter says about the origin of a row.
+            origin: Returns the fields of a dead letter that describe where a row came from.
             erased: The erased keys, whose rows are never written.
             marks: The marks of records; None if they have none.
 

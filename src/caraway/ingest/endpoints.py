@@ -26,7 +26,7 @@ class Endpoint:
         return all(target.is_plain for target in self.targets)
 
     def origin(self, _row: int = 0) -> Mapping[str, object]:
-        """Return what dead letters say about the origin of rows."""
+        """Return the fields of dead letters that describe where rows came from."""
         return {"webhook": self.webhook, "endpoint": self.name}
 
     def unknown_fields(self, table: Table) -> list[str]:
@@ -53,7 +53,7 @@ class Endpoints:
         self._endpoints = {key: Endpoint(*key, tuple(feeds)) for key, feeds in targets.items()}
 
     def of_source(self, source: str) -> list[Endpoint]:
-        """Return the ways of rows from a source that is no webhook, one for each dataset that it feeds."""
+        """Return the endpoints of a source that is no webhook: one for each dataset that it feeds."""
         return [endpoint for endpoint in self._sources if endpoint.name == source]
 
     def find(self, webhook: str, endpoint: str) -> Endpoint:

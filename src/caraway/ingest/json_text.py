@@ -91,7 +91,7 @@ def loads(text: bytes) -> Any:
         try:
             return _parted(msgspec.Raw(text))
         except (msgspec.MsgspecError, orjson.JSONDecodeError):
-            # The text is parsed again below as a whole, since that error has the position.
+            # The text is parsed again below as a whole, since the error of that parse has the position.
             pass
     try:
         return orjson.loads(text)

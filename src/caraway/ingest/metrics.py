@@ -31,5 +31,5 @@ def count(target: Target, *, accepted: int, refused: int, filtered: int = 0) -> 
 
 
 def count_bytes(target: Target, size: int) -> None:
-    """Count what was read of a source."""
+    """Count bytes that were read from a source."""
     SOURCE_BYTES.labels(target.system, target.dataset, target.format).inc(size)

@@ -29,7 +29,7 @@ class IngestReport:
     """The outcome of a request.
 
     `accepted` counts the rows that every dataset of the endpoint took, `rejected` those that at least one dataset
-    refused; `taken` has the number of rows that each dataset took. `errors` are the first ones.
+    refused; `taken` has the number of rows that each dataset took. `errors` has the first of the reasons for refusals.
     """
 
     accepted: int

@@ -16,7 +16,7 @@ SHOWN_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """A list of objects; `faults` has the reasons why other elements, by number, are no rows."""
+    """A list of objects; `faults` has an error for each element that is no object, by its number."""
 
     data: Sequence[object]
     faults: Mapping[int, str]

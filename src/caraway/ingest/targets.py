@@ -1,4 +1,4 @@
-"""A dataset's way from a source's payload to records: conversion, cast, encoding, with a reason for each other row."""
+"""The conversion of a source's payload to records of a dataset, with an error for each row that can't be one."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Target:
     """A dataset that a source feeds."""
 
     def __init__(self, plan: IngestPlan, call: FunctionCaller = refuse_functions) -> None:
-        """Compile the way of rows; `call` runs the users' functions in preproc and where."""
+        """Compile the conversion of rows; `call` runs the users' functions in preproc and where."""
         self.dataset = plan.topic.dataset
         self.topic = plan.topic.name
         self.source = identifier(plan.source.connector)
@@ -138,7 +138,7 @@ class Target:
         return Encoded(records, errors)
 
     def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
-        """Return the rows of a source that has more to be done than a cast."""
+        """Return the records of rows for which a cast of their columns isn't enough."""
         objects = {number: row for number, row in rows.items() if isinstance(row, dict)}
         mapped = admitted_changes(self._plan.dataset, self._plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]

@@ -39,7 +39,7 @@ class Key:
 
     @property
     def mac_key(self) -> bytes:
-        """The key of hashes, which is derived, so that hashes and sealed values have nothing in common."""
+        """The key of hashes; it is derived from this key, so that it opens no sealed value."""
         return hashlib.blake2b(self.text, digest_size=MAC_BYTES, person=b"caraway.erase").digest()
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Keyring:
         return {key.id: key.mac_key for key in self.keys}
 
     def seal(self, name: str, value: str) -> tuple[str, bytes]:
-        """Seal the value of a secret; return the name of the key, too.
+        """Return the name of the current key, and the value of a secret sealed with it.
 
         The value opens only under the same name of the secret.
         """
@@ -82,7 +82,7 @@ class Keyring:
         except (InvalidToken, msgspec.MsgspecError):
             found, value = "", ""
         if found != name:
-            raise UnavailableError(f"secret {name!r} can't be opened: what is kept of it was changed")
+            raise UnavailableError(f"secret {name!r} can't be opened: its sealed value in Postgres was changed")
         return value
 
 

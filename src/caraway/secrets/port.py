@@ -1,8 +1,9 @@
 """The port at which Spark's workers get secrets for users' functions from the engine, which runs the driver.
 
 No secret is in a plan, a checkpoint or Spark's settings (which stand on command lines). A function carries only the
-address of a port and its password, which is new at each start of the engine. Both sides prove that they know the
-password. On a cluster the secrets themselves go over the network in the same way as Spark's own data.
+address of a port and its password, which is new at each start of the engine. The engine and the worker prove to each
+other that they know the password. On a cluster the secrets themselves go over the network in the same way as Spark's
+own data.
 """
 
 import secrets
@@ -58,7 +59,7 @@ class SecretPort:
             try:
                 caller = self._listener.accept()
             except (OSError, EOFError, AuthenticationError):
-                # The other side didn't know the password, or closed the connection.
+                # The caller didn't know the password, or closed the connection.
                 continue
             threading.Thread(target=self._answer, args=(caller,), name="secret-port", daemon=True).start()
 

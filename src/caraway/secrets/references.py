@@ -1,4 +1,4 @@
-"""The secrets that definitions name, checked at the commit so that a missing one isn't found at the first row."""
+"""The secrets that definitions name: they are checked at the commit, so that no job fails later for lack of one."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator

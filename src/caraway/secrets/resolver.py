@@ -21,8 +21,9 @@ KEPT_S = 30.0
 # Bound on the bytes of a secret's file. A larger file is surely no secret, and is refused.
 MAX_FILE_BYTES = 1 << 20
 
-# Returns the secret of a reference, its scheme included, by a role to assume, for schemes that have roles. It may
-# block, and raises UnknownEntityError if there is no such secret, and UnavailableError if its store doesn't answer.
+# Returns the secret of a reference (its scheme included). The second argument is the AWS role to assume, if the
+# reference names one. It may block, and raises UnknownEntityError if there is no such secret, and UnavailableError if
+# the store of the secret doesn't answer.
 Lookup = Callable[[str, str | None], str]
 
 
@@ -60,15 +61,13 @@ def of_aws(reference: str, role_arn: str | None) -> str:
     return found
 
 
-def of_store(get: Callable[[str], str]) -> Lookup:
-    """Return the look-up of secrets in the platform's own store: `store:NAME`."""
-    return lambda reference, _: get(reference.partition(":")[2])
-
-
 def resolver(store: Callable[[str], str], *, kept_s: float = KEPT_S) -> "Resolver":
     """Return a resolver of all schemes that come with Caraway; `store` returns secrets of the platform's own store."""
-    known = {"env": of_environment, "file": of_file, "store": of_store(store), "arn": of_aws}
-    return Resolver(known, kept_s=kept_s)
+
+    def of_store(reference: str, _: str | None) -> str:
+        return store(reference.partition(":")[2])
+
+    return Resolver({"env": of_environment, "file": of_file, "store": of_store, "arn": of_aws}, kept_s=kept_s)
 
 
 class Resolver:
@@ -100,7 +99,7 @@ class Resolver:
         return _part(secret, self._text(secret))
 
     def forget(self, secret: Secretish) -> None:
-        """Drop the cached value of a reference, because a system has refused it, and so it may have been changed."""
+        """Drop the cached value of a reference: a system has refused the value, so it may be outdated."""
         if isinstance(secret, SecretRef):
             with self._lock:
                 self._known.pop((secret.arn, secret.role_arn), None)

@@ -1,6 +1,6 @@
 """Secrets as Postgres stores them, sealed, and as a process uses them: sealed in memory, opened when they are used.
 
-To open them takes the key (`caraway.secrets.keyring`).
+Opening a secret takes the deployment's key (`caraway.secrets.keyring`).
 """
 
 import threading
@@ -121,8 +121,8 @@ class SecretStore:
 
         def write(connection: sa.Connection) -> bool:
             connection.execute(statement)
-            # An attempt may have succeeded unnoticed. Sealing never yields the same bytes twice, so equal bytes are
-            # ours.
+            # An earlier attempt of this call may have succeeded although its answer was lost. Sealing never yields the
+            # same bytes twice, so equal bytes were written by this call.
             return bool(connection.execute(mine).scalar_one() == values["sealed"])
 
         if not self._do(write, "keep a secret"):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata
@@ -55,7 +56,9 @@ def ensure_topics(
         )
         for name in sorted(new)
     ]
-    _create(admin, topics, deadline)
+    left_s = max(1.0, deadline - time.monotonic())
+    created = admin.create_topics(topics, operation_timeout=left_s, request_timeout=left_s)
+    _settle(created, KafkaError.TOPIC_ALREADY_EXISTS, "create")
     while True:
         ready = _with_leaders(admin, bootstrap_servers, deadline)
         if new <= ready.keys() and _answer(admin, {name: ready[name] for name in new}):
@@ -92,15 +95,14 @@ def _answer(admin: AdminClient, topics: dict[str, list[int]]) -> bool:
     return all(future.exception() is None for future in futures.values())
 
 
-def _create(admin: AdminClient, new: list[NewTopic], deadline: float) -> None:
-    timeout_s = max(1.0, deadline - time.monotonic())
-    futures = admin.create_topics(new, operation_timeout=timeout_s, request_timeout=timeout_s)
+def _settle(futures: "Mapping[str, Future[None]]", ignored: int, verb: str) -> None:
+    """Wait for requests, one for each topic. Raises `UnavailableError` at an error that isn't `ignored`."""
     for name, future in futures.items():
         try:
             future.result()
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UnavailableError(f"Kafka didn't create the topic {name}: {_reason(error)}") from error
+            if error.args[0].code() != ignored:
+                raise UnavailableError(f"Kafka didn't {verb} the topic {name}: {_reason(error)}") from error
 
 
 def _reason(error: KafkaException) -> str:
@@ -117,12 +119,8 @@ def drop_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: floa
     if not wanted:
         return
     admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
-    for name, future in admin.delete_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s).items():
-        try:
-            future.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise UnavailableError(f"Kafka didn't remove the topic {name}: {_reason(error)}") from error
+    removed = admin.delete_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s)
+    _settle(removed, KafkaError.UNKNOWN_TOPIC_OR_PART, "remove")
 
 
 def topic_names(bootstrap_servers: str, *, timeout_s: float = 30.0) -> frozenset[str]:

@@ -9,7 +9,8 @@ from caraway.topics.credentials import client_options
 
 LOGGER = logging.getLogger("caraway.kafka")
 
-# While a broker is away librdkafka logs it at every attempt of every connection; in this time one message is enough.
+# While a broker is away, librdkafka logs every attempt of every connection. Messages with the same first word are
+# therefore logged once in this many seconds.
 REPEAT_AFTER_S = 30.0
 
 

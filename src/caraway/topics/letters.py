@@ -1,6 +1,7 @@
 """Reading dead letters: the newest ones before a position, or a single one by its position on the topic."""
 
 import heapq
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ READ_TIMEOUT_S = 10.0
 READ_BATCH = 500
 # The kB of messages that librdkafka may fetch ahead and keep in memory.
 BUFFER_KB = 8 * 1024
+_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +47,10 @@ class Letter:
 
 def parse_id(text: str) -> tuple[int, int]:
     """Return partition and offset of a dead letter's id. Raises `InvalidInputError` if the text isn't such an id."""
-    partition, sign, offset = text.partition("-")
-    if not sign or not _is_number(partition) or not _is_number(offset):
+    found = _ID.fullmatch(text)
+    if found is None:
         raise InvalidInputError(f"{text[:40]!r} is no id of a dead letter, such as 0-17")
-    return int(partition), int(offset)
+    return int(found[1]), int(found[2])
 
 
 def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> list[Letter]:
@@ -56,7 +58,7 @@ def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> lis
 
     Args:
         bootstrap_servers: The broker.
-        before: By partition, the offset below which dead letters are returned; all of partitions that aren't in it.
+        before: By partition, the offset below which dead letters are returned; without an entry, all may be returned.
         count: How many dead letters are read.
 
     Raises:
@@ -72,7 +74,7 @@ def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> lis
             if begin < end:
                 wanted[partition] = (begin, end)
         found = _read(consumer, wanted)
-    # The order of offsets is kept within a partition, also if clocks of writers differed.
+    # The merge keeps the order of offsets within a partition, even if the clocks of the writers differed.
     parts = (reversed(letters) for letters in found.values())
     return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
 
@@ -140,7 +142,3 @@ def _letter(partition: int, offset: int, written_ms: int, value: bytes | str | N
     if not isinstance(body, dict) or not isinstance(body.get("dataset"), str):
         return None
     return Letter(partition=partition, offset=offset, written_ms=written_ms, body=body)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19

@@ -32,7 +32,7 @@ MAX_COPIES = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The arrival of a marker behind a job.
+    """A record on the output topic of a job, which shows that a marker has passed through the job.
 
     Attributes:
         token: The random value of the marker.
