@@ -1,9 +1,11 @@
 """Lookups and secrets outside of extractors are answered by the newest mock client, as long as it exists."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 
 from caraway.graph.runtime import lookup_provider, secret_provider
 
@@ -20,8 +22,10 @@ def announce(client: "MockClient") -> None:
     newest = weakref.ref(client)
     _newest[:] = [newest]
 
-    def lookup(*arguments: Any) -> Any:
-        return _existing(newest).lookups(past=False)(*arguments)
+    def lookup(
+        dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]
+    ) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+        return _existing(newest).lookups(past=False)(dataset, ts, keys, fields)
 
     lookup_provider.set(lookup)
     secret_provider.set(lambda name: _existing(newest).get_secret(name))
