@@ -55,7 +55,8 @@ BATCH = 4_000
 FILLED = "filled"
 SECOND = 1_000_000
 START_SECONDS = 1800.0
-# All rides are in the hour before the server starts, which stays within the second shortest window and all longer ones.
+# All rides are in the hour before the server starts. All windows but the shortest (an hour) therefore include them
+# during the whole measurement.
 SPAN_US = 3_000 * SECOND
 
 

@@ -163,7 +163,7 @@ def wait_until_served(url: str, questions: Sequence[Question], started: float) -
     waiting = list(questions)
     with DemoConnection(url) as connection:
         while time.monotonic() - started < TIMEOUT_SECONDS:
-            # The first question that is open is asked until it is answered, so that asking costs little.
+            # Only the first question without the right answer is asked again, so that asking costs little.
             while waiting and answered(connection, waiting[0]):
                 waiting.pop(0)
             if not waiting:

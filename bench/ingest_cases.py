@@ -29,7 +29,7 @@ BEGIN = pd.Timestamp("2026-01-01T00:00:00Z")
 SPREAD = pd.Timedelta("30d")
 SPANS = {"1h": 1, "1d": 24, "7d": 7 * 24, "28d": 28 * 24}
 FUNCTIONS: Mapping[str, Any] = {"count": Count, "sum": Sum, "average": Average, "stddev": Stddev, "max": Max}
-# The most keys of which a question asks the values.
+# The most keys whose values one question asks for.
 ASKED = 200
 ACCOUNTS, COUNTRIES = 10_000, 50
 
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass
 class Bodies:
-    """Encoded requests in a temporary file, so that millions of events take no memory, nor time while they are sent."""
+    """Encoded requests in a temporary file, so that sending millions of events needs no memory and no encoding."""
 
     file: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Bodies:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A case: what is committed, what is sent first, for warming up and while time is taken, and what must be served.
+    """A case: the definitions, the first events, those of the warm-up and of the measurement, and what must be served.
 
     `warm_up` returns bodies of that many events; `warmed` the questions that are answered once they are served.
     """

@@ -38,7 +38,7 @@ from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import RecordCodec
 
 KEYS = 1000
-# Seconds before the measurement; compilers are busy for so long after the first query has started.
+# Seconds before the measurement: the JIT compiler is busy for this long after the first query has started.
 WARM_UP_SECONDS = 40.0
 # Seconds at the end that are left out, because their events may still be under way.
 LEFT_OUT_SECONDS = 2.0

@@ -48,7 +48,7 @@ def answering(folder: Path) -> Callable[[Ask], Answer]:
 
 
 def ask_of(keys: int, run: int) -> Ask:
-    """Return a read of `keys` keys, others in each run."""
+    """Return a read of `keys` keys, which differ from run to run."""
     names = [KEYS[(run * 37 + place) % len(KEYS)] for place in range(keys)]
     return Ask(0, 1, PLAN.asset, [CODEC.encode_key([name]) or b"" for name in names], 10**12, ["n", "x", "d"])
 
@@ -76,7 +76,7 @@ def measured(read: Callable[[Ask], object], keys: int, runs: int) -> list[float]
 
 
 def tell(name: str, laps: Sequence[float]) -> None:
-    """Print the median and the rare values."""
+    """Print the median and the 99th percentile."""
     ordered = sorted(laps)
     p50, p99 = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
     sys.stdout.write(f"{name:48} p50 {p50:7.0f} us   p99 {p99:7.0f} us\n")

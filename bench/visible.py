@@ -36,7 +36,8 @@ from caraway.stack.programs import ServerProgram
 from caraway.state.listening import CHANNEL
 from tests.alone import running
 
-# Number of new connections to a server, enough to reach each of some processes.
+# Number of new connections to a server. The kernel divides them among its processes; this many very probably reach each
+# of a few.
 CONNECTIONS = 8
 PAUSE_SECONDS = 0.002
 TIMEOUT_SECONDS = 60.0
