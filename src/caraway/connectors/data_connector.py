@@ -30,6 +30,14 @@ class DataConnector:
 
     #: True if the connector is polled for new rows; False if it gets them pushed.
     polled: ClassVar[bool] = False
+    #: True if `@source` can read it.
+    readable: ClassVar[bool] = True
+    #: True if `@sink` can write to it.
+    writable: bool = False
+    #: True if a sink sends each change as it comes; False if it writes rows at an interval.
+    sends_changes: ClassVar[bool] = False
+    #: True if its records may have structs, into which `ref` can lead.
+    has_structs: bool = False
 
     def __init__(self, data_source: DataSource) -> None:
         self.data_source = data_source
@@ -54,6 +62,12 @@ class DataConnector:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self.identifier()}"
+
+    def check_source(self, label: str) -> None:
+        """Raise `DefinitionError` if `@source` can't read the connector with the settings that it has."""
+
+    def check_sink(self, label: str) -> None:
+        """Raise `DefinitionError` if `@sink` can't write to the connector with the settings that it has."""
 
     def spec(self) -> Connector:
         """Return the connector as a value, without the settings of the decorators."""

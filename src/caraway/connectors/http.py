@@ -60,6 +60,9 @@ class HTTPConnector(DataConnector):
     """An endpoint of a server: only for sinks."""
 
     data_source: HTTP
+    readable: ClassVar = False
+    writable = True
+    sends_changes: ClassVar = True
 
     def __init__(self, data_source: HTTP, endpoint: str, limit: int | None, headers: Mapping[str, str]) -> None:
         super().__init__(data_source)

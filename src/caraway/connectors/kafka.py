@@ -6,7 +6,7 @@ from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.registries import Avro, Protobuf
 from caraway.connectors.settings import Secretish, one_of
-from caraway.errors import CommitError
+from caraway.errors import CommitError, DefinitionError
 from caraway.graph.connectors import KafkaConnector as KafkaSpec
 from caraway.graph.connectors import KafkaSystem, SystemKind
 
@@ -46,6 +46,8 @@ class KafkaConnector(DataConnector):
     """A topic."""
 
     data_source: Kafka
+    writable = True
+    sends_changes: ClassVar = True
 
     def __init__(
         self,
@@ -56,10 +58,16 @@ class KafkaConnector(DataConnector):
         super().__init__(data_source)
         self.topic = named(f"Kafka {data_source.name}", "topic", topic)
         self.format = format
+        self.has_structs = format in (None, "json") or isinstance(format, (Avro, Protobuf))
 
     def _inside(self) -> str:
         shown = type(self.format).__name__ if isinstance(self.format, (Avro, Protobuf)) else self.format or "json"
         return f"topic={self.topic}, format={shown}"
+
+    def check_sink(self, label: str) -> None:
+        """Check that changes are sent in JSON."""
+        if self.format != "json":
+            raise DefinitionError(f'{label}: the format is "json", not {self.format!r}')
 
     def spec(self) -> KafkaSpec:
         """Return the topic as a value.

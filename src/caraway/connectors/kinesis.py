@@ -75,6 +75,7 @@ class KinesisConnector(DataConnector):
     """A stream."""
 
     data_source: Kinesis
+    has_structs = True
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ class PubSubConnector(DataConnector):
     """A topic. Messages may come twice: `dedup` in a pipeline."""
 
     data_source: PubSub
+    has_structs = True
 
     def __init__(self, data_source: PubSub, topic_id: str, format: str) -> None:
         super().__init__(data_source)

@@ -68,6 +68,7 @@ class S3Connector(DataConnector):
 
     data_source: S3
     polled: ClassVar = True
+    writable = True
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class S3Connector(DataConnector):
         self.bucket_name = named(where, "bucket_name", bucket_name)
         where = f"{where}, bucket {bucket_name}"
         self.format = _format(where, format)
+        self.has_structs = self.format == "json"
         self.presorted = presorted
         self.path_prefix, self.path_suffix, is_temporal = _place(where, path_prefix, path)
         self.spread = spread
@@ -96,6 +98,19 @@ class S3Connector(DataConnector):
 
     def _inside(self) -> str:
         return f"bucket={self.bucket_name},prefix={self.path_prefix}"
+
+    def check_source(self, label: str) -> None:
+        """Check that a Delta table is read by its own changes."""
+        if self.format == "delta" and self.cdc != "native":
+            raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {self.cdc!r}')
+
+    def check_sink(self, label: str) -> None:
+        """Check that a Delta table is written, by the identity of the worker."""
+        if self.format != "delta":
+            raise DefinitionError(f'{label}: the format is "delta", not {self.format!r}')
+        keys = ("aws_access_key_id", "aws_secret_access_key", "role_arn")
+        if there := [name for name in keys if getattr(self.data_source, name, None) is not None]:
+            raise DefinitionError(f"{label}: S3 is written as the worker that writes; leave {', '.join(there)} out")
 
     def spec(self) -> S3Spec:
         """Return the objects as a value."""

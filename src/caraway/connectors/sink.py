@@ -7,12 +7,8 @@ from typing import Any, Literal, TypeVar
 
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource, duration_us
-from caraway.connectors.http import HTTPConnector
-from caraway.connectors.kafka import KafkaConnector
-from caraway.connectors.s3 import S3Connector
 from caraway.connectors.settings import is_text_dict
 from caraway.connectors.source import checked_bounds
-from caraway.connectors.tables import Snowflake, TableConnector
 from caraway.datasets.dataset import SINK_FIELD, Dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
@@ -66,12 +62,12 @@ def sink(
     connector = copy.deepcopy(_writable(conn))
     label = f"sink {connector.identifier()}"
     given = {"every": every, "renames": renames, "since": since, "until": until}
-    if isinstance(connector, (KafkaConnector, HTTPConnector)):
-        _check_stream(label, connector, cdc, how, given)
-        connector.create = False
+    if connector.sends_changes:
+        _check_changes(label, connector, cdc, how, given)
     else:
-        _check_table(label, connector, cdc, how)
-        connector.create = True
+        _check_rows(label, cdc, how)
+        connector.check_sink(label)
+    connector.create = not connector.sends_changes
     if every is not None:
         duration_us(label, "every", every)
     selector(env, label)
@@ -92,9 +88,7 @@ def sink(
 def _writable(conn: object) -> DataConnector:
     if isinstance(conn, DataSource):
         raise DefinitionError(f"sink: {conn.identifier()} lacks {conn.required_fields}")
-    if isinstance(conn, (KafkaConnector, HTTPConnector, S3Connector)):
-        return conn
-    if isinstance(conn, TableConnector) and isinstance(conn.data_source, Snowflake):
+    if isinstance(conn, DataConnector) and conn.writable:
         return conn
     shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
     raise DefinitionError(
@@ -102,17 +96,16 @@ def _writable(conn: object) -> DataConnector:
     )
 
 
-def _check_stream(
+def _check_changes(
     label: str,
-    connector: KafkaConnector | HTTPConnector,
+    connector: DataConnector,
     cdc: str | None,
     how: str | SnapshotData | None,
     given: Mapping[str, Any],
 ) -> None:
     if cdc != "debezium":
         raise DefinitionError(f'{label}: cdc is "debezium", not {cdc!r}')
-    if isinstance(connector, KafkaConnector) and connector.format != "json":
-        raise DefinitionError(f'{label}: the format is "json", not {connector.format!r}')
+    connector.check_sink(label)
     if how not in (None, INCREMENTAL):
         raise DefinitionError(f'{label}: how is "{INCREMENTAL}" or left out, not {how!r}')
     for name, value in given.items():
@@ -123,20 +116,11 @@ def _check_stream(
             )
 
 
-def _check_table(label: str, connector: DataConnector, cdc: str | None, how: str | SnapshotData | None) -> None:
+def _check_rows(label: str, cdc: str | None, how: str | SnapshotData | None) -> None:
     if cdc is not None:
         raise DefinitionError(f"{label}: cdc isn't for tables, which get the rows themselves: leave {cdc!r} out")
     if how != INCREMENTAL:
         raise DefinitionError(f'{label}: how has to be "{INCREMENTAL}", not {how!r}')
-    if isinstance(connector, S3Connector):
-        if connector.format != "delta":
-            raise DefinitionError(f'{label}: the format is "delta", not {connector.format!r}')
-        s3 = connector.data_source
-        keys = ("aws_access_key_id", "aws_secret_access_key", "role_arn")
-        if there := [name for name in keys if getattr(s3, name, None) is not None]:
-            raise DefinitionError(f"{label}: S3 is written as the worker that writes; leave {', '.join(there)} out")
-    elif isinstance(connector, TableConnector) and connector.cursor is not None:
-        raise DefinitionError(f"{label}: a sink has no cursor; leave {connector.cursor!r} out")
 
 
 def _checked_renames(label: str, renames: Mapping[str, str] | None) -> dict[str, str]:

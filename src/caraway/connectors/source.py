@@ -7,18 +7,11 @@ from typing import Literal, TypeVar
 
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource, duration_us
-from caraway.connectors.http import HTTPConnector
-from caraway.connectors.kafka import KafkaConnector
-from caraway.connectors.kinesis import KinesisConnector
 from caraway.connectors.preproc import Eval, PreProcValue, Ref, WhereValue
-from caraway.connectors.pubsub import PubSubConnector
-from caraway.connectors.registries import Avro, Protobuf
-from caraway.connectors.s3 import S3Connector
 from caraway.connectors.sampling import Sample, checked_rate
 from caraway.datasets.dataset import SOURCE_FIELD, Dataset
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
-from caraway.graph.sources import Cdc
 
 D = TypeVar("D")
 
@@ -78,8 +71,7 @@ def source(
         )
     connector.where = where
     connector.sample = _checked_sample(label, sample, preproc or {})
-    if isinstance(connector, S3Connector) and connector.format == "delta" and cdc != Cdc.NATIVE.value:
-        raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {cdc!r}')
+    connector.check_source(label)
 
     def decorate(found: D) -> D:
         if not isinstance(found, (Dataset, type)):
@@ -94,12 +86,12 @@ def source(
 def _readable(conn: object) -> DataConnector:
     if isinstance(conn, DataSource):
         raise DefinitionTypeError(f"source: {conn.identifier()} lacks {conn.required_fields}")
-    if isinstance(conn, HTTPConnector):
-        raise DefinitionTypeError(f"source: {conn.identifier()} only takes rows: it goes into @sink")
     if not isinstance(conn, DataConnector):
         raise DefinitionTypeError(
             f'source takes what has rows, such as Webhook(name="web").endpoint("clicks"), not {type(conn).__name__}'
         )
+    if not conn.readable:
+        raise DefinitionTypeError(f"source: {conn.identifier()} only takes rows: it goes into @sink")
     return conn
 
 
@@ -146,23 +138,12 @@ def _checked_preproc(
     if not isinstance(preproc, Mapping):
         raise DefinitionTypeError(f"{label}: preproc is a dict from field to value, not {preproc!r}")
     for name, value in preproc.items():
-        if isinstance(value, Ref) and value.is_nested() and not _has_structs(connector):
+        if isinstance(value, Ref) and value.is_nested() and not connector.has_structs:
             raise DefinitionError(
                 f"{label}: preproc of {name}: {value!r} leads into a struct, which is possible for Kafka, and for S3, "
                 "Kinesis and PubSub in the format json"
             )
     return dict(preproc)
-
-
-def _has_structs(connector: DataConnector) -> bool:
-    """Return whether records of a connector may have structs that a reference can lead into."""
-    match connector:
-        case KafkaConnector():
-            return connector.format in (None, "json") or isinstance(connector.format, (Avro, Protobuf))
-        case S3Connector() | KinesisConnector() | PubSubConnector():
-            return connector.format == "json"
-        case _:
-            return False
 
 
 def _checked_sample(label: str, sample: object, preproc: Mapping[str, PreProcValue]) -> float | Sample | None:

@@ -5,7 +5,7 @@ from typing import ClassVar
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.settings import Secretish
-from caraway.errors import DefinitionAttributeError, DefinitionTypeError
+from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import (
     BigQuerySystem,
     MongoSystem,
@@ -36,9 +36,15 @@ class TableConnector(DataConnector):
         if cursor is not None and not isinstance(cursor, str):
             raise DefinitionTypeError(f"{where}, {table_name}: cursor is the name of a column, not {cursor!r}")
         self.cursor = cursor
+        self.writable = isinstance(data_source, Snowflake)
 
     def _inside(self) -> str:
         return f"table={self.table_name}"
+
+    def check_sink(self, label: str) -> None:
+        """Check that there is no cursor, which only a source has."""
+        if self.cursor is not None:
+            raise DefinitionError(f"{label}: a sink has no cursor; leave {self.cursor!r} out")
 
     def spec(self) -> TableSpec:
         """Return the table as a value."""

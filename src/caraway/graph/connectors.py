@@ -1,11 +1,16 @@
 """Connectors: a table, topic, path or endpoint of an external system, as plain data.
 
 A system is the address of an external system with its credentials; a connector is one thing inside it. A system that is
-registered on the server is a reference by kind and name.
+registered on the server is a reference by kind and name. Each class says all that is special about its system: the
+formats and the values of cdc that are possible, its checks, and its reader. Other modules ask the class, so that a
+further system is a kind and its classes here.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
+
+from caraway.errors import CommitError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +51,43 @@ class RegisteredSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSystem:
+class System:
+    """The address and credentials of an external system; the fields of a subclass are its settings."""
+
+    kind: ClassVar[SystemKind]
+    name: str
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            SYSTEMS[cls.kind] = cls
+
+
+# The class of each kind of system; `dataclass` makes each class a second time, and the later one replaces the first.
+SYSTEMS: dict[SystemKind, type[System]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSystem(System):
+    """A system that has tables or collections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DatabaseSystem(TableSystem):
+    """A database of a server that JDBC opens; `jdbc_params` is `k=v` pairs joined with `&`."""
+
+    host: str
+    port: int
+    database: str
+    username: Secretish
+    password: Secretish
+    jdbc_params: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSystem(System):
     """Brokers that speak Kafka's protocol."""
 
-    name: str
+    kind: ClassVar = SystemKind.KAFKA
     bootstrap_servers: str
     security_protocol: str
     sasl_mechanism: str
@@ -58,46 +96,34 @@ class KafkaSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3System:
+class S3System(System):
     """S3, or a store that speaks its protocol; without keys and role, it is opened as the worker that reads."""
 
-    name: str
+    kind: ClassVar = SystemKind.S3
     access_key_id: Secretish | None = None
     secret_access_key: Secretish | None = None
     role_arn: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresSystem:
-    """A database of a Postgres server; `jdbc_params` is `k=v` pairs joined with `&`."""
+class PostgresSystem(_DatabaseSystem):
+    """A database of a Postgres server."""
 
-    name: str
-    host: str
-    port: int
-    database: str
-    username: Secretish
-    password: Secretish
-    jdbc_params: str | None = None
+    kind: ClassVar = SystemKind.POSTGRES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MySQLSystem:
-    """A database of a MySQL server; `jdbc_params` is `k=v` pairs joined with `&`."""
+class MySQLSystem(_DatabaseSystem):
+    """A database of a MySQL server."""
 
-    name: str
-    host: str
-    port: int
-    database: str
-    username: Secretish
-    password: Secretish
-    jdbc_params: str | None = None
+    kind: ClassVar = SystemKind.MYSQL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnowflakeSystem:
+class SnowflakeSystem(TableSystem):
     """A schema of a Snowflake database."""
 
-    name: str
+    kind: ClassVar = SystemKind.SNOWFLAKE
     account: str
     database: str
     username: Secretish
@@ -108,20 +134,20 @@ class SnowflakeSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BigQuerySystem:
+class BigQuerySystem(TableSystem):
     """A BigQuery dataset; the key is JSON text or a secret."""
 
-    name: str
+    kind: ClassVar = SystemKind.BIGQUERY
     project_id: str
     dataset_id: str
     service_account_key: Secretish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedshiftSystem:
+class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role through S3, or by username and password."""
 
-    name: str
+    kind: ClassVar = SystemKind.REDSHIFT
     host: str
     port: int
     database: str
@@ -132,10 +158,10 @@ class RedshiftSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MongoSystem:
+class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
-    name: str
+    kind: ClassVar = SystemKind.MONGO
     host: str
     database: str
     username: Secretish
@@ -143,46 +169,30 @@ class MongoSystem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KinesisSystem:
+class KinesisSystem(System):
     """Kinesis, opened by a role."""
 
-    name: str
+    kind: ClassVar = SystemKind.KINESIS
     role_arn: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PubSubSystem:
+class PubSubSystem(System):
     """A project of Google PubSub; the key is JSON text or a secret."""
 
-    name: str
+    kind: ClassVar = SystemKind.PUBSUB
     project_id: str
     service_account_key: Secretish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPSystem:
+class HTTPSystem(System):
     """A server that takes changes by POST; `ca_cert` is the PEM text of the CA that signed its certificate."""
 
-    name: str
+    kind: ClassVar = SystemKind.HTTP
     host: Secretish
     healthz: str
     ca_cert: Secretish
-
-
-System = (
-    RegisteredSystem
-    | KafkaSystem
-    | S3System
-    | PostgresSystem
-    | MySQLSystem
-    | SnowflakeSystem
-    | BigQuerySystem
-    | RedshiftSystem
-    | MongoSystem
-    | KinesisSystem
-    | PubSubSystem
-    | HTTPSystem
-)
 
 
 class RegistryFormat(StrEnum):
@@ -212,26 +222,171 @@ class CSVFormat:
     headers: tuple[str, ...] | None = None
 
 
+# The values of cdc of all systems, and of those whose rows may be Debezium's envelopes.
+PLAIN_CDC = frozenset({"append", "upsert"})
+ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookConnector:
+class Connector:
+    """One thing that is read or written; a subclass has its fields, and what differs from the traits here."""
+
+    # The reader, as "module:class"; empty if the server reads no such source, or gets its rows sent. It is named and
+    # not imported, so that definitions don't load the system's library.
+    reader: ClassVar[str] = ""
+    # The formats that the reader can read, the one to recommend first.
+    read_formats: ClassVar[tuple[str | None, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        CONNECTORS[cls.__name__] = cls
+
+    @property
+    def kind(self) -> SystemKind:
+        """The kind of the connector's system."""
+        raise NotImplementedError
+
+    @property
+    def system_name(self) -> str:
+        """The name of the connector's system."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> object:
+        """The settings that everything of the same system must share; None if they aren't part of the definition."""
+        raise NotImplementedError
+
+    @property
+    def inside(self) -> str:
+        """The text, for people, of the thing in the system that is read."""
+        raise NotImplementedError
+
+    @property
+    def identifier(self) -> str:
+        """The connector's name for people: its system and the thing in it that is read."""
+        return f"[{self.kind}: {self.system_name}]({self.inside})"
+
+    @property
+    def format_name(self) -> str | None:
+        """The name of the format that the rows are in; None for tables."""
+        match getattr(self, "format", None):
+            case SchemaRegistry(format=found):
+                return str(found)
+            case CSVFormat():
+                return "csv"
+            case str() as found:
+                return found
+            case _:
+                return None
+
+    @property
+    def cdc(self) -> frozenset[str]:
+        """The values of cdc with which the rows can be read."""
+        return PLAIN_CDC
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        if self.settings is None:
+            return f"no {self.kind} is registered under this name on the server"
+        if not self.read_formats:
+            return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
+        if self.format_name in self.read_formats:
+            return ""
+        formats = ", ".join(map(str, self.read_formats))
+        return f'the server reads {self.kind} in the format {formats} only so far; use format="{self.read_formats[0]}"'
+
+    def check_source(self, where: str) -> None:
+        """Raise `CommitError`, with `where` before its text, if a source can't be like this."""
+
+    def check_sink(self, where: str) -> None:
+        """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
+
+
+# The classes of connectors by name; `dataclass` makes each class a second time, and the later one replaces the first.
+CONNECTORS: dict[str, type[Connector]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookConnector(Connector):
     """Rows that clients post to `endpoint` of the webhook `name`, readable for `retention_us`."""
 
     name: str
     endpoint: str
     retention_us: int
 
+    format: ClassVar = "json"
+    cdc: ClassVar = ENVELOPE_CDC
+    kind: ClassVar = SystemKind.WEBHOOK
+    read_formats: ClassVar = ("json",)
+
+    @property
+    def system_name(self) -> str:
+        """The name of the webhook."""
+        return self.name
+
+    @property
+    def settings(self) -> int:
+        """The retention, which is that of the webhook."""
+        return self.retention_us
+
+    @property
+    def inside(self) -> str:
+        """The endpoint, for people."""
+        return f"endpoint={self.endpoint}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaConnector:
+class SystemConnector(Connector):
+    """A connector of an external system."""
+
+    system: System | RegisteredSystem
+
+    @property
+    def kind(self) -> SystemKind:
+        """The kind of the connector's system."""
+        return self.system.kind
+
+    @property
+    def system_name(self) -> str:
+        """The name of the connector's system."""
+        return self.system.name
+
+    @property
+    def settings(self) -> System | None:
+        """The system; None if it is registered on the server."""
+        return None if isinstance(self.system, RegisteredSystem) else self.system
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConnector(SystemConnector):
     """A topic. `format` is "json" or a registry's format; another text is refused at commit."""
 
     system: KafkaSystem | RegisteredSystem
     topic: str
     format: str | SchemaRegistry = "json"
 
+    reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
+    read_formats: ClassVar = ("json",)
+
+    @property
+    def inside(self) -> str:
+        """The topic and its format, for people."""
+        return f"topic={self.topic}, format={self.format_name}"
+
+    @property
+    def cdc(self) -> frozenset[str]:
+        """The values of cdc with which the rows can be read."""
+        return PLAIN_CDC if self.format_name == RegistryFormat.PROTOBUF else ENVELOPE_CDC
+
+    def check_source(self, where: str) -> None:
+        """Check the format and the kind of the registry."""
+        if isinstance(self.format, str) and self.format != "json":
+            raise CommitError(f'{where}: the format is "json", Avro(...) or Protobuf(...), not {self.format!r}')
+        if isinstance(self.format, SchemaRegistry) and self.format.registry != "confluent":
+            raise CommitError(f'{where}: the registry is "confluent", not {self.format.registry!r}')
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Connector:
+class S3Connector(SystemConnector):
     """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
 
     `format` is "json", "parquet", "delta", "hudi" or CSV. An object whose path has a time holds rows from up to
@@ -246,22 +401,58 @@ class S3Connector:
     presorted: bool = False
     spread_us: int | None = None
 
+    @property
+    def inside(self) -> str:
+        """The bucket and the prefix, for people."""
+        return f"bucket={self.bucket},prefix={self.prefix}"
+
+    @property
+    def cdc(self) -> frozenset[str]:
+        """The values of cdc with which the rows can be read."""
+        return {"delta": frozenset({"native"}), "hudi": PLAIN_CDC | {"native"}}.get(str(self.format), ENVELOPE_CDC)
+
+    def check_source(self, where: str) -> None:
+        """Check that the bucket is opened in one way."""
+        if isinstance(self.system, RegisteredSystem):
+            return
+        key, secret = self.system.access_key_id, self.system.secret_access_key
+        if (key is None) != (secret is None):
+            there, missing = ("key", "secret") if secret is None else ("secret", "key")
+            raise CommitError(f"{where}: an access {there} is given without the {missing}; give both or none")
+        if key is not None and self.system.role_arn is not None:
+            raise CommitError(f"{where}: keys and role_arn are given; S3 is opened by one of them")
+
+    def check_sink(self, where: str) -> None:
+        """Check that no keys and no role are given, which the writer doesn't use."""
+        system = self.system
+        if not isinstance(system, RegisteredSystem) and (
+            system.access_key_id or system.secret_access_key or system.role_arn
+        ):
+            raise CommitError(f"{where}: S3 is written as the worker that writes; leave keys and role out")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableConnector:
+class TableConnector(SystemConnector):
     """A table, or a collection of a document store, read in the order of the column `cursor`."""
 
-    system: (
-        PostgresSystem
-        | MySQLSystem
-        | SnowflakeSystem
-        | BigQuerySystem
-        | RedshiftSystem
-        | MongoSystem
-        | RegisteredSystem
-    )
+    system: TableSystem | RegisteredSystem
     table: str
     cursor: str | None
+
+    @property
+    def inside(self) -> str:
+        """The table, for people."""
+        return f"table={self.table}"
+
+    def check_source(self, where: str) -> None:
+        """Check that there is a cursor."""
+        if self.cursor is None:
+            raise CommitError(f"{where}: a source needs the cursor, a column that grows with each change of a row")
+
+    def check_sink(self, where: str) -> None:
+        """Check that there is no cursor."""
+        if self.cursor is not None:
+            raise CommitError(f"{where}: a sink has no cursor; leave {self.cursor!r} out")
 
 
 class StreamStart(StrEnum):
@@ -272,7 +463,7 @@ class StreamStart(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KinesisConnector:
+class KinesisConnector(SystemConnector):
     """A stream; `start` is a named start of the first read, or an instant of arrival (microseconds)."""
 
     system: KinesisSystem | RegisteredSystem
@@ -280,18 +471,30 @@ class KinesisConnector:
     start: StreamStart | int
     format: str = "json"
 
+    cdc: ClassVar = ENVELOPE_CDC
+
+    @property
+    def inside(self) -> str:
+        """The stream and its format, for people."""
+        return f"stream={self.stream_arn}, format={self.format}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PubSubConnector:
+class PubSubConnector(SystemConnector):
     """A topic of PubSub."""
 
     system: PubSubSystem | RegisteredSystem
     topic: str
     format: str = "json"
 
+    @property
+    def inside(self) -> str:
+        """The topic and its format, for people."""
+        return f"topic={self.topic}, format={self.format}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPConnector:
+class HTTPConnector(SystemConnector):
     """An endpoint that takes at most `limit` changes a request."""
 
     system: HTTPSystem | RegisteredSystem
@@ -299,76 +502,9 @@ class HTTPConnector:
     limit: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
+    format: ClassVar = "json"
 
-Connector = (
-    WebhookConnector
-    | KafkaConnector
-    | S3Connector
-    | TableConnector
-    | KinesisConnector
-    | PubSubConnector
-    | HTTPConnector
-)
-
-SYSTEM_KINDS: dict[type[System], SystemKind] = {
-    KafkaSystem: SystemKind.KAFKA,
-    S3System: SystemKind.S3,
-    PostgresSystem: SystemKind.POSTGRES,
-    MySQLSystem: SystemKind.MYSQL,
-    SnowflakeSystem: SystemKind.SNOWFLAKE,
-    BigQuerySystem: SystemKind.BIGQUERY,
-    RedshiftSystem: SystemKind.REDSHIFT,
-    MongoSystem: SystemKind.MONGO,
-    KinesisSystem: SystemKind.KINESIS,
-    PubSubSystem: SystemKind.PUBSUB,
-    HTTPSystem: SystemKind.HTTP,
-}
-
-
-def system_kind(connector: Connector) -> SystemKind:
-    """Return the kind of the system that a connector is in."""
-    if isinstance(connector, WebhookConnector):
-        return SystemKind.WEBHOOK
-    system = connector.system
-    return system.kind if isinstance(system, RegisteredSystem) else SYSTEM_KINDS[type(system)]
-
-
-def system_name(connector: Connector) -> str:
-    """Return the name of the system that a connector is in."""
-    return connector.name if isinstance(connector, WebhookConnector) else connector.system.name
-
-
-def identifier(connector: Connector) -> str:
-    """Return a connector's name for people: its system and the thing in it that is read."""
-    return f"[{system_kind(connector)}: {system_name(connector)}]({_inside(connector)})"
-
-
-def _inside(connector: Connector) -> str:
-    match connector:
-        case WebhookConnector() | HTTPConnector():
-            return f"endpoint={connector.endpoint}"
-        case KafkaConnector() | PubSubConnector():
-            return f"topic={connector.topic}, format={format_name(connector)}"
-        case S3Connector():
-            return f"bucket={connector.bucket},prefix={connector.prefix}"
-        case TableConnector():
-            return f"table={connector.table}"
-        case KinesisConnector():
-            return f"stream={connector.stream_arn}, format={connector.format}"
-
-
-def format_name(connector: Connector) -> str | None:
-    """Return the name of the format that the rows of a connector are in; None for tables."""
-    match connector:
-        case TableConnector():
-            return None
-        case WebhookConnector() | HTTPConnector():
-            return "json"
-        case _:
-            match connector.format:
-                case SchemaRegistry():
-                    return str(connector.format.format)
-                case CSVFormat():
-                    return "csv"
-                case other:
-                    return other
+    @property
+    def inside(self) -> str:
+        """The endpoint, for people."""
+        return f"endpoint={self.endpoint}"

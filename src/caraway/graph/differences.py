@@ -13,7 +13,6 @@ from datetime import timedelta
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.graph import specs
-from caraway.graph.connectors import identifier
 from caraway.graph.fingerprints import (
     extractor_fingerprint,
     pipeline_fingerprint,
@@ -134,7 +133,7 @@ def _source_differences(old: tuple[SourceSpec, ...], new: tuple[SourceSpec, ...]
 
 
 def _by_identifier(sources: Iterable[SourceSpec]) -> dict[str, SourceSpec]:
-    return {identifier(source.connector): source for source in sources}
+    return {source.connector.identifier: source for source in sources}
 
 
 def _setting_differences(name: str, old: SourceSpec, new: SourceSpec) -> list[Difference]:

@@ -6,6 +6,7 @@ in which a part is selected; or the order in which sources were named.
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -86,13 +87,14 @@ def _without_pickle(computed: Computed) -> Computed:
 
 
 def _without_address(connector: connectors.Connector) -> connectors.Connector:
-    if isinstance(connector, connectors.WebhookConnector):
+    if not isinstance(connector, connectors.SystemConnector):
         return connector
-    bare = connectors.RegisteredSystem(kind=connectors.system_kind(connector), name=connector.system.name)
-    if isinstance(connector, connectors.KafkaConnector) and isinstance(connector.format, connectors.SchemaRegistry):
-        registry = replace(connector.format, username=None, password=None, token=None)
-        return replace(connector, system=bare, format=registry)
-    return replace(connector, system=bare)
+    bare = connectors.RegisteredSystem(kind=connector.kind, name=connector.system_name)
+    changed: dict[str, Any] = {"system": bare}
+    registry = getattr(connector, "format", None)
+    if isinstance(registry, connectors.SchemaRegistry):
+        changed["format"] = replace(registry, username=None, password=None, token=None)
+    return replace(connector, **changed)
 
 
 def _bare_dataset(spec: specs.DatasetSpec) -> specs.DatasetSpec:

@@ -22,20 +22,8 @@ from caraway.errors import CommitError, CommitTypeError, DefinitionError, Defini
 from caraway.expr.inference import infer_nullable
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
-from caraway.graph.connectors import (
-    KafkaConnector,
-    KinesisConnector,
-    RegisteredSystem,
-    S3Connector,
-    SchemaRegistry,
-    System,
-    TableConnector,
-    WebhookConnector,
-    identifier,
-    system_kind,
-)
 from caraway.graph.functions import PythonFunction
-from caraway.graph.sources import Cdc, Computed, Constant, SinkSpec, SourceSpec
+from caraway.graph.sources import Computed, Constant, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph
 
 Fields = Mapping[str, DataType]
@@ -48,8 +36,8 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
         CommitError: preproc, where, sample or the connector isn't possible; the text has dataset, source and part.
         CommitTypeError: An expression is of another type than its field.
     """
-    where = f"dataset {dataset.name}, source {identifier(source.connector)}"
-    _check_connector(where, source.connector)
+    where = f"dataset {dataset.name}, source {source.connector.identifier}"
+    source.connector.check_source(where)
     fields = {f.name: f.dtype for f in dataset.fields}
     made: set[str] = set()
     for name, value in source.preproc:
@@ -75,13 +63,7 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
 
 def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
     """Check a sink against its dataset. Raises `CommitError` if the connector can't be written to."""
-    where = f"dataset {dataset.name}, sink {identifier(sink.connector)}"
-    match sink.connector:
-        case S3Connector(system=system) if not isinstance(system, RegisteredSystem):
-            if system.access_key_id or system.secret_access_key or system.role_arn:
-                raise CommitError(f"{where}: S3 is written as the worker that writes; leave keys and role out")
-        case TableConnector(cursor=cursor) if cursor is not None:
-            raise CommitError(f"{where}: a sink has no cursor; leave {cursor!r} out")
+    sink.connector.check_sink(f"dataset {dataset.name}, sink {sink.connector.identifier}")
 
 
 def check_systems(graph: Graph) -> None:
@@ -95,57 +77,19 @@ def check_systems(graph: Graph) -> None:
 
 def conflicting_systems(graph: Graph) -> Iterator[str]:
     """Yield a message for each use of a name with other settings than before."""
-    seen: dict[str, tuple[str, System | tuple[str, int]]] = {}
+    seen: dict[str, tuple[str, object]] = {}
     for dataset in graph.datasets:
         connectors = chain((s.connector for s in dataset.sources), (s.connector for s in dataset.sinks))
         for connector in connectors:
-            system: System | tuple[str, int]
-            if isinstance(connector, WebhookConnector):
-                system = (connector.name, connector.retention_us)
-                name = connector.name
-            else:
-                system, name = connector.system, connector.system.name
-            if isinstance(system, RegisteredSystem):
+            name, settings = connector.system_name, connector.settings
+            if settings is None:
                 continue
-            first, known = seen.setdefault(name, (dataset.name, system))
-            if known != system:
+            first, known = seen.setdefault(name, (dataset.name, settings))
+            if known != settings:
                 yield (
-                    f"dataset {dataset.name}: {system_kind(connector)} {name} has other settings than what is called "
+                    f"dataset {dataset.name}: {connector.kind} {name} has other settings than what is called "
                     f"{name} in dataset {first}; names of connectors are unique: use one object, or another name"
                 )
-
-
-def supported_cdc(connector: object) -> frozenset[Cdc]:
-    """Return the values of cdc with which the rows of a connector can be read."""
-    plain = {Cdc.APPEND, Cdc.UPSERT}
-    match connector:
-        case KafkaConnector(format=SchemaRegistry(format="protobuf")):
-            return frozenset(plain)
-        case S3Connector(format="delta"):
-            return frozenset({Cdc.NATIVE})
-        case S3Connector(format="hudi"):
-            return frozenset({*plain, Cdc.NATIVE})
-        case WebhookConnector() | KafkaConnector() | KinesisConnector() | S3Connector():
-            return frozenset({*plain, Cdc.DEBEZIUM})
-        case _:
-            return frozenset(plain)
-
-
-def _check_connector(where: str, connector: object) -> None:
-    match connector:
-        case KafkaConnector(format=str() as found) if found != "json":
-            raise CommitError(f'{where}: the format is "json", Avro(...) or Protobuf(...), not {found!r}')
-        case KafkaConnector(format=SchemaRegistry(registry=registry)) if registry != "confluent":
-            raise CommitError(f'{where}: the registry is "confluent", not {registry!r}')
-        case TableConnector(cursor=None):
-            raise CommitError(f"{where}: a source needs the cursor, a column that grows with each change of a row")
-        case S3Connector(system=system) if not isinstance(system, RegisteredSystem):
-            key, secret = system.access_key_id, system.secret_access_key
-            if (key is None) != (secret is None):
-                there, missing = ("key", "secret") if secret is None else ("secret", "key")
-                raise CommitError(f"{where}: an access {there} is given without the {missing}; give both or none")
-            if key is not None and system.role_arn is not None:
-                raise CommitError(f"{where}: keys and role_arn are given; S3 is opened by one of them")
 
 
 def _check_constant(where: str, constant: Constant, field: DataType) -> None:

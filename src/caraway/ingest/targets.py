@@ -7,7 +7,6 @@ from itertools import repeat
 
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
-from caraway.graph.connectors import format_name, identifier, system_name
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Cdc, Computed, Constant, Ref
 from caraway.ingest.table import Table
@@ -62,9 +61,9 @@ class Target:
         """Compile the conversion of rows; `call` runs the users' functions in preproc and where."""
         self.dataset = plan.topic.dataset
         self.topic = plan.topic.name
-        self.source = identifier(plan.source.connector)
-        self.system = system_name(plan.source.connector)
-        self.format = format_name(plan.source.connector) or ""
+        self.source = plan.source.connector.identifier
+        self.system = plan.source.connector.system_name
+        self.format = plan.source.connector.format_name or ""
         schema = plan.topic.schema
         self.keys = schema.keys
         self._plan = plan

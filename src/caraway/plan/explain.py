@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from caraway.displays import Table, html
 from caraway.dtypes.durations import print_duration
 from caraway.graph.aggregates import AggregateSpec
-from caraway.graph.connectors import WebhookConnector, identifier
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Input, Join, Operator, Select
 from caraway.graph.trees import parents, with_parents
 from caraway.graph.windows import print_window
@@ -226,7 +226,7 @@ def _topic(topic: TopicPlan, plan: GraphPlan, partitions: int) -> TopicExplained
     sources = [
         f"webhook {connector.name}/{connector.endpoint}"
         if isinstance(connector, WebhookConnector)
-        else f"source {identifier(connector)}"
+        else f"source {connector.identifier}"
         for connector in into
     ]
     written = [f"job {job.job_id}" for job in plan.jobs if job.output.name == topic.name]

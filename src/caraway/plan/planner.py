@@ -14,11 +14,10 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
-from caraway.graph import connectors as c
 from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint
 from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import schema_of
-from caraway.graph.source_checks import check_systems, supported_cdc
+from caraway.graph.source_checks import check_systems
 from caraway.graph.sources import SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
@@ -89,31 +88,22 @@ def _refuse_sinks(graph: Graph) -> None:
     for spec in graph.datasets:
         for sink in spec.sinks:
             raise CommitError(
-                f"dataset {spec.name}, sink {c.identifier(sink.connector)}: the server doesn't write sinks yet; leave "
-                "it out, or to another env"
+                f"dataset {spec.name}, sink {sink.connector.identifier}: the server doesn't write sinks yet; leave it "
+                "out, or to another env"
             )
 
 
 def _ingest(planned: _Planned, source: SourceSpec) -> model.IngestPlan:
     """Return how rows of a source are ingested. Raises `CommitError` if the server can't read such a source."""
-    where = f"dataset {planned.spec.name}, source {c.identifier(source.connector)}"
-    connector, possible = source.connector, supported_cdc(source.connector)
-    if source.cdc not in possible:
+    where = f"dataset {planned.spec.name}, source {source.connector.identifier}"
+    connector = source.connector
+    if source.cdc not in connector.cdc:
         raise CommitError(
-            f'{where}: {c.system_kind(connector)} can\'t be read with cdc="{source.cdc}"; possible: '
-            f"{', '.join(sorted(possible))}"
+            f'{where}: {connector.kind} can\'t be read with cdc="{source.cdc}"; possible: '
+            f"{', '.join(sorted(connector.cdc))}"
         )
-    match connector:
-        case c.WebhookConnector() | c.KafkaConnector(system=c.KafkaSystem(), format="json"):
-            pass
-        case c.KafkaConnector(system=c.KafkaSystem()):
-            raise CommitError(f'{where}: the server reads Kafka in the format json only so far; use format="json"')
-        case _ if isinstance(connector.system, c.RegisteredSystem):
-            raise CommitError(f"{where}: no {c.system_kind(connector)} is registered under this name on the server")
-        case _:
-            raise CommitError(
-                f"{where}: the server doesn't read {c.system_kind(connector)} yet; use Kafka, or post to a webhook"
-            )
+    if reason := connector.unreadable():
+        raise CommitError(f"{where}: {reason}")
     if source.bounded:
         raise CommitError(f"{where}: the server doesn't close bounded sources yet; leave bounded and idleness out")
     return model.IngestPlan(source=source, dataset=planned.spec, topic=planned.topic, fields=_fields(planned.spec))

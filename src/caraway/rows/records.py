@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from caraway.errors import InvalidInputError
-from caraway.graph.connectors import format_name, identifier
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
@@ -88,7 +87,7 @@ def map_batch(
     now_us = time.time_ns() // 1_000
     types = {f.name: f.dtype for f in dataset.fields}
     batch.how = how
-    batch.is_text = format_name(source.connector) == "csv"
+    batch.is_text = source.connector.format_name == "csv"
     make_columns(batch, source, types, now_us, only=fields)
     if fields is None:
         keep_wanted(batch, source, types, now_us)
@@ -144,7 +143,7 @@ def require_columns(dataset: DatasetSpec, source: SourceSpec, columns: Sequence[
     if missing:
         shown = ", ".join(f"{name} ({why})" for name, why in missing.items())
         raise InvalidInputError(
-            f"dataset {dataset.name}, source {identifier(source.connector)}: the frame has no column {shown}; "
+            f"dataset {dataset.name}, source {source.connector.identifier}: the frame has no column {shown}; "
             f"columns: {', '.join(columns)}"
         )
 
@@ -154,5 +153,5 @@ def spell_error(dataset: DatasetSpec, source: SourceSpec, error: RecordError) ->
     stage = "" if error.stage is Stage.CAST else f", {error.stage}"
     field = f", field {error.field}" if error.field else ""
     return (
-        f"dataset {dataset.name}, source {identifier(source.connector)}{stage}{field}, row {error.row}: {error.message}"
+        f"dataset {dataset.name}, source {source.connector.identifier}{stage}{field}, row {error.row}: {error.message}"
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 from caraway.errors import UnavailableError, UnknownEntityError
-from caraway.graph.connectors import SecretRef, identifier
+from caraway.graph.connectors import SecretRef
 from caraway.graph.functions import PythonFunction
 from caraway.graph.specs import Graph, PythonExtractor
 
@@ -38,8 +38,8 @@ def secret_references(graph: Graph) -> Iterator[SecretReference]:
     """Yield the secrets that sources, sinks and functions of a graph refer to, each once for each definition."""
     for dataset in graph.datasets:
         parts: list[tuple[str, object]] = []
-        parts += [(f"source {identifier(source.connector)}", source) for source in dataset.sources]
-        parts += [(f"sink {identifier(sink.connector)}", sink) for sink in dataset.sinks]
+        parts += [(f"source {source.connector.identifier}", source) for source in dataset.sources]
+        parts += [(f"sink {sink.connector.identifier}", sink) for sink in dataset.sinks]
         parts += [(f"pipeline {pipeline.name}", pipeline.operator) for pipeline in dataset.pipelines]
         for part, spec in parts:
             where = f"dataset {dataset.name}, {part}"

@@ -5,7 +5,6 @@ from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-from caraway.graph.connectors import system_name
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
@@ -50,7 +49,7 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
     lags = {position.dataset: position.lag for position in positions if position.lag is not None}
     for ingest in plan.ingests:
         if (lag := lags.get(ingest.topic.dataset)) is not None:
-            SOURCES.labels(system_name(ingest.source.connector), ingest.topic.dataset, "backlog").set(lag)
+            SOURCES.labels(ingest.source.connector.system_name, ingest.topic.dataset, "backlog").set(lag)
     for job in plan.jobs:
         if (lag := lags.get(job.dataset)) is not None:
             PIPELINES.labels(job.pipeline, job.dataset, "backlog").set(lag)

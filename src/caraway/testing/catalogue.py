@@ -5,7 +5,6 @@ from typing import Any
 
 from caraway.dtypes.types import type_name
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.graph.connectors import identifier
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph, LookupExtractor, Metadata, PythonExtractor
 from caraway.testing.branch import Branch
@@ -77,7 +76,7 @@ def _dataset(branch: Branch, spec: DatasetSpec) -> dict[str, Any]:
         "last_processed": last,
         "last_updated": last,
         "backlog": 0,
-        "sink_destination": [identifier(sink.connector) for sink in spec.sinks],
+        "sink_destination": [sink.connector.identifier for sink in spec.sinks],
     }
 
 
@@ -143,12 +142,12 @@ def lineage_of(graph: Graph) -> dict[str, Any]:
         "datasets": [dataset.name for dataset in graph.datasets],
         "featuresets": [featureset.name for featureset in graph.featuresets],
         "sources": [
-            {"source": identifier(source.connector), "dataset": dataset.name}
+            {"source": source.connector.identifier, "dataset": dataset.name}
             for dataset in graph.datasets
             for source in dataset.sources
         ],
         "sinks": [
-            {"dataset": dataset.name, "sink": identifier(sink.connector)}
+            {"dataset": dataset.name, "sink": sink.connector.identifier}
             for dataset in graph.datasets
             for sink in dataset.sinks
         ],

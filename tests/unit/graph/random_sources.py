@@ -58,7 +58,7 @@ SETTINGS: dict[object, st.SearchStrategy[Any]] = {
 
 
 def _system(kind: SystemKind, system: type[System]) -> st.SearchStrategy[Any]:
-    settings = {name: SETTINGS[hint] for name, hint in get_type_hints(system).items()}
+    settings = {name: SETTINGS[hint] for name, hint in get_type_hints(system).items() if name != "kind"}
     return st.builds(system, **settings) | st.builds(RegisteredSystem, kind=st.just(kind), name=names)
 
 

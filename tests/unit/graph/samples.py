@@ -10,7 +10,16 @@ from google.protobuf.message import Message
 
 from caraway.dtypes.types import STRING, DataType
 from caraway.expr.nodes import NODE_TYPES, IsNull, Node, ParseJson, Ref
-from caraway.graph.connectors import Connector, CSVFormat, S3Connector, System, TableConnector
+from caraway.graph.connectors import (
+    SYSTEMS,
+    Connector,
+    CSVFormat,
+    RegisteredSystem,
+    S3Connector,
+    System,
+    TableConnector,
+    TableSystem,
+)
 from caraway.graph.operators import OPERATOR_TYPES, Drop, Input, Operator
 from caraway.graph.pb.caraway.v1.connectors_pb2 import Source
 from caraway.graph.pb.caraway.v1.expressions_pb2 import Expr
@@ -20,6 +29,7 @@ from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.sources import Cdc, Computed, Constant, SourceSpec
 from caraway.graph.sources import Ref as PayloadRef
 from caraway.graph.specs import Extractor, Graph
+from caraway.graph.wire import differences
 
 SCALARS: dict[Any, object] = {
     bool: True,
@@ -33,13 +43,20 @@ SCALARS: dict[Any, object] = {
 # upper one is 1, while protobuf doesn't send the position 0.
 LEAVES = (IsNull(operand=Ref(name="column")), Drop(of=Input(dataset="Dataset"), columns=("column",)), STRING)
 
+# Base classes that stand for all of their subclasses.
+BASES: dict[type, tuple[type, ...]] = {
+    **differences.BASES,
+    System: tuple(SYSTEMS.values()),
+    TableSystem: tuple(system for system in SYSTEMS.values() if issubclass(system, TableSystem)),
+}
+
 RECURSIVE = {*NODE_TYPES, *OPERATOR_TYPES, *get_args(DataType)}
 
 
 def members(hint: Any) -> list[Any]:
-    """Return the classes of a union without None; of another type, itself."""
+    """Return the classes of a union without None, or the subclasses of a base class; of another type, itself."""
     found = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return [member for member in found if member is not NoneType]
+    return [cls for member in found if member is not NoneType for cls in BASES.get(member, (member,))]
 
 
 def sample(cls: Any) -> Any:
@@ -99,7 +116,7 @@ def samples() -> dict[str, tuple[object, type[Message]]]:
             found[f"Connector {name}"] = replace(source, connector=connector), Source
     without_headers = replace(sample(S3Connector), format=CSVFormat())
     found["Connector S3Connector, CSV without headers"] = replace(source, connector=without_headers), Source
-    for cls in members(System):
+    for cls in members(RegisteredSystem | System):
         for name, system in variants(cls):
             found[f"System {name}"] = replace(source, connector=replace(table, system=system)), Source
     return found

@@ -46,7 +46,7 @@ from caraway.graph.connectors import (
     WebhookConnector,
 )
 from caraway.graph.functions import PythonFunction
-from caraway.graph.source_checks import check_sink, check_source, check_systems, conflicting_systems, supported_cdc
+from caraway.graph.source_checks import check_sink, check_source, check_systems, conflicting_systems
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SinkSpec, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 
@@ -311,7 +311,7 @@ PROTOBUF = replace(AVRO, format=RegistryFormat.PROTOBUF)
     ],
 )
 def test_ways_to_read_a_connector(connector: Connector, modes: set[Cdc]) -> None:
-    assert supported_cdc(connector) == modes
+    assert connector.cdc == modes
 
 
 def test_one_name_is_one_system() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
-from caraway.graph.connectors import WebhookConnector, identifier
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Aggregate, Filter, Input, Join, JoinKind, Latest
 from caraway.graph.schemas import datasets_read
 from caraway.graph.sources import Cdc, SourceSpec
@@ -202,7 +202,7 @@ def test_indexes_and_ingests() -> None:
     kinds = {index.dataset: index.kind for index in plan.indexes}
     assert kinds == {"Spend": IndexKind.AGGREGATE, "LastAd": IndexKind.VERSIONS, "Ads": IndexKind.VERSIONS}
     assert len({index.asset for index in plan.indexes}) == 3
-    assert {(identifier(i.source.connector), i.topic.dataset) for i in plan.ingests} == {
+    assert {(i.source.connector.identifier, i.topic.dataset) for i in plan.ingests} == {
         ("[Webhook: hook](endpoint=clicks)", "Clicks"),
         ("[Webhook: hook](endpoint=ads)", "Ads"),
     }

@@ -3,7 +3,6 @@
 from collections import Counter
 
 from caraway.errors import CommitError
-from caraway.graph.connectors import identifier
 from caraway.graph.expectations import EXPECTATION_NAMES, argument_fault, arguments_of, columns_of, unsupported
 from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
@@ -32,7 +31,7 @@ def rows_come_from_one_side(scope: CheckedGraph) -> None:
     for dataset in scope.graph.datasets:
         if dataset.sources and dataset.pipelines:
             raise CommitError(
-                f"dataset {dataset.name} has source {identifier(dataset.sources[0].connector)} and pipeline "
+                f"dataset {dataset.name} has source {dataset.sources[0].connector.identifier} and pipeline "
                 f"{dataset.pipelines[0].name}; it can have one of both in an environment"
             )
         _check_cdc(dataset)
@@ -40,7 +39,7 @@ def rows_come_from_one_side(scope: CheckedGraph) -> None:
 
 def _check_cdc(dataset: DatasetSpec) -> None:
     for source in dataset.sources:
-        name = identifier(source.connector)
+        name = source.connector.identifier
         if source.cdc is Cdc.APPEND and dataset.keys:
             raise CommitError(
                 f"dataset {dataset.name} is keyed by {', '.join(dataset.keys)}, so its source {name} can't have "
@@ -58,12 +57,12 @@ def sinks_are_fed(scope: CheckedGraph) -> None:
         if dataset.sinks and not dataset.pipelines:
             found = "a source" if dataset.sources else "neither a source nor a pipeline"
             raise CommitError(
-                f"dataset {dataset.name} has {found}, so it can't have sink {identifier(dataset.sinks[0].connector)}; "
+                f"dataset {dataset.name} has {found}, so it can't have sink {dataset.sinks[0].connector.identifier}; "
                 "only what is computed by a pipeline can go to a sink"
             )
         names = [f.name for f in dataset.fields]
         for sink in dataset.sinks:
-            where = f"sink {identifier(sink.connector)} of dataset {dataset.name}"
+            where = f"sink {sink.connector.identifier} of dataset {dataset.name}"
             renames = dict(sink.renames)
             for old in renames:
                 if old not in names:

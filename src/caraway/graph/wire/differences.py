@@ -7,7 +7,15 @@ from typing import Any
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import NODE_TYPES, ListFilter
-from caraway.graph.connectors import PubSubConnector, SchemaRegistry, SecretRef, StreamStart, WebhookConnector
+from caraway.graph.connectors import (
+    CONNECTORS,
+    Connector,
+    SchemaRegistry,
+    SecretRef,
+    StreamStart,
+    SystemConnector,
+    WebhookConnector,
+)
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import First, Latest
 from caraway.graph.sources import Computed, SinkSpec
@@ -44,12 +52,16 @@ _CASES: dict[type, str] = {
     StreamStart: "place",
     int: "at_us",
     PythonFunction: "function",
-    PubSubConnector: "pubsub",
 }
 # Endings of class names that the cases leave out.
 _SUFFIXES = ("Type", "Window", "Extractor", "Connector", "Format")
 # Unions of which some fields of specs admit a part only, by the name of the message.
 WHOLE: dict[str, Any] = {"DataType": DataType, "Window": Window}
+
+# Base classes that stand for all of their subclasses, as a union of them would.
+BASES: dict[type, tuple[type, ...]] = {
+    Connector: tuple(cls for cls in CONNECTORS.values() if cls is not SystemConnector),
+}
 
 # The nouns by which errors name a member of a union, by the message that has the oneof.
 NOUNS = {
@@ -87,6 +99,7 @@ def cases(member: type, fields: list[str]) -> Iterator[str]:
         name = name.removesuffix(suffix)
     name = sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     yield name
+    yield name.replace("_", "")
     if len(fields) == 1:
         yield f"{name}_{fields[0]}"
     if member in NODE_TYPES:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
 from caraway.errors import InvalidInputError
-from caraway.graph.connectors import SYSTEM_KINDS, CSVFormat, RegisteredSystem, Secretish, System, SystemKind
+from caraway.graph.connectors import SYSTEMS, CSVFormat, RegisteredSystem, Secretish, System, SystemKind
 from caraway.graph.wire.codec import Argument, Choice, Codec, Content, Nodes, Value
 from caraway.graph.wire.constants import decode_constant, encode_constant
 
@@ -16,8 +16,6 @@ from caraway.graph.wire.constants import decode_constant, encode_constant
 Message: TypeAlias = Any
 # A function that returns the codec of a type (an annotation such as `Node | None`) for a message.
 CodecOf = Callable[[Any, Any], Codec]
-
-_SYSTEMS: dict[SystemKind, type[System]] = {kind: system for system, kind in SYSTEM_KINDS.items()}
 
 
 def constant(_hint: object, _message: Message, _codec_of: CodecOf) -> Codec:
@@ -92,7 +90,7 @@ def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
             for f in fields(system)
             if f.name != "name" and (value := getattr(system, f.name)) is not None
         }
-        return {"kind": SYSTEM_KINDS[type(system)], "name": system.name, "settings": settings}
+        return {"kind": system.kind, "name": system.name, "settings": settings}
 
     def decode(found: Content, _: object) -> System:
         kind = SystemKind(found.kind)
@@ -100,7 +98,7 @@ def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
             return RegisteredSystem(kind=kind, name=found.name)
         settings = {name: secretish.decode(value, None) for name, value in found.settings.items()}
         try:
-            system = _SYSTEMS[kind]
+            system = SYSTEMS[kind]
             for name in {f.name for f in fields(system) if f.type is int} & settings.keys():
                 settings[name] = int(settings[name])
             return system(name=found.name, **settings)

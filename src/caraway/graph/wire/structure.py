@@ -147,7 +147,7 @@ def _union(hint: Hint, oneof: Oneof, shared: Collection[str] = ()) -> Codec:
     union than `hint`, decoding refuses the members that `hint` lacks.
     """
     message, admitted = oneof.containing_type, _classes(hint)
-    noun = differences.NOUNS[message.name]
+    noun = differences.NOUNS.get(message.name, "a setting")
 
     @cache
     def members() -> list[Member]:
@@ -194,7 +194,7 @@ def _member(classes: list[type], field: Field, shared: Collection[str]) -> Membe
 def _classes(hint: Hint) -> list[Any]:
     """Return the members of a union without None; of another type, itself."""
     origin: Any = get_origin(hint)
-    members = get_args(hint) if origin in (Union, UnionType) else (hint,)
+    members = get_args(hint) if origin in (Union, UnionType) else differences.BASES.get(hint, (hint,))
     return [member for member in members if member is not NoneType]
 
 

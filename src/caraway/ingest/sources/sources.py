@@ -3,15 +3,15 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, cast
 
 import sqlalchemy as sa
 
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.erasure.keys import ErasedKeys
 from caraway.functions.sources.calls import FunctionCalls
-from caraway.graph.connectors import Connector, KafkaConnector, Secretish
-from caraway.ingest.sources.kafka import KafkaReader
+from caraway.graph.connectors import Secretish
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import SourceReader
 from caraway.ingest.sources.topics import SourceTopics
@@ -32,10 +32,6 @@ STOP_S = 5.0
 Resolve = Callable[[Secretish], str]
 # Opens a source, given its connector, a name for its consumer group, and the look-up of secrets.
 OpenReader = Callable[[Any, str, Resolve], SourceReader]
-
-# The reader of each kind of connector that the server reads by itself. Webhooks aren't here, since their rows are sent
-# to the server.
-READERS: Mapping[type[Connector], OpenReader] = {KafkaConnector: KafkaReader}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +111,7 @@ class Sources:
     def set_plans(self, ingests: Iterable[IngestPlan]) -> None:
         """Read these sources from now on, except for those whose rows are sent to the server."""
         self._wanted = {
-            content_of(ingest).partition(":")[2]: ingest
-            for ingest in ingests
-            if type(ingest.source.connector) in READERS
+            content_of(ingest).partition(":")[2]: ingest for ingest in ingests if ingest.source.connector.reader
         }
         self._follower.wake()
 
@@ -149,7 +143,9 @@ class Sources:
         worker = SourceWorker(
             name,
             target,
-            connect=lambda: READERS[type(connector)](connector, f"caraway-{name}", self._resolve),
+            connect=lambda: cast("OpenReader", resolve_name(connector.reader))(
+                connector, f"caraway-{name}", self._resolve
+            ),
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,

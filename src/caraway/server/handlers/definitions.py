@@ -7,7 +7,6 @@ from functools import partial
 
 from caraway.dtypes.types import type_name
 from caraway.errors import UnknownEntityError
-from caraway.graph.connectors import identifier, system_name
 from caraway.graph.lineage import effective_owners, effective_tags
 from caraway.graph.references import datasets_of, inputs_of, outputs_of
 from caraway.graph.specs import (
@@ -91,7 +90,7 @@ def _entities(served: ServedGraph, positions: Sequence[IndexStatus]) -> Iterator
     fed: dict[str, list[tuple[str, str]]] = {}
     for dataset in graph.datasets:
         for source in dataset.sources:
-            fed.setdefault(system_name(source.connector), []).append((identifier(source.connector), dataset.name))
+            fed.setdefault(source.connector.system_name, []).append((source.connector.identifier, dataset.name))
     for name, ends in fed.items():
         yield name, partial(_source, name, ends)
 
@@ -225,7 +224,7 @@ def _kind(dataset: DatasetSpec) -> str:
 def _origins(dataset: DatasetSpec) -> list[str]:
     """Return the origins of a dataset's rows: its sources and pipelines."""
     pipelines = [f"pipeline {dataset.name}.{pipeline.name}" for pipeline in dataset.pipelines]
-    return [*(identifier(source.connector) for source in dataset.sources), *pipelines]
+    return [*(source.connector.identifier for source in dataset.sources), *pipelines]
 
 
 def _index(dataset: str, plan: GraphPlan, positions: Sequence[IndexStatus]) -> Mapping[str, object]:
