@@ -25,6 +25,7 @@ def send(
     headers: Mapping[str, str],
     params: Mapping[str, str] | None = None,
     body: object = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Response:
     """Send a request below `/api/v1`, with a JSON body if there is one, and return the answer, also a refusal.
 
@@ -48,7 +49,7 @@ def send(
         method=method,
     )
     try:
-        with _opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
+        with _opener().open(request, timeout=timeout_seconds) as answer:
             return Response(
                 answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.read()
             )

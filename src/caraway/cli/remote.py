@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from caraway.cli.connection import send
+from caraway.cli.connection import TIMEOUT_SECONDS, send
 from caraway.cli.options import DataOption
 from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.response import BRANCH_HEADER, refusal
@@ -64,6 +64,7 @@ def ask(
     body: object = None,
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Any:
     """Send a request about `branch`, by default that of the options, and return the JSON of the answer.
 
@@ -74,7 +75,9 @@ def ask(
         UnavailableError: The server doesn't answer.
     """
     sent = {BRANCH_HEADER: branch or server.branch, **(headers or {})}
-    response = send(method, path, server.address, headers=sent, params=params, body=body)
+    response = send(
+        method, path, server.address, headers=sent, params=params, body=body, timeout_seconds=timeout_seconds
+    )
     if response.status_code != OK and not (response.status_code in accepted and "accepted" in response.json()):
         raise refusal(response, f"{method} {path}")
     return response.json()

@@ -1,5 +1,7 @@
 """`caraway status`."""
 
+import time
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -10,9 +12,16 @@ from rich.text import Text
 from caraway.cli.colours import COLOURS
 from caraway.cli.options import DataOption, command
 from caraway.cli.output import out, plain_table
+from caraway.cli.remote import ServerOptions, ask
+from caraway.client.discovery import RunningStack
 from caraway.config.settings import load_settings
+from caraway.errors import CarawayError
 from caraway.stack.folder import DataFolder
-from caraway.stack.report import PartReport, StackReport, report_stack
+from caraway.stack.report import PartReport, SourceReport, StackReport, report_stack
+
+# The longest wait for the server's account of its sources: an operator asks for the status when something hangs.
+SERVER_TIMEOUT_SECONDS = 3.0
+SOURCE_COLOURS = {"reading": "green", "failing": "red"}
 
 
 @command
@@ -22,6 +31,8 @@ def status(
 ) -> None:
     """Show each part of the stack; exit code 0 only if all of it runs."""
     report = report_stack(DataFolder(load_settings(data).data_dir))
+    if report.state == "running" and report.url:
+        report = msgspec.structs.replace(report, sources=_sources(report.url, Path(report.data_dir)))
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
     else:
@@ -45,6 +56,21 @@ def _show(report: StackReport) -> None:
         out.print(f"Users' functions: {report.functions}", markup=False, soft_wrap=True)
     if report.jobs:
         out.print(_job_table(report))
+    if report.sources:
+        out.print(_source_table(report.sources))
+    for source in report.sources:
+        if source.error:
+            out.print(f"{source.source}: {source.error}", markup=False, soft_wrap=True)
+
+
+def _sources(url: str, data_dir: Path) -> tuple[SourceReport, ...]:
+    """Return the sources that a server reads; none if it doesn't answer, since the table of parts tells that."""
+    server = ServerOptions(url=url, token=RunningStack(url, data_dir).token())
+    try:
+        answer = ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
+        return msgspec.convert(answer["sources"], tuple[SourceReport, ...])
+    except (CarawayError, msgspec.ValidationError, KeyError):
+        return ()
 
 
 def _part_table(report: StackReport) -> Table:
@@ -67,6 +93,20 @@ def _job_table(report: StackReport) -> Table:
     for job in report.jobs:
         table.add_row(
             job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error
+        )
+    return table
+
+
+def _source_table(sources: tuple[SourceReport, ...]) -> Table:
+    table = plain_table("source", "dataset", "state", "lag", "last record", "dead letters")
+    for source in sources:
+        table.add_row(
+            Text(source.source),
+            source.dataset,
+            Text(source.state, style=SOURCE_COLOURS.get(source.state, "yellow")),
+            "" if source.lag is None else str(source.lag),
+            "" if source.read_at is None else f"{_duration(max(0.0, time.time() - source.read_at))} ago",
+            str(source.dead_letters),
         )
     return table
 

@@ -87,7 +87,7 @@ class S3Connector(DataConnector):
         self.format = _format(where, format)
         self.has_structs = self.format == "json"
         self.presorted = presorted
-        self.path_prefix, self.path_suffix, is_temporal = _place(where, path_prefix, path)
+        self.path_prefix, self.path_suffix, is_temporal = _selection(where, path_prefix, path)
         self.spread = spread
         if spread is not None:
             if not path:
@@ -140,7 +140,7 @@ def _format(where: str, given: object) -> str | CSV:
     raise DefinitionError(f"{where}: the format is CSV(...) or one of {', '.join(FORMATS)}, not {given!r}")
 
 
-def _place(where: str, prefix: str | None, path: str | None) -> tuple[str, str, bool]:
+def _selection(where: str, prefix: str | None, path: str | None) -> tuple[str, str, bool]:
     for name, value in (("prefix", prefix), ("path", path)):
         if value is not None and not isinstance(value, str):
             raise DefinitionTypeError(f"{where}: {name} is a str, not {type(value).__name__} {value!r}")

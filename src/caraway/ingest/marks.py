@@ -29,18 +29,18 @@ class Marks:
     Attributes:
         header: The name of the header.
         key: The identity of the payload: a request's idempotency key, or the name of a source.
-        place: Returns the mark of a row by its number in the payload.
+        mark: Returns the mark of a row by its number in the payload.
         written: The marks of records that have been written before.
     """
 
     header: str
     key: str
-    place: Callable[[int], str] = str
+    mark: Callable[[int], str] = str
     written: Collection[tuple[str, str]] = frozenset()
 
     def of(self, dataset: str, row: int, change: int = 0) -> Mapping[str, bytes] | None:
         """Return the header of a record, which names the row and the change in it; None if it was written before."""
-        mark = f"{self.place(row)}.{change}" if change else self.place(row)
+        mark = f"{self.mark(row)}.{change}" if change else self.mark(row)
         return None if (dataset, mark) in self.written else {self.header: f"{mark}:{dataset}:{self.key}".encode()}
 
 

@@ -76,6 +76,28 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = ""
 
 
+class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A source that the server reads by itself, such as a Kafka topic.
+
+    Attributes:
+        source: The connector, as people read it.
+        dataset: The dataset that it feeds.
+        state: "reading", "failing", or "standby" if the server doesn't read it now.
+        lag: How many records aren't read yet, if that is known.
+        read_at: When the last record was read, in seconds since the epoch.
+        dead_letters: How many rows became dead letters since the server started to read.
+        error: Why it can't be read.
+    """
+
+    source: str
+    dataset: str
+    state: str
+    lag: int | None = None
+    read_at: float | None = None
+    dead_letters: int = 0
+    error: str = ""
+
+
 class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole stack.
 
@@ -87,6 +109,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
         memory_bytes: Resident memory of supervisor and parts.
         parts: The parts.
         jobs: The engine's jobs.
+        sources: The sources that the server reads; empty if the server doesn't answer.
         functions: The means by which users' functions are isolated, and those that are missing.
     """
 
@@ -98,6 +121,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[PartReport, ...]
     jobs: tuple[JobReport, ...]
     functions: str = ""
+    sources: tuple[SourceReport, ...] = ()
 
 
 def report_stack(folder: DataFolder) -> StackReport:

@@ -100,6 +100,7 @@ def test_a_killed_server_takes_each_record_once(
 
 def lag_of(server: ServerProcess) -> object:
     (status,) = server.http.get("/status").json()["sources"]
+    assert status["state"] == ("failing" if status["error"] else "reading" if status["owned"] else "standby")
     return status["lag"] if status["owned"] and not status["error"] else status
 
 

@@ -245,7 +245,11 @@ def test_any_polls_and_crashes_take_each_record_once(
 
 def test_a_row_that_does_not_fit_becomes_a_dead_letter_with_its_position() -> None:
     world = World({"0": [record("a"), record("a", "old"), b"{", None, b"7", record("b")]})
-    world.read_all(world.worker())
+    worker = world.worker()
+    assert (worker.read_at, worker.dead_letters, worker.offsets) == (None, 0, {})
+    world.read_all(worker)
+    assert worker.read_at is not None
+    assert (worker.dead_letters, worker.offsets) == (3, {"0": 6})
     assert rows(world) == [(1, ["a", 1]), (1, ["b", 1])]
     found = [(letter["offset"], letter["row"], letter["reason"][0]["field"]) for letter in letters(world)]
     assert found == [(1, orjson.loads(record("a", "old")), "age"), (2, "{", ""), (4, 7, "")]

@@ -45,7 +45,7 @@ class SourceReader(Protocol):
         ...
 
     def acknowledge(self, offsets: Offsets) -> None:
-        """Note in the system that the records before these offsets are durable, if the system has a place for that."""
+        """Note in the system that the records before these offsets are durable, if the system can keep them."""
         ...
 
     def lag(self) -> int | None:

@@ -42,16 +42,24 @@ class SourceStatus:
         dataset: The dataset that it feeds.
         source: The connector, as people read it.
         system: The name of its system.
+        state: "reading", "failing" if `error` says why not, or "standby" if another server reads it, or nobody yet.
         owned: True if this server reads it.
         lag: How many records of the source aren't read yet; None if this server doesn't know.
+        offsets: The offset of the next record of each partition, as far as this server knows.
+        read_at: When this server read the last record, in seconds since the epoch; None if it has read none.
+        dead_letters: How many rows became dead letters since this server started to read.
         error: Why this server can't read it now; empty if nothing failed.
     """
 
     dataset: str
     source: str
     system: str
+    state: str
     owned: bool
     lag: int | None
+    offsets: Mapping[str, int]
+    read_at: float | None
+    dead_letters: int
     error: str
 
 
@@ -171,14 +179,18 @@ class _Running:
     @property
     def status(self) -> SourceStatus:
         """The state of the source."""
-        target, worker = self._target, self._worker
+        target, worker, error = self._target, self._worker, self.work.failure
         return SourceStatus(
             dataset=target.dataset,
             source=target.source,
             system=target.system,
+            state="failing" if error else "reading" if worker.owned else "standby",
             owned=worker.owned,
             lag=worker.lag,
-            error=self.work.failure,
+            offsets=worker.offsets,
+            read_at=worker.read_at,
+            dead_letters=worker.dead_letters,
+            error=error,
         )
 
     def _run(self) -> None:

@@ -90,11 +90,20 @@ class SourceWorker:
         self._written: Written = frozenset()
         self.lag: int | None = None
         """How many records of the source aren't read yet; None if that isn't known."""
+        self.read_at: float | None = None
+        """When this server read the last record, in seconds since the epoch; None if it has read none."""
+        self.dead_letters = 0
+        """How many rows became dead letters since this server started to read."""
 
     @property
     def owned(self) -> bool:
         """True if this server has the right to read the source."""
         return self._right.token is not None
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """The offset of the next record of each partition, as far as this server knows."""
+        return dict(self._read)
 
     def run(self, work: Recurring) -> None:
         """Read until `work` stops, or until something fails; then another call goes on.
@@ -169,28 +178,29 @@ class SourceWorker:
         """Write the rows of records, and wait until they are durable."""
         rows: list[object] = []
         faults: dict[int, str] = {}
-        places: list[SourceRecord] = []
+        of_rows: list[SourceRecord] = []
         for record in records:
             if record.value is not None:
                 row, fault = _decoded(record.value)
                 if fault:
                     faults[len(rows)] = fault
                 rows.append(row)
-                places.append(record)
+                of_rows.append(record)
         deliverer = Deliverer(
             [self._target],
             RowTable(rows, faults),
             origin=lambda row: {
                 "source": self._target.source,
-                "partition": places[row].partition,
-                "offset": places[row].offset,
+                "partition": of_rows[row].partition,
+                "offset": of_rows[row].offset,
             },
             erased=self._erased,
-            marks=Marks(header=HEADER, key=self._name, place=lambda row: _place(places[row]), written=self._written),
+            marks=Marks(header=HEADER, key=self._name, mark=lambda row: _position(of_rows[row]), written=self._written),
         )
         self._write(deliverer, len(rows))
         for record in records:
             self._read[record.partition] = record.offset + 1
+        self.read_at = time.time()
         metrics.count_bytes(self._target, sum(len(record.value or b"") for record in records))
 
     def _write(self, deliverer: Deliverer, total: int) -> None:
@@ -211,6 +221,7 @@ class SourceWorker:
             wait(pending)
         for write in pending:
             write.result()
+        self.dead_letters += len(refused)
         metrics.count(self._target, accepted=total - len(refused) - filtered, refused=len(refused), filtered=filtered)
 
     def _save(self) -> None:
@@ -240,7 +251,7 @@ class SourceWorker:
             reader.close()
 
 
-def _place(record: SourceRecord) -> str:
+def _position(record: SourceRecord) -> str:
     return f"{record.partition}/{record.offset}"
 
 

@@ -54,8 +54,12 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                 {
                     "source": status.source,
                     "dataset": status.dataset,
+                    "state": status.state,
                     "owned": status.owned,
                     "lag": status.lag,
+                    "offsets": status.offsets,
+                    "read_at": status.read_at,
+                    "dead_letters": status.dead_letters,
                     "error": status.error,
                 }
                 for status in deployment.sources.statuses()

@@ -1,0 +1,52 @@
+"""`caraway status` shows which sources the server reads, and which stand still."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from caraway.cli import status as command
+from caraway.cli.application import app
+from caraway.errors import UnavailableError
+from caraway.stack.report import StackReport
+
+RUNNING = StackReport(
+    state="running", message="", data_dir="/data", url="http://127.0.0.1:1", memory_bytes=0, parts=(), jobs=()
+)
+SOURCES = [
+    {
+        "source": "[Kafka: k](topic=t)", "dataset": "Clicks", "state": "reading", "owned": True, "lag": 7,
+        "offsets": {"0": 3}, "read_at": time.time() - 600, "dead_letters": 2, "error": "",
+    },
+    {
+        "source": "[Kafka: k](topic=u)", "dataset": "Users", "state": "failing", "owned": True, "lag": None,
+        "offsets": {}, "read_at": None, "dead_letters": 0, "error": "Kafka k at h:1: no broker answers",
+    },
+]  # fmt: skip
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> str:
+    monkeypatch.setattr(command, "report_stack", lambda _: RUNNING)
+    return CliRunner().invoke(app, ["status", "--data", str(tmp_path), *options], env={"COLUMNS": "200"}).output
+
+
+def test_each_source_is_shown_with_its_lag_and_its_last_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "ask", lambda *_, **__: {"sources": SOURCES})
+    lines = shown(monkeypatch, tmp_path).splitlines()
+    row = next(line for line in lines if "Clicks" in line)
+    assert all(part in row for part in ("[Kafka: k](topic=t)", " reading ", " 7 ", " 10 min 0 s ago ", " 2"))
+    assert next(line.split() for line in lines if "Users" in line)[-2:] == ["failing", "0"]
+    assert "[Kafka: k](topic=u): Kafka k at h:1: no broker answers" in lines
+    assert '"dead_letters": 2' in shown(monkeypatch, tmp_path, "--json")
+
+
+def test_a_server_that_does_not_answer_leaves_the_sources_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def silent(*_: object, **__: object) -> Any:
+        raise UnavailableError("no answer")
+
+    monkeypatch.setattr(command, "ask", silent)
+    output = shown(monkeypatch, tmp_path)
+    assert "running" in output
+    assert "dead letters" not in output
