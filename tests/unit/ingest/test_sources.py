@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import msgspec
@@ -18,7 +19,7 @@ from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import KafkaConnector, KafkaSystem
+from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.ingest.marks import Starts, Written
@@ -348,3 +349,11 @@ def test_a_stop_saves_the_position() -> None:
     assert world.saved is not None
     assert world.saved.read == {"0": 1, "1": 1}
     assert world.acknowledged[-1] == {"0": 1, "1": 1}
+
+
+@pytest.mark.parametrize("connector", CONNECTORS.values(), ids=lambda connector: connector.__name__)
+def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: type[Connector]) -> None:
+    assert bool(connector.reader) == (bool(connector.read_formats) and connector is not WebhookConnector)
+    if connector.reader:
+        reader = resolve_name(connector.reader)
+        assert all(hasattr(reader, part) for part in ("seek", "poll", "acknowledge", "lag", "close"))
