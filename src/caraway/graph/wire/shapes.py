@@ -82,7 +82,7 @@ def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
         Secretish, message.fields_by_name["settings"].message_type.fields_by_name["value"].message_type
     )
 
-    def encode(system: System, _: object) -> Argument:
+    def encode(system: System | RegisteredSystem, _: object) -> Argument:
         if isinstance(system, RegisteredSystem):
             return {"kind": system.kind, "name": system.name, "registered": True}
         settings = {
@@ -92,7 +92,7 @@ def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
         }
         return {"kind": system.kind, "name": system.name, "settings": settings}
 
-    def decode(found: Content, _: object) -> System:
+    def decode(found: Content, _: object) -> System | RegisteredSystem:
         kind = SystemKind(found.kind)
         if found.registered:
             return RegisteredSystem(kind=kind, name=found.name)
