@@ -18,7 +18,7 @@ RUNNING = StackReport(
 SOURCES = [
     {
         "source": "[Kafka: k](topic=t)", "dataset": "Clicks", "state": "reading", "owned": True, "lag": 7,
-        "offsets": {"0": 3}, "read_at": time.time() - 600, "dead_letters": 2, "error": "",
+        "offsets": {"0": 3}, "read_at": None, "dead_letters": 2, "error": "",
     },
     {
         "source": "[Kafka: k](topic=u)", "dataset": "Users", "state": "failing", "owned": True, "lag": None,
@@ -33,10 +33,12 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> str
 
 
 def test_each_source_is_shown_with_its_lag_and_its_last_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(command, "ask", lambda *_, **__: {"sources": SOURCES})
+    monkeypatch.setattr(
+        command, "ask", lambda *_, **__: {"sources": [{**SOURCES[0], "read_at": time.time() - 630}, SOURCES[1]]}
+    )
     lines = shown(monkeypatch, tmp_path).splitlines()
     row = next(line for line in lines if "Clicks" in line)
-    assert all(part in row for part in ("[Kafka: k](topic=t)", " reading ", " 7 ", " 10 min 0 s ago ", " 2"))
+    assert all(part in row for part in ("[Kafka: k](topic=t)", " reading ", " 7 ", " 10 min ", " 2"))
     assert next(line.split() for line in lines if "Users" in line)[-2:] == ["failing", "0"]
     assert "[Kafka: k](topic=u): Kafka k at h:1: no broker answers" in lines
     assert '"dead_letters": 2' in shown(monkeypatch, tmp_path, "--json")
