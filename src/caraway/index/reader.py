@@ -18,10 +18,10 @@ from caraway.query.model import Instants, QueryReader, Reader, Rows
 from caraway.topics.codec import RecordCodec
 from caraway.topics.keys import check_read
 
-# The most readers that are kept, one for each plan and set of columns. They are few in practice, since the sets of
-# columns come from features.
+# The most readers that are kept, one for each plan and set of columns. There are few of them in practice, since queries
+# read the columns from which features are taken.
 KEPT_READERS = 1000
-# Number of rows below which the search for equal keys costs more than it saves.
+# The number of rows below which the search for equal keys costs more than reading them twice.
 MIN_ROWS_TO_SHARE = 8
 
 KindReader = VersionReader | WindowReader | BucketReader
@@ -33,12 +33,9 @@ class IndexReader(Reader[IndexPlan, bytes]):
     def __init__(
         self, store: IndexStore | IndexFollower, erased: ErasedKeys | None = None, *, elsewhere: Elsewhere | None = None
     ) -> None:
-        """Read from a database.
+        """Read from `store`; keys that are `erased` are read as if they had never had a row.
 
-        Args:
-            store: The database of this process, or of another one.
-            erased: The keys that are read as if they had never had a row.
-            elsewhere: If the database has a part of the index, a function that returns the max event time of the rest.
+        If the database has only a part of the index, `elsewhere` returns the max event time of the other parts.
         """
         self._store = store
         self._erased = ErasedKeys(dict) if erased is None else erased
@@ -52,14 +49,8 @@ class IndexReader(Reader[IndexPlan, bytes]):
         holds, for aggregates any aggregate input, even if all have left the window by then. Values of a row that isn't
         found are null, except keys, which are those asked for, and aggregates with a default.
 
-        Args:
-            plan: The index.
-            keys: Kafka keys (`RecordCodec.encode_key`); with the window as the last part, if that is a key too.
-            at_us: The time of each row, or one for all rows, in microseconds since the epoch.
-            columns: Fields of the dataset: keys, values, the timestamp (that of the row found).
-
-        Returns:
-            For each column the values in stored form, one for each key; and whether each key was found.
+        `keys` are Kafka keys (`RecordCodec.encode_key`), with the window as the last part if that is a key too. The
+        other arguments and the answer are those of `Reader.read`.
 
         Raises:
             InvalidInputError: The dataset lacks a column, or a key can't be decoded.

@@ -23,7 +23,7 @@ from caraway.cluster.leases import HeldLease
 from caraway.cluster.members import node_of
 from caraway.cluster.shards import NOTHING, Division, ShardMember, ShardProgress
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
-from caraway.index.records.max_event_time import newest
+from caraway.index.storage.intervals import latest
 from caraway.plan.model import IndexPlan
 from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
 from caraway.sharding.shard import Shard
@@ -133,7 +133,7 @@ class ShardOwner:
 
     def elsewhere(self, number: int, asset: bytes) -> int | None:
         """Return the greatest event time of an index in shards other than `number`, as far as this server knows it."""
-        return newest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
+        return latest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
 
     def answer(self, ask: Ask) -> Answer:
         """Answer a read, if this server is the owner with the read's token."""

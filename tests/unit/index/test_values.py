@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.index.aggregates.values import Values, ValuesSpec, first_positions, last_positions
+from caraway.index.aggregates.values import Values, ValuesSpec, packed_positions
 
 Occurrence = tuple[int, Hashable, bytes]
 
@@ -71,8 +71,10 @@ def test_results_of_few_values_are_exact(items: list[Occurrence]) -> None:
     firsts = {value: (time, order) for time, order, value in reversed(in_order)}
     lasts = {value: (time, order) for time, order, value in in_order}
     data = values.pack()
-    assert list(first_positions(FULL, data) or ()) == sorted(((p, v) for v, p in firsts.items()), key=lambda i: i[0])
-    assert list(last_positions(FULL, data) or ()) == sorted(
+    assert list(packed_positions(FULL, data, newest_first=False) or ()) == sorted(
+        ((p, v) for v, p in firsts.items()), key=lambda i: i[0]
+    )
+    assert list(packed_positions(FULL, data, newest_first=True) or ()) == sorted(
         ((p, v) for v, p in lasts.items()), key=lambda i: i[0], reverse=True
     )
 
@@ -99,8 +101,8 @@ def test_values_that_are_taken_away_were_never_there(items: list[Occurrence], rn
 def test_a_sketch_replaces_too_many_values() -> None:
     values = values_of([(n, n % 1000, b"") for n in range(5000)], 256)
     assert values.counts == {}
-    assert first_positions(FULL, values.pack()) is None
-    assert last_positions(FULL, values.pack()) is None
+    assert packed_positions(FULL, values.pack(), newest_first=False) is None
+    assert packed_positions(FULL, values.pack(), newest_first=True) is None
     assert values.distinct(nulls=True) == pytest.approx(1000, rel=0.05)
     assert values.quantile(0.5) == pytest.approx(500, rel=0.01)
     assert values.weight > 4

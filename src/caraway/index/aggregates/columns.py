@@ -20,7 +20,7 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import InvalidInputError
 
-# NaN isn't equal to itself, so all NaN are replaced by this object, which makes them one value.
+# This one object replaces every NaN. NaN isn't equal to itself, so different objects would count as different values.
 NAN = math.nan
 
 Read = Callable[[Any], Any]

@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
+from caraway.index.aggregates.exact import packed_int
+
 SECOND_US = 1_000_000
 # A decayed sum whose magnitude is below e^-25 is returned as 0, as the in-process engine does.
 NOTHING_LEFT = math.exp(-25)
 # Values this many half-lives older than the newest one are left out: 2^-256 of it is below all digits of any result
 # that isn't returned as 0.
 KEPT_BITS = 256
+# The binary logarithms above and below which a number is beyond the range of floats.
 _LARGEST, _SMALLEST = 1100, -1100
-_MSGPACK_BITS = 63
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(list[Any]).decode
@@ -57,7 +59,7 @@ class DecayedSum:
             if value is None:
                 continue
             if not math.isfinite(value):
-                self._add_special(value)
+                self._count_specials((value > 0, value < 0, math.isnan(value)), 1)
                 continue
             second_us = time_us // SECOND_US * SECOND_US
             whole = -(-second_us // self.half_life_us)
@@ -73,8 +75,7 @@ class DecayedSum:
         """Subtract a sum; `left` aggregate inputs remain. Return True if the rest has to be computed anew."""
         if other.newest is None and not (other.infinities or other.negative or other.nans):
             return self.stale
-        # Bits that were cut off can't be subtracted, and without its newest value the sum would have been cut
-        # elsewhere.
+        # Bits that were cut off can't be subtracted, and without the newest value fewer bits would have been cut off.
         if left == 0:
             self.clear()
         elif self.cut or other.cut or other.newest == self.newest:
@@ -98,10 +99,9 @@ class DecayedSum:
             bits = (self.total & -self.total).bit_length() - 1
             self.total >>= bits
             self.exponent += bits
-        bits = self.total.bit_length()
-        total = self.total if bits <= _MSGPACK_BITS else self.total.to_bytes(bits // 8 + 1, signed=True)
         specials = (self.infinities, self.negative, self.nans)
-        return _ENCODE((self.newest, self.exponent, total, self.cut, specials if any(specials) else None))
+        packed = self.newest, self.exponent, packed_int(self.total), self.cut, specials if any(specials) else None
+        return _ENCODE(packed)
 
     def at(self, at_us: int) -> float:
         """Return the sum, decayed to the time of a read."""
@@ -148,9 +148,6 @@ class DecayedSum:
         kept = total >> bits
         self.cut = self.cut or kept << bits != total
         return kept, least
-
-    def _add_special(self, value: float) -> None:
-        self._count_specials((value > 0, value < 0, math.isnan(value)), 1)
 
     def _count_specials(self, specials: Sequence[int], sign: int) -> None:
         self.infinities += sign * specials[0]

@@ -4,8 +4,8 @@ A float is a dyadic rational, `m * 2**e`. A sum of floats is therefore one integ
 rounding: it doesn't depend on the order of the values, partial sums can be merged, and subtracting a value leaves no
 residue. Only the result is rounded. Ints are the case of exponent 0.
 
-The results are those of IEEE 754 round-half-even applied to the true value. `statistics.pstdev` of the standard
-library, from which the square root is taken over, computes the same from the single values.
+The results are the true values, rounded to floats once (IEEE 754, half to even). `statistics.pstdev` of the standard
+library computes the same standard deviation from the single values; the method for the square root is taken from it.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from caraway.graph.aggregates import AggregateFunction
 
-# MessagePack has integers of 64 bits; a longer one is written as its two's complement.
+# The longest integers of MessagePack, without their sign.
 _MSGPACK_BITS = 63
 
 Packed = list[Any]
@@ -110,7 +110,7 @@ class Moments:
     def pack(self) -> Packed:
         """Return the state as ints of 64 bits and bytes; equal multisets of values have equal states."""
         self._reduce()
-        packed: Packed = [self.count, self.exponent, _packed_int(self.total), _packed_int(self.squares)]
+        packed: Packed = [self.count, self.exponent, packed_int(self.total), packed_int(self.squares)]
         if self.infinities or self.negative_infinities or self.nans:
             packed += (self.infinities, self.negative_infinities, self.nans)
         return packed
@@ -202,7 +202,8 @@ MOMENTS: Mapping[AggregateFunction, Callable[[Moments, int], float]] = {
 }
 
 
-def _packed_int(value: int) -> int | bytes:
+def packed_int(value: int) -> int | bytes:
+    """Return an int as MessagePack can hold it: itself if 64 bits are enough, otherwise its two's complement."""
     bits = value.bit_length()
     return value if bits <= _MSGPACK_BITS else value.to_bytes(bits // 8 + 1, signed=True)
 

@@ -46,7 +46,7 @@ def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
 
 def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
     of, traits = spec.of, TRAITS[spec.function]
-    # The default of other functions is for empty windows only; a key that was never seen gets null.
+    # Some functions return their default for a key that was never seen too; the others return null for it.
     unseen = default = _default(spec, layout) if traits.default_if_unseen else None
     if traits.result is ResultType.LIST_OF_COLUMN:
         return Result(spec.into, spec, None, None)

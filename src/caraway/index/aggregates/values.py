@@ -1,9 +1,9 @@
 """Partial aggregates of single values: how often each occurs, and at which positions first and last.
 
 While a tile has few distinct values all of them are kept, so unique counts and quantiles are exact, and lists of
-distinct values can be read from the tile. Beyond `Geometry.values` distinct values a sketch replaces them for counts
-and quantiles, and lists are read from the tiles below. Few of them have to be opened, since each contributes more than
-`Geometry.values` distinct values.
+distinct values can be read from the tile. Beyond `Geometry.values` distinct values a sketch replaces the values for
+counts and quantiles, and lists are read from the tiles below. A list has to open few tiles, since each tile with a
+sketch contributes more than `Geometry.values` distinct values.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -236,23 +236,18 @@ class Values:
         return self.sketch
 
 
-def first_positions(spec: ValuesSpec, data: bytes) -> Iterator[tuple[Position, Hashable]] | None:
-    """Return the values of packed bytes by their first positions, in that order; None if they aren't kept."""
-    return _positions(spec, data, 3, newest_first=False)
-
-
-def last_positions(spec: ValuesSpec, data: bytes) -> Iterator[tuple[Position, Hashable]] | None:
-    """Return the values of packed bytes by their last positions, newest first; None if they aren't kept."""
-    return _positions(spec, data, 4, newest_first=True)
-
-
-def _positions(
-    spec: ValuesSpec, data: bytes, field: int, *, newest_first: bool
+def packed_positions(
+    spec: ValuesSpec, data: bytes, *, newest_first: bool
 ) -> Iterator[tuple[Position, Hashable]] | None:
-    packed = _DECODE(data)
-    if not packed[0]:
+    """Return packed values in order of their first positions, or of their last ones from the newest on.
+
+    None is returned if a sketch has replaced the values.
+    """
+    exact, values, _, firsts, lasts = _DECODE(data)
+    if not exact:
         return None
-    found = [(tuple(position), spec.restore(value)) for position, value in zip(packed[field], packed[1], strict=True)]
+    positions = zip(lasts if newest_first else firsts, values, strict=True)
+    found = [(tuple(position), spec.restore(value)) for position, value in positions]
     return iter(sorted(found, key=_position, reverse=newest_first))
 
 

@@ -6,8 +6,8 @@ from confluent_kafka import Consumer, KafkaError
 
 from caraway.topics.connection import client_config, kafka_logger
 
-# The most records of a batch: a batch of 500 takes 10 ms, which a record that arrives meanwhile has to wait; a backlog
-# is processed faster in larger batches, in which keys repeat.
+# The most records of a batch. A batch of 500 takes 10 ms, and a record that arrives meanwhile waits that long. A backlog
+# is processed faster in larger batches, in which keys repeat, because a batch changes each tile once.
 FRESH_BATCH, BACKLOG_BATCH = 500, 4000
 
 # Errors of a consumer if the topic doesn't have the offset that it was given, or no longer has it.
@@ -19,12 +19,12 @@ CONFIG: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    # The broker answers as soon as there is a record. Without records a request takes this time, and a new topic has
-    # to wait for its end.
+    # The longest time for which the broker holds a request while there is no record. A topic that is added meanwhile is
+    # read only after this request has ended.
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
-    # Records read ahead of all topics wait in one queue, so a backlog delays fresh records of other topics by this
-    # many.
+    # The most records that wait in the consumer's queue. All topics share it, so while one topic has a backlog, fresh
+    # records of the others come behind as many of its records.
     "queued.min.messages": 2000,
     "queued.max.messages.kbytes": 1024,
     "fetch.message.max.bytes": 256 * 1024,

@@ -2,8 +2,8 @@
 
 After each batch the index contains the dirty groups with their intervals of time, and the max event time. The current
 rows of these groups are compared with the rows that were emitted before. Differences are put into an outbox, in one
-write with the note that they were emitted, and sent from there to the topic. After a crash at any moment records are
-sent again and none is lost; a record that is sent again is identical (docs/index.md, Emission).
+write with the entries that say what was emitted, and sent from there to the topic. After a crash at any moment the
+records in the outbox are sent again, unchanged, and none is lost (docs/index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from caraway.topics.codec import PUT, RETRACT, RecordCodec
 # A function that sends records (key, value) to a topic and returns when they are durable.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 
-# The most records of one write. Computing a row takes some 50 us, so a write takes a tenth of a second.
+# The most records of one write. Computing a row takes some 50 us, so a write takes some 0.1 s.
 MOST_RECORDS = 2000
 REVISION_BYTES = 8
 # The bytes between time and key in an identity, which has to be at least as long as a position.
@@ -51,9 +51,9 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
     """The progress of an index's emission.
 
     `revision` is that of the records sent last. Rows of times up to `closed_low` have been emitted, rows of times after
-    `closed_high` haven't; in between either may be the case, while the emission processes an advance of the max event
-    time. `ingested` is the greatest ingestion time of the inputs of the rows. Nothing is emitted before the index has
-    reached the offsets `held` of its own topic.
+    `closed_high` haven't. Rows of times in between may have been emitted or not: the two differ while the emission
+    processes an advance of the max event time. `ingested` is the greatest ingestion time of the inputs of the rows.
+    Nothing is emitted before the index has reached the offsets `held` of its own topic.
     """
 
     revision: int
@@ -64,29 +64,15 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
 
 
 NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US, 0)
-_ENCODE = msgspec.msgpack.Encoder().encode
+pack = msgspec.msgpack.Encoder().encode
 _PROGRESS = msgspec.msgpack.Decoder(Progress).decode
 _LETTER = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
-_SENT = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
-
-
-def pack_progress(progress: Progress) -> bytes:
-    """Return the encoded progress of an emission."""
-    return _ENCODE(progress)
-
-
-def pack_sent(sent: tuple[bytes, bytes, int]) -> bytes:
-    """Return the encoded emission for a time: Kafka's key, the row as a record without identity, the revision."""
-    return _ENCODE(sent)
-
-
-def unpack_sent(data: bytes) -> tuple[bytes, bytes, int]:
-    """Return the decoded emission for a time."""
-    return _SENT(data)
+# The entry of what was emitted for a time: Kafka's key, the row as a record without identity, the revision.
+unpack_sent = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
 
 
 class _Change(NamedTuple):
-    """A difference: `sent` and `row` are Kafka's key and the row as emitted and as they are now; None if none."""
+    """A difference at a time: Kafka's key and the row as they were `sent`, and as the `row` is now; None for no row."""
 
     time_us: int
     sent: tuple[bytes, bytes] | None
@@ -108,15 +94,12 @@ class Emission:
         )
 
     def run(self, send: Send, offsets: Mapping[int, int], *, ingested_us: int = 0) -> int:
-        """Send the records left in the outbox, then those of changes since the last call; return their number.
+        """Send the records left in the outbox, then those of changes since the last call; return the number of these.
 
-        Args:
-            send: The function that writes to the topic.
-            offsets: How far the index has read its topic, by partition.
-            ingested_us: The greatest ingestion time of the records applied since the last call.
+        `offsets` shows how far the index has read its topic, by partition. `ingested_us` is the greatest ingestion time
+        of the records applied since the last call.
 
-        Raises:
-            UnavailableError: The broker doesn't take the records; they are sent next time.
+        Raises `UnavailableError` if the broker doesn't take the records; they are sent at the next call.
         """
         self._deliver(send)
         progress = self._progress()
@@ -148,11 +131,11 @@ class Emission:
         closed_us = self._closed()
         if self._closes:
             if progress.closed_low == progress.closed_high:
-                # No rows were emitted after `closed_low`, and all of them are compared when the advance of the max
-                # event time is processed.
+                # No row of a time after `closed_low` has been emitted yet. `_close` compares all of these rows when it
+                # processes the advance of the max event time.
                 closed_us = min(closed_us, progress.closed_low)
-            # If the process is killed before `_close`, and the max event time changes again, the rows between these
-            # times have to be compared once more.
+            # If the process is killed before `_close` has run, and the max event time changes again, the rows between
+            # these two times have to be compared once more.
             low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
             progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
         entries = self._asset + DIRTY
@@ -253,7 +236,7 @@ class Emission:
 
     def finish(self, batch: WriteBatch, progress: Progress) -> None:
         """Write a batch together with the emission's progress."""
-        batch.put(emission_key(self._asset), _ENCODE(progress))
+        batch.put(emission_key(self._asset), pack(progress))
         self._store.write(batch)
 
     def _deliver(self, send: Send) -> None:
@@ -263,8 +246,8 @@ class Emission:
         emptied = False
         while letters := [_LETTER(data) for _, data in islice(waiting, MOST_RECORDS)]:
             if not emptied:
-                # A loss of power must not undo the note of what was sent: different records with the same revision
-                # would follow.
+                # A loss of power after sending must not undo the write that put these records into the outbox:
+                # otherwise different records with the same revision would follow.
                 self._store.sync()
             send(self._topic, letters)
             emptied = True
@@ -275,7 +258,7 @@ class Emission:
 
 
 class _Writer:
-    """A collector of records of one revision, which is greater than all before."""
+    """A collector of the records of one write, which all have the same new revision."""
 
     def __init__(self, emission: Emission, batch: WriteBatch, progress: Progress) -> None:
         self._emission = emission
@@ -289,7 +272,7 @@ class _Writer:
         return self.count >= MOST_RECORDS
 
     def add(self, prefix: bytes, change: _Change) -> None:
-        """Add the records of a change, and the note that they were emitted."""
+        """Add the records of a change, and the entry that says that they were emitted."""
         time_us, sent, row = change
         entry = timed_key(prefix + SENT, time_us, b"")
         if sent is not None and (row is None or row[0] != sent[0]):
@@ -298,7 +281,7 @@ class _Writer:
             self._batch.delete(entry)
         else:
             self._put(PUT, time_us, row)
-            self._batch.put(entry, pack_sent((*row, self._progress.revision)))
+            self._batch.put(entry, pack((*row, self._progress.revision)))
 
     def finish(self, progress: Progress) -> None:
         """Write all that was added, with the progress."""
@@ -307,7 +290,7 @@ class _Writer:
 
     def _put(self, op: int, time_us: int, letter: tuple[bytes, bytes]) -> None:
         record = self._emission.record(op, time_us, letter, self._progress)
-        self._batch.put(self._emission.outbox_key(self.count), _ENCODE(record))
+        self._batch.put(self._emission.outbox_key(self.count), pack(record))
         self.count += 1
 
 

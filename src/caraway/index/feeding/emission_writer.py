@@ -7,7 +7,7 @@ from caraway.topics.producer import TopicWriter
 
 
 class NotOursError(Exception):
-    """The exception for a server that may have lost the right to write the rows to another one."""
+    """An error of a server that isn't sure to have the right to write rows, because another server may have it now."""
 
 
 class EmissionWriter:
@@ -22,9 +22,8 @@ class EmissionWriter:
     def send(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Write records (key, value) and return when they are durable.
 
-        Raises:
-            UnavailableError: The broker doesn't take them; some of them may have been written.
-            NotOursError: This server doesn't have the right to write them.
+        Raises `NotOursError` if this server may not write them, and `UnavailableError` if the broker doesn't take them;
+        some of them may have been written then.
         """
         if self._may_send is not None and not self._may_send():
             raise NotOursError

@@ -1,7 +1,7 @@
 """Recovery of an index's emissions from the topic, after its database was lost or is built anew.
 
-Without it, rows that were sent and no longer exist would never be retracted downstream, and revisions would begin again
-below those on the topic.
+Without recovery the jobs that read the topic would keep rows that were sent and no longer exist, since nothing would
+retract them. Revisions would begin again at the least one, below those on the topic.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
 from caraway.index.feeding.consumption import connect
-from caraway.index.feeding.emission import Progress, pack_progress, pack_sent, unpack_sent
+from caraway.index.feeding.emission import Progress, pack, unpack_sent
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US, SENT, after, emission_key, key_prefix, timed_key
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.change_points import ChangePoints
@@ -28,8 +28,7 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
     All groups on the topic become dirty. Nothing is emitted before the index has reached the present end of its own
     topic: before that it would retract rows whose inputs it has yet to read.
 
-    Raises:
-        UnavailableError: The broker doesn't answer.
+    Raises `UnavailableError` if the broker doesn't answer.
     """
     if store.get(emission_key(plan.asset)) is not None:
         return
@@ -44,7 +43,7 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
             sent.add(messages)
         batch = store.batch()
         progress = Progress(sent.revision, FIRST_TIME_US, LAST_TIME_US, 0, held)
-        batch.put(emission_key(plan.asset), pack_progress(progress))
+        batch.put(emission_key(plan.asset), pack(progress))
         store.write(batch)
     except KafkaException as error:
         raise UnavailableError(f"topic {topic.name} can't be read: {error.args[0].str()}") from error
@@ -55,8 +54,8 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
 def forget_emissions(store: IndexStore) -> None:
     """Remove the indexes that emit rows, after another server has emitted for them.
 
-    Their notes of what is on their topics are outdated then. They are built anew, and recover their emissions from the
-    topics. To be called while they aren't followed.
+    These indexes no longer know what is on the topics of their rows. They are built anew, and recover their emissions
+    from the topics. To be called while their own topics aren't read.
     """
     prefix = emission_key(b"")
     for key, _ in list(store.scan(prefix, after(prefix))):
@@ -96,8 +95,8 @@ class _Sent:
                 data = self._store.get(entry)
                 known = None if data is None else unpack_sent(data)
             if record.op == PUT:
-                # Only one of two windows that end at one time exists now. Their records may be in different partitions,
-                # so the greater revision decides.
+                # Rows of two windows that end at this time may be on the topic, but only one of them exists now. Their
+                # records may come from different partitions, in any order, so the greater revision decides.
                 if known is None or revision >= known[2]:
                     bare = self._rows.encode_value(op=PUT, time_us=record.time, ingested_us=0, row=record.row)
                     kept[entry] = key, bare, revision
@@ -107,7 +106,7 @@ class _Sent:
             if sent is None:
                 batch.delete(entry)
             else:
-                batch.put(entry, pack_sent(sent))
+                batch.put(entry, pack(sent))
         self._change_points.mark_dirty({prefix: [(FIRST_TIME_US, LAST_TIME_US)] for prefix in prefixes.values()}, batch)
         self._store.write(batch)
 

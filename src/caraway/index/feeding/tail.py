@@ -62,11 +62,12 @@ def every_partition(partition: int) -> bool:
 
 
 class Tail:
-    """A reader of topics from the offsets of their indexes. Its own thread makes all changes, between batches.
+    """A reader of topics, which applies their records to indexes. Its own thread makes all changes, between batches.
 
-    `when_caught_up` is called with a subscription after a batch for it, and takes it over by returning True.
-    `when_behind` is called with a subscription that needs records which were read already for others; without it the
-    tail reads from the earlier offsets again. `holds` returns whether a partition is read.
+    `when_caught_up` is called with a subscription after a batch for it; if it returns True, another tail has taken the
+    subscription over, and this one drops it. `when_behind` is called with a new subscription that needs records which
+    this tail has read already for other indexes; without it the tail goes back to the earlier offsets. `holds` returns
+    whether a partition is read.
     """
 
     def __init__(
@@ -96,8 +97,8 @@ class Tail:
         self._topics: dict[str, list[Subscription]] = {}
         # The offset behind the last record read, by topic and partition.
         self._positions: dict[str, dict[int, int]] = {}
-        # The ends of the partitions, stored by the tail's thread: another thread would wait for the consumer's lock
-        # forever, since the polling thread takes it again at once.
+        # The ends of the partitions, by topic. Only the tail's thread asks the consumer for them: another thread would
+        # wait forever for the consumer's lock, because the polling thread takes it again at once.
         self._ends: dict[str, dict[int, int]] = {}
         self._ends_at = 0.0
         self._consumer: Consumer | None = None
@@ -141,7 +142,10 @@ class Tail:
         return True
 
     def adopt(self, subscription: Subscription) -> bool:
-        """Continue another tail's subscription unless records it needs were read here. For the tail's thread only."""
+        """Take over another tail's subscription, unless records that it needs were read here already.
+
+        Only the tail's thread may call this.
+        """
         self._emissions.pop(subscription.plan.asset, None)
         positions = self._positions.get(subscription.plan.topic)
         if positions is None:
@@ -233,7 +237,7 @@ class Tail:
             stored = self._store.offsets(subscription.plan.asset)
             subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
-        # The subscription that is furthest comes first; the others may have to catch up with it.
+        # The subscription with the greatest offsets comes first, and those behind it are left to `when_behind`.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
             self._join(subscription)
 
@@ -359,8 +363,8 @@ class Tail:
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
                 subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
             except NotOursError:
-                # Dirty groups stay stored. A server that gets the right again follows the topic anew, and sends their
-                # rows then.
+                # The dirty groups stay stored. When this server gets the right again, it follows the topic anew, and
+                # sends the rows of these groups then.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
                 return
             except DamagedError:

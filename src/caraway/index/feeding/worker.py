@@ -11,8 +11,9 @@ from caraway.erasure.keys import ErasedKeys, Erasure, Hides
 from caraway.errors import UnavailableError
 from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import Subscription, Tail, every_partition
-from caraway.index.records.expiry import Swept, sweep
-from caraway.index.records.removal import Removal, compact, known_erasures, mark_removed, remove
+from caraway.index.records.delivery import Removal
+from caraway.index.records.expiry import sweep
+from caraway.index.records.removal import compact, known_erasures, mark_removed, remove
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
@@ -21,12 +22,12 @@ from caraway.recurring import Recurring
 LOGGER = logging.getLogger(__name__)
 
 STOP_S = 10.0
-# Interval between two looks whether the database was found damaged, and longest wait for one at the end.
+# The interval between two checks whether the database was found damaged, and the longest wait for a check at the stop.
 REPAIR_INTERVAL_S = 0.2
 REPAIR_STOP_S = 3.0
 # How long to wait for a thread's answer before checking again that the thread still runs.
 ANSWER_S = 1.0
-# Entries of a slice of a sweep: some 3 ms, during which no record is applied.
+# The entries of one slice of a removal. A slice takes some 3 ms, during which no record is applied.
 SWEPT_AT_ONCE = 300
 
 T = TypeVar("T")
@@ -56,10 +57,10 @@ class IndexStatus:
 class IndexWorker:
     """A follower of the topics of the current plans, from the offsets in the store.
 
-    One thread follows all topics. An index that is added to a topic already followed catches up in a second thread, so
-    that the others needn't go back, and is handed over once it has caught up. While a broker is away the threads wait
-    for it; a record that can't be read is logged, counted and skipped. A database that turns out damaged is replaced
-    without a restart, and read again once the new one has caught up.
+    One thread, the live tail, follows all topics. An index that is added to a topic already followed catches up in a
+    second thread, so that the live tail needn't go back, and is handed over to the live tail then. While a broker is
+    away the threads wait for it; a record that can't be read is logged, counted and skipped. A database that turns out
+    damaged is replaced without a restart, and read again once the new one has caught up.
     """
 
     def __init__(
@@ -129,8 +130,7 @@ class IndexWorker:
     def rebuild(self) -> None:
         """Replace the damaged database by a new one, and follow the topics into it.
 
-        Raises:
-            UnavailableError: It can't be replaced now; the caller may try again.
+        Raises `UnavailableError` if it can't be replaced now; the caller may try again.
         """
         with self._lock:
             tails = self._behind, self._live
@@ -166,23 +166,17 @@ class IndexWorker:
             removed = frozenset(self._plans.keys() - wanted.keys())
             added = [plan for asset, plan in wanted.items() if asset not in self._plans]
             self._plans = wanted
-            # The second tail removes the asset before the live tail adds it, so that an asset which is removed and
-            # added again is never followed by both.
+            # The second tail removes assets before the live tail adds any, so that an asset which is removed and added
+            # again is never followed by both tails.
             self._behind.do(lambda: self._behind.remove(removed) and self._change(removed, added))
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
-        """Remove the versions of an index that were superseded at or before a time, slice by slice; see `sweep`.
+        """Remove the versions of an index that were superseded at or before a time, and return how many they were.
 
-        Args:
-            asset: An index of versions; nothing is removed if it isn't followed, or is catching up.
-            horizon_us: No read is as of an earlier time.
-            stopping: Ends the removal after the current slice once it is set.
+        This is done slice by slice (see `sweep`), until `stopping` is set. Nothing is removed while the index isn't
+        followed, or is catching up.
 
-        Returns:
-            How many versions were removed.
-
-        Raises:
-            UnavailableError: The database refuses.
+        Raises `UnavailableError` if the database refuses.
         """
         removed, start = 0, b""
         while not stopping.is_set():
@@ -197,7 +191,7 @@ class IndexWorker:
             start = swept.next
         return removed
 
-    def _sweep(self, asset: bytes, horizon_us: int, start: bytes) -> Swept | None:
+    def _sweep(self, asset: bytes, horizon_us: int, start: bytes) -> Removal | None:
         """Remove a slice of versions, if the index is followed here. Only the live tail's thread may call this."""
         if not any(s.plan.asset == asset and s.plan.kind is IndexKind.VERSIONS for s in self._live.subscriptions()):
             return None
@@ -215,19 +209,12 @@ class IndexWorker:
         return [(plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting]
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
-        """Remove the entries of erased keys that aren't removed yet, slice by slice.
+        """Remove the entries of erased keys, also from the files; return True if everything is removed.
 
-        At the end the entries are gone from the files too. Reads hide such keys in the meantime.
+        This is done slice by slice, until `stopping` is set; reads hide erased keys meanwhile. Nothing is removed while
+        the index isn't followed, or is catching up.
 
-        Args:
-            plan: An index; nothing is removed if it isn't followed, or is catching up.
-            stopping: Ends the removal after the current slice once it is set.
-
-        Returns:
-            True if everything is removed.
-
-        Raises:
-            UnavailableError: The database refuses, or a secret to compare keys with erased ones is missing.
+        Raises `UnavailableError` if the database refuses, or a secret to compare keys with erased ones is missing.
         """
         hides = self._erased.hides(plan.topic, plan.schema.keys)
         if hides is None:
@@ -280,12 +267,12 @@ class IndexWorker:
         self._behind.do(lambda: self._wants(subscription) and self._behind.add(subscription))
 
     def _take_over(self, subscription: Subscription) -> bool:
-        """Hand a subscription to the live tail once it has caught up with that. For the second tail's thread only."""
+        """Hand a subscription over to the live tail, unless it is still behind. For the second tail's thread only."""
         return bool(self._done(lambda: self._wants(subscription) and self._live.adopt(subscription)))
 
     def _done(self, command: Callable[[], T]) -> T | None:
         """Have the live tail execute a command, and return its result; None if the tail has ended."""
-        # `self._live` may be replaced by another tail meanwhile.
+        # A repair may replace `self._live` by another tail during the wait.
         live = self._live
         done = live.do(command)
         while True:

@@ -22,10 +22,10 @@ LOGGER = logging.getLogger(__name__)
 # A record as Kafka delivers it: key, value, partition, offset.
 Message = tuple[bytes | None, bytes | None, int, int]
 
-# The most records of a batch that can't be read which are logged individually; the others are only counted.
+# The most unreadable records of a batch that are logged one by one; further ones are only counted.
 LOGGED_REFUSALS = 5
 
-# The way of a topic's records into an index: `read` decodes a record, and `apply` adds the changes of some to a batch.
+# A feed of a topic's records into an index: `read` decodes a record, and `apply` adds the changes of some to a batch.
 Feed = VersionFeed | AggregateInputFeed
 
 
@@ -47,8 +47,7 @@ class IndexWriter:
         A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
         erased keys add nothing; earlier rows of these keys are removed by `caraway.index.records.removal`.
 
-        Raises:
-            UnavailableError: The database is damaged or refuses; nothing was written.
+        Raises `UnavailableError` if the database is damaged or refuses; nothing was written then.
         """
         feed = self._feed(plan)
         applied = Applied()
@@ -108,7 +107,7 @@ class IndexWriter:
         self._store.drop(asset)
 
     def _note(self, plan: IndexPlan, values: Sequence[bytes | None], batch: WriteBatch) -> None:
-        """Store erasures of keys, whose entries are to be removed; rows of an index that emits stay."""
+        """Store erasures of keys, whose entries are to be removed; an index that emits rows keeps its entries."""
         for value in values:
             try:
                 erasure = decode_erasure(value)

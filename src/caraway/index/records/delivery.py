@@ -1,4 +1,4 @@
-"""Decoded records that are to be applied to an index, and the outcome of a batch."""
+"""Decoded records that are to be applied to an index, and the outcomes of a batch and of a removal."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,9 @@ from caraway.topics.codec import Record
 class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A record that the index can take: its key, itself, its identity, its bytes and an aggregate input's values.
 
-    `rank` precedes the identity in the order of aggregate inputs of equal times. A record of an `erased` key adds
-    nothing: an earlier revision with another key or time is removed, and only the max event time takes the record's
-    time into account.
+    `rank` precedes the identity in the order of aggregate inputs of equal times. A record of an `erased` key adds no
+    entry: if records may be revised, it only removes the earlier revision of its identity; if not, it only advances the
+    max event time.
     """
 
     key: bytes
@@ -37,3 +37,11 @@ class Applied:
     unchanged: int = 0
     refused: int = 0
     newest_ingested_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The outcome of a slice: the number of entries removed, and the begin of the next slice; None after the last."""
+
+    removed: int
+    next: bytes | None

@@ -1,42 +1,25 @@
 """Removing versions that no read can return any more.
 
-A version is superseded when a later one of its key begins. A version that was superseded at or before a horizon isn't
-returned by any read as of the horizon or later, whatever late records still come, because the version that holds at the
-horizon stays, even if it is a deletion, and hides all older ones.
+A version is superseded when a later version of its key begins. No read as of a horizon or later returns a version that
+was superseded at or before the horizon, because such a read finds the version that holds at the horizon first. That
+version stays, even if it is a deletion, so late records don't change this.
 """
 
-from dataclasses import dataclass
-
+from caraway.index.records.delivery import Removal
 from caraway.index.storage.database import check_end
-from caraway.index.storage.keys import ASSET_BYTES, ERASED, VERSION, version_seek
+from caraway.index.storage.keys import ERASED, VERSION, prefix_of, version_seek
 from caraway.index.storage.store import IndexStore
 
-LENGTH_BYTES = 2
 
+def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit: int) -> Removal:
+    """Remove a slice of the versions of an index that were superseded at or before a horizon.
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """The outcome of a slice: how many versions were removed, and the begin of the next slice; None at the end."""
-
-    removed: int
-    next: bytes | None
-
-
-def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit: int) -> Swept:
-    """Remove versions of an index that were superseded at or before a time; examine some `limit` entries.
-
-    The locations of identities stay, for topics whose records may be revised: a revision that is delivered again must
-    not be taken for a new one. Only the thread that writes the asset may call this.
-
-    Args:
-        store: The database.
-        asset: An index of versions.
-        horizon_us: No read is as of an earlier time.
-        start: The end of the previous slice, b"" for the first one.
-        limit: How many entries to examine before the rest is left to the next slice.
+    The slice begins at `start`, b"" for the first one, and ends after some `limit` entries. No read may be as of a time
+    before the horizon. The locations of identities stay: without them a revision that is delivered again would be taken
+    for a new one. Only the thread that writes the asset may call this.
     """
     iterator, batch = store.iterator(), store.batch()
-    # The entries of keys end where the entries of the whole asset begin.
+    # The entries of the whole asset, the first of which are the erased keys, lie behind the entries of all keys.
     end = asset + ERASED
     iterator.seek(start or asset)
     looked = removed = 0
@@ -45,7 +28,7 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
         if looked >= limit:
             stopped = key
             break
-        prefix = key[: ASSET_BYTES + LENGTH_BYTES + int.from_bytes(key[ASSET_BYTES : ASSET_BYTES + LENGTH_BYTES])]
+        prefix = prefix_of(key)
         versions = prefix + VERSION
         iterator.seek(version_seek(prefix, horizon_us))
         looked += 1
@@ -67,4 +50,4 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
     check_end(iterator)
     if removed:
         store.write(batch)
-    return Swept(removed, stopped)
+    return Removal(removed, stopped)

@@ -1,8 +1,8 @@
 """The location of each identity, for topics whose records may be revised.
 
-A record replaces the earlier record of its identity if its revision isn't less, even if that one has another event time
-or key. A changelog emits two records for one version, a put (identity `x 00`) and the delete that ends it (`x 01`);
-they share one entry, to which the delete adds the end.
+A record replaces the earlier record of its identity if its revision is greater, or if it is a put over a retraction of
+the same revision. The two may have different event times or keys. A changelog emits two records for one version, a put
+(identity `x 00`) and the delete that ends it (`x 01`); they share one entry, to which the delete adds the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,8 +54,8 @@ _DECODE = msgspec.msgpack.Decoder(Location).decode
 class LocatedEntry:
     """The entry of an identity: the prefix of its key's entries, the kind of entry, and the entry's own key.
 
-    `reaches_us` is the time to which an aggregate input advances the max event time: its own or that of its end. `life`
-    is the time of an aggregate input that is or was in a window, and the time of its end or None.
+    `reaches_us` is the time to which an aggregate input advances the max event time: its own time or that of its end.
+    `life` is the time of an aggregate input that is or was in a window, and the time of its end, None if it has none.
     """
 
     record_id: bytes
@@ -68,7 +68,7 @@ class LocatedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """The change of a batch to one identity: from an entry with its value, or none, to another entry or none."""
+    """The change that a batch makes to one identity: its entry and value before and after, None if it has no entry."""
 
     old: LocatedEntry | None
     old_value: bytes | None
@@ -156,7 +156,7 @@ class Locations:
         if end is None or end.op != DELETE:
             entry = timed_key(prefix + RAW, location.time, order)
             return LocatedEntry(record_id, prefix, RAW, entry, location.time, (location.time, None))
-        # A version that is replaced at its own time never held.
+        # A version that ends at its own begin, or before it, has never held.
         begin_us = unpack_u64(location.rank, 0)[0] - SIGN if self._along else location.time
         if end.time <= begin_us:
             kind, reaches_us = NEVER, None

@@ -1,7 +1,7 @@
 """The max event time of an aggregation: the greatest event time of all its keys, which closes discrete windows.
 
-It is stored in the same write as the offsets. If records may be revised, the times that aggregate inputs reach are
-stored too, in order, so that the next greatest one can be found when the aggregate input with the greatest is removed.
+It is stored in the same write as the offsets. If records may be revised, the times of all aggregate inputs are stored
+too, in order. When the aggregate input with the greatest time is removed, the next greatest time is found there.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from rocksdict import RdictIter, WriteBatch
 from caraway.index.records.delivery import Delivered
 from caraway.index.records.locations import Movement
 from caraway.index.storage.database import check_end
+from caraway.index.storage.intervals import latest
 from caraway.index.storage.keys import SIGN, TIMES, max_event_time_key, pack_u64, time_of, times_key, unpack_u64
 from caraway.index.storage.store import IndexStore
 from caraway.topics.codec import RETRACT
@@ -47,16 +48,14 @@ class MaxEventTime:
         known = self._known()
         newest = max(come.values(), default=None)
         if known is not None and (newest is None or newest < known):
-            newest = max(
-                (time_us for time_us in (newest, self._still(known, gone)) if time_us is not None), default=None
-            )
+            newest = latest(newest, self._still(known, gone))
         if newest is None:
             batch.delete(max_event_time_key(self._asset))
         elif newest != known:
             batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
 
     def _still(self, known: int, gone: dict[bytes, int]) -> int | None:
-        """Return the greatest time that is reached by aggregate inputs which stay."""
+        """Return the greatest time of the aggregate inputs that aren't `gone`, given the max event time before."""
         if known not in gone.values():
             return known
         entries = self._asset + TIMES
@@ -71,11 +70,6 @@ class MaxEventTime:
 
     def _known(self) -> int | None:
         return stored_max_event_time(self._store, self._asset)
-
-
-def newest(*max_event_times: int | None) -> int | None:
-    """Return the max event time of an asset, given those of its parts."""
-    return max((time_us for time_us in max_event_times if time_us is not None), default=None)
 
 
 def stored_max_event_time(store: IndexStore, asset: bytes) -> int | None:

@@ -1,27 +1,26 @@
 """Removing all entries of erased keys from an index.
 
-Only hashes of the erased keys are known, so all keys are examined, slice by slice, between two batches of the tail. An
-erasure is stored in the same write as the offset behind its record, so after a restart the removal continues with the
-erasures whose entries aren't removed yet.
+Only hashes of the erased keys are known, so all keys are examined, slice by slice, between two batches of records. An
+erasure is stored in the same write as the offset behind its record, so that it isn't lost by a restart, after which the
+removal continues with the erasures whose entries aren't removed yet.
 """
 
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 from rocksdict import WriteBatch
 
 from caraway.erasure.keys import Erasure, Hides
+from caraway.index.records.delivery import Removal
 from caraway.index.records.locations import Location
 from caraway.index.storage.database import TRANSLATED, check_end
-from caraway.index.storage.keys import ASSET_BYTES, ERASED, LOCATIONS, after
+from caraway.index.storage.keys import ERASED, LOCATIONS, after, key_of, prefix_of
 from caraway.index.storage.store import IndexStore
 from caraway.topics.codec import RETRACT
 
-LENGTH_BYTES = 2
-# The most time to wait for reads that keep unused files, and the pause between looks.
+# The longest wait for reads that still use old files, and the pause between two looks at the disk.
 GONE_SECONDS = 60.0
 GONE_PAUSE_SECONDS = 0.02
 PENDING, REMOVED = b"\x00", b"\x01"
@@ -29,14 +28,6 @@ PENDING, REMOVED = b"\x00", b"\x01"
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Erasure).decode
 _DECODE_LOCATION = msgspec.msgpack.Decoder(Location).decode
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """The outcome of a slice: the number of keys and locations removed, and the begin of the next slice or None."""
-
-    removed: int
-    next: bytes | None
 
 
 def note_erasure(asset: bytes, erasure: Erasure, batch: WriteBatch) -> None:
@@ -62,17 +53,11 @@ def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -
 
 
 def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: int) -> Removal:
-    """Remove all entries of hidden keys; examine some `limit` keys. To be called by the thread that writes the asset.
+    """Remove all entries of the keys in a slice that are erased, which `hides` decides.
 
-    The location of an identity that may be revised is replaced by a retraction, so that an old revision which is
-    delivered again isn't taken for a new one.
-
-    Args:
-        store: The database.
-        asset: The index.
-        hides: A function that returns whether a key is erased.
-        start: The end of the previous slice, b"" for the first one.
-        limit: How many keys to examine before the rest is left to the next slice.
+    The slice begins at `start`, b"" for the first one, and ends after some `limit` keys. The location of an identity
+    that may be revised is replaced by a retraction, so that an old revision which is delivered again isn't taken for a
+    new one. Only the thread that writes the asset may call this.
     """
     batch = store.batch()
     looked = removed = 0
@@ -82,7 +67,7 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
             stopped = prefix
             break
         looked += 1
-        if hides(prefix[ASSET_BYTES + LENGTH_BYTES :]):
+        if hides(key_of(prefix)):
             batch.delete_range(prefix, after(prefix))
             removed += 1
     if stopped is None:
@@ -104,16 +89,8 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
 def compact(store: IndexStore, asset: bytes, stopping: threading.Event, seconds: float = GONE_SECONDS) -> bool:
     """Rewrite the files of an asset without deleted entries, and wait until the old files are off the disk.
 
-    RocksDB removes an old file a moment after it has written the new one, or when the last read that uses it ends.
-
-    Args:
-        store: The database.
-        asset: The index.
-        stopping: Ends the wait once it is set.
-        seconds: How long to wait for reads to end.
-
-    Returns:
-        True if the old files are gone.
+    RocksDB removes an old file a moment after it has written the new one, or when the last read that uses it ends. The
+    wait ends after `seconds`, or once `stopping` is set. True is returned if the old files are gone.
     """
     with TRANSLATED:
         store.db.flush()
@@ -130,8 +107,7 @@ def _prefixes(store: IndexStore, asset: bytes, start: bytes) -> Iterator[bytes]:
     iterator, end = store.iterator(), asset + ERASED
     iterator.seek(start or asset)
     while iterator.valid() and (key := iterator.key()) < end:
-        length = int.from_bytes(key[ASSET_BYTES : ASSET_BYTES + LENGTH_BYTES])
-        prefix = key[: ASSET_BYTES + LENGTH_BYTES + length]
+        prefix = prefix_of(key)
         yield prefix
         iterator.seek(after(prefix))
     check_end(iterator)

@@ -20,7 +20,7 @@ from caraway.topics.keys import check_read
 
 
 class VersionFeed:
-    """The way of a topic's records into an index of versions."""
+    """The feed that writes a topic's records to an index of versions."""
 
     def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
         self._asset = plan.asset
@@ -68,11 +68,11 @@ class VersionReader:
         row = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
-        # Most reads are of value columns only, which can be taken out of the row in one call.
+        # Most reads want value columns only, and then one call takes all of them out of the row.
         self._values = _values(columns, keys, row)
 
     def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:
-        """Return a function that reads keys from one state of the database; `elsewhere` isn't needed for versions."""
+        """Return a function that reads keys from one state of the database; versions don't need `elsewhere`."""
         del elsewhere
         return partial(self._read, iterator)
 
@@ -98,7 +98,7 @@ Pick = Callable[[list[object], Record | None], object]
 def _values(
     columns: Sequence[str], keys: dict[str, int], row: dict[str, int]
 ) -> Callable[[list[object]], tuple[object, ...]] | None:
-    """Return a function that takes the columns out of a row; None if they aren't all values of it, or under two."""
+    """Return a function that takes two or more value columns out of a row; None for fewer, or for other columns."""
     if len(columns) < 2 or any(name in keys or name not in row for name in columns):
         return None
     take: Callable[[Any], tuple[object, ...]] = itemgetter(*(row[name] for name in columns))

@@ -21,11 +21,12 @@ from rocksdict import (
 from caraway.errors import ConflictError, UnavailableError
 
 MEBIBYTE = 1 << 20
-# The size of each of two buffers, one being filled and one being flushed: 200,000 entries between flushes, 32 MiB of
-# memory.
+# RocksDB fills one write buffer while it flushes the other one to disk. The two take 32 MiB of memory, and some 200,000
+# entries are written between two flushes.
 WRITE_BUFFER_BYTES = 16 * MEBIBYTE
 WRITE_BUFFERS = 2
-# The size of the write-ahead log, which is read again after a kill: 64 MiB take less than a second.
+# The greatest size of the write-ahead log. RocksDB reads the log when it starts after a kill; 64 MiB take less than a
+# second.
 LOG_BYTES = 64 * MEBIBYTE
 # Bits of the Bloom filter for each key: at 10, one of a hundred lookups of a missing key reads from disk.
 BLOOM_BITS = 10
@@ -36,7 +37,7 @@ class DamagedError(UnavailableError):
 
 
 class _Translation:
-    """A context in which RocksDB's errors become a DamagedError, or an UnavailableError if trying again may help."""
+    """A context that turns RocksDB's errors into a DamagedError if files are damaged, otherwise an UnavailableError."""
 
     def __enter__(self) -> None:
         pass
@@ -57,10 +58,8 @@ TRANSLATED = _Translation()
 def open_database(path: Path, cache: Cache) -> Rdict:
     """Return the database in the folder `path`, which is created if it doesn't exist.
 
-    Raises:
-        DamagedError: The database is damaged.
-        ConflictError: Another process, or a read of this one, has it open.
-        UnavailableError: The folder can't be used.
+    Raises `DamagedError` if the database is damaged, `ConflictError` if another process, or a read of this process, has
+    it open, and `UnavailableError` if the folder can't be used.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -91,7 +90,7 @@ def check_end(iterator: RdictIter) -> None:
 
 
 def scan_database(db: Rdict, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the entries from `first` up to, not including, `end`, as they are now."""
+    """Yield the entries from `first` up to, not including, `end`, in the state that they have at the first one."""
     options = ReadOptions()
     options.set_iterate_upper_bound(end)
     with TRANSLATED:

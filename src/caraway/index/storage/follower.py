@@ -1,8 +1,8 @@
 """Reading the database of an index in other processes than the one that writes it (decision 22).
 
-RocksDB lets them open the database as a secondary instance: they see the tables on disk and, after they catch up, the
-newer records of the write-ahead log. The writer stores its progress in shared counters, so a read can check whether it
-has to catch up, and sees everything that was written before the read began.
+RocksDB lets these processes open the database as a secondary instance: it shows the tables on disk and, after a
+catch-up, the newer records of the write-ahead log. The writer stores the number of its last write in shared counters. A
+read compares this number with the last write that the instance shows, and catches up first if the instance is behind.
 """
 
 import logging
@@ -22,17 +22,18 @@ from caraway.index.storage.store import format_of
 
 LOGGER = logging.getLogger(__name__)
 
-# The size of the cache of blocks: half of the writer's, which also reads in order to write.
+# The size of the cache of blocks: half the size of the writer's, because the writer also reads in order to write.
 CACHE_BYTES = 48 << 20
-# How often one catch-up is tried. A log that the writer has just finished may be missed once; the next attempt finds
-# its records in a table.
+# How often one catch-up is tried. An attempt may miss the records of a log that the writer is just flushing to a table;
+# the next attempt finds them in the table.
 ATTEMPTS = 5
-# The time until a database that can't be opened is tried again; until then reads see the state that was opened before.
+# The pause before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that was
+# opened before.
 RETRY_S = 0.2
-# RocksDB's number of the oldest log whose records aren't all in tables. When it grows, the database is opened anew,
-# which takes some 10 ms for each 16 MiB that were written. The reason: a log that was removed meanwhile may have had a
-# deletion that a compaction has carried out since. This process has the deleted entry in memory from an earlier log,
-# and nothing would hide it until the process reads a record of a later log.
+# RocksDB's number of the oldest log whose records aren't all in tables. When this number grows, logs were removed, and
+# the database is opened anew, which takes some 10 ms for each 16 MiB that were written. Otherwise an entry could come
+# back that was deleted: this process has the entry in memory from an older log, its deletion was in a removed log that
+# this process didn't read, and a compaction has dropped the deletion from the tables too.
 OLDEST_LOG = "rocksdb.min-log-number-to-keep"
 
 
@@ -51,14 +52,9 @@ class IndexFollower:
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare to read; the database need not exist yet.
+        """Prepare to read the database in the folder `path`, which need not exist yet.
 
-        Args:
-            path: Folder of the database.
-            own: Folder for the log files that RocksDB writes for this process.
-            geometry: Shape of the tile pyramids.
-            cache_bytes: Size of the cache of blocks read, index and filters included.
-            clock: Returns the time in seconds; the pause between attempts is measured by it.
+        RocksDB writes the log files of this process into the folder `own`. `clock` returns the time in seconds.
         """
         self.geometry = geometry
         self._path = path
@@ -98,9 +94,9 @@ class IndexFollower:
         return db.iter()
 
     def catch_up(self) -> None:
-        """Read what was written since the last time; to be called now and then even if nothing is read.
+        """Read what the writer has written since the last catch-up; to be called now and then even if nothing is read.
 
-        Otherwise logs and tables that the writer has removed would stay on disk for as long as this process has them
+        A catch-up closes the logs and tables that the writer has removed; they stay on disk while a process has them
         open.
         """
         with self._lock:
@@ -124,7 +120,10 @@ class IndexFollower:
                 self._open(generation)
 
     def mark_damaged(self, reason: str) -> None:
-        """Open the database anew; at the second time, request that the next start of the writer builds it anew."""
+        """Have the next read open the database anew, because this read found damage.
+
+        If the database is found damaged again after that, the next start of the writer is to build it anew.
+        """
         with self._lock:
             if self._suspect == self._counters[GENERATION]:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
@@ -134,7 +133,7 @@ class IndexFollower:
             self._generation = 0
 
     def _open(self, generation: int) -> None:
-        """Replace the database that was read before by the present one; keep it if that can't be opened."""
+        """Open the present database and read it from now on; if that fails, go on with the one opened before."""
         try:
             db = self._opened()
         except UnavailableError as error:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from caraway.index.storage.keys import SIGN
 
 TIME_BITS = 64
-# Distinct values that a tile keeps. A value takes 10 to 50 bytes, so they take at most some 13 KB of the tile.
+# The most distinct values of a column that a tile keeps. A value takes 10 to 50 bytes, so a column takes at most some
+# 13 KB of the tile.
 MOST_VALUES = 256
 
 
@@ -13,9 +14,9 @@ MOST_VALUES = 256
 class Geometry:
     """Tiles of level n are 2**(base_bits + n * fan_bits) us long; above `split` aggregate inputs a tile has children.
 
-    Up to `values` distinct values of a column are kept in a tile (`caraway.index.aggregates.values`). With the
-    defaults 4.1 ms, 33 ms, 0.26 s, 2.1 s, 17 s, 2.2 min, 18 min, 2.4 h, 19 h, 6.4 d, 51 d, 1.1 y, 8.9 y, on to all of
-    time.
+    Up to `values` distinct values of a column are kept in a tile (`caraway.index.aggregates.values`). With the default
+    bits the tiles of the levels are 4.1 ms, 33 ms, 0.26 s, 2.1 s, 17 s, 2.2 min, 18 min, 2.4 h, 19 h, 6.4 d, 51 d,
+    1.1 y and 8.9 y long, and so on until one tile covers all of time.
     """
 
     base_bits: int = 12
@@ -40,7 +41,7 @@ class Geometry:
     def level_of(self, low_us: int, high_us: int) -> int:
         """Return the level of the root: the lowest with one tile for all times from `low_us` to `high_us`.
 
-        The tiles above would all have the same content, so they aren't kept.
+        Each tile above the root would have the same content as the root, so these tiles aren't kept.
         """
         bits = ((low_us + SIGN) ^ (high_us + SIGN)).bit_length()
         return max(0, -(-(bits - self.base_bits) // self.fan_bits))

@@ -8,7 +8,8 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index.storage.keys import FIRST_TIME_US
 from caraway.plan.model import IndexPlan
 
-# A row counts until its time plus the window plus this, exclusive, since windows count whole seconds.
+# A row leaves a continuous window at its time plus the length of the window plus this second, because windows count
+# whole seconds.
 WINDOW_REST_US = 1_000_000
 
 OwnWindow = ContinuousWindow | HoppingWindow
@@ -23,7 +24,7 @@ def own_windows(plan: IndexPlan) -> tuple[OwnWindow, ...]:
 
 
 def has_max_event_time(plan: IndexPlan) -> bool:
-    """Return whether windows close by event time."""
+    """Return whether a plan has windows that close by event time, so that the index keeps the max event time."""
     return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
@@ -58,14 +59,19 @@ def life(window: OwnWindow, time_us: int, end_us: int | None) -> tuple[int, int 
     if isinstance(window, ContinuousWindow):
         enter_us = time_us
         leave_us = None if window.length_us is None else time_us + window.length_us + WINDOW_REST_US
-        back_us = end_us
+        ends_us = end_us
     else:
         enter_us = next_end(window, time_us)
         leave_us = None if window.length_us is None else next_end(window, time_us + window.length_us)
-        back_us = None if end_us is None else next_end(window, end_us)
-    if back_us is not None and (leave_us is None or back_us < leave_us):
-        leave_us = back_us
+        ends_us = None if end_us is None else next_end(window, end_us)
+    if ends_us is not None and (leave_us is None or ends_us < leave_us):
+        leave_us = ends_us
     return enter_us, leave_us
+
+
+def latest(*times: int | None) -> int | None:
+    """Return the greatest of some times, leaving out None; None if there is no time."""
+    return max((time_us for time_us in times if time_us is not None), default=None)
 
 
 def ever_counts(windows: tuple[OwnWindow, ...], time_us: int, end_us: int) -> bool:

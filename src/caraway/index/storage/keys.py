@@ -4,9 +4,11 @@ import struct
 
 ASSET_BYTES = 8
 TIME_BYTES = 8
+# The size of a key's length, which precedes the key in its entries.
+LENGTH_BYTES = 2
 
-# The kinds of entries of a key. Their order matters: the root lies before the raw aggregate inputs, so that a read of a
-# key with few of them is one seek.
+# The kinds of entries of a key. Their order matters: the root lies just before the raw aggregate inputs, so a read of a
+# key with few aggregate inputs finds all that it needs in one place.
 VERSION = b"\x01"
 ROOT = b"\x0e"
 RAW = b"\x10"
@@ -18,9 +20,9 @@ CHANGE_POINT = b"\x14"
 SENT = b"\x15"
 TILE = 0x20
 
-# The length of a key takes two bytes (`caraway.topics.keys`); the greatest lengths mark entries of the whole asset: the
-# locations of the identities and the times of aggregate inputs; in an index that emits rows also the change points of
-# all groups in order of time, the dirty intervals of groups, and the records to be sent.
+# Entries of the whole asset have one of these in place of a key's length, which is always less (`caraway.topics.keys`).
+# They are the locations of identities and the times of aggregate inputs; in an index that emits rows also the change
+# points of all groups in order of time, the dirty intervals of groups, and the records that wait to be sent.
 LOCATIONS = b"\xff\xff"
 TIMES = b"\xff\xfe"
 CHANGE_POINTS = b"\xff\xfd"
@@ -46,6 +48,17 @@ unpack_u64 = struct.Struct(">Q").unpack_from
 def key_prefix(asset: bytes, key: bytes) -> bytes:
     """Return the prefix of the entries of `key`. No prefix begins another, since the length comes first."""
     return asset + _U16(len(key)) + key
+
+
+def prefix_of(entry: bytes) -> bytes:
+    """Return the prefix of a key's entries from the key of one of them."""
+    behind = ASSET_BYTES + LENGTH_BYTES
+    return entry[: behind + int.from_bytes(entry[ASSET_BYTES:behind])]
+
+
+def key_of(prefix: bytes) -> bytes:
+    """Return the key whose entries have a prefix."""
+    return prefix[ASSET_BYTES + LENGTH_BYTES :]
 
 
 def timed_key(entries: bytes, time_us: int, order: bytes) -> bytes:

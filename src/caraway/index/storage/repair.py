@@ -1,6 +1,7 @@
 """The repair of a database that can't be used: it is moved aside, and a new one begins with a snapshot or empty.
 
-The topics have all of its content. Notes that have to outlive a restart are files in its folder and beside it.
+Nothing is lost by that, because the topics have all of the content. The state of a repair has to outlive a restart, so
+it is kept in files in the folder of the database and beside this folder.
 """
 
 import logging
@@ -22,18 +23,18 @@ LOGGER = logging.getLogger(__name__)
 FORMAT_KEY = META + b"format"
 # The name of the file that requests that the database be built anew, because a read found it damaged.
 DAMAGED = "DAMAGED"
-# The name of the file with the name of the snapshot from which the database began. If the database turns out damaged,
-# later snapshots may contain the same damaged table, so only older ones are tried.
+# The name of the file that has the name of the snapshot from which the database began. If the database turns out
+# damaged, this snapshot and later ones may contain the damaged table too, so only older snapshots are tried.
 RESTORED = "RESTORED"
-# The pause between attempts to open the damaged database while reads still have it open.
+# The pause between attempts to open the damaged database while reads still have it open, and the longest wait for them.
 RETRY_S = 0.05
 TIMEOUT_S = 10.0
 
-# The offsets that indexes had in a damaged database, by asset and partition.
+# The offsets that each index had reached in a damaged database, by asset and partition.
 Due = dict[bytes, dict[int, int]]
-# A function that puts a snapshot of a format into a folder that doesn't exist yet, and returns the snapshot's name;
-# None if there is none. The last argument is the name of a snapshot; it and all later ones are skipped
-# (`caraway.index.storage.snapshots`).
+# A function that puts a snapshot into a folder that doesn't exist yet, and returns the snapshot's name; None if there
+# is no snapshot. Its arguments are the folder, the format of the database, and the name of a snapshot that is skipped
+# together with all later ones, or "" (`caraway.index.storage.snapshots`).
 Restore = Callable[[Path, bytes, str], str | None]
 
 _DECODE_DUE = msgspec.json.Decoder(dict[str, dict[int, int]]).decode
@@ -62,8 +63,8 @@ class DatabaseFolder:
             db = open_database(self.path, self.cache)
             with TRANSLATED:
                 found = db.get(FORMAT_KEY)
-            # Without the progress of the indexes their topics can't be followed, so these entries are checked now.
-            # Damage of other entries is found when they are read.
+            # The entries of the database itself are all read now, because without the offsets in them no topic can be
+            # followed. Damage of other entries is found when they are read.
             for _ in scan_database(db, META, after(META)):
                 pass
         except DamagedError as error:
@@ -77,10 +78,9 @@ class DatabaseFolder:
         return self._replace(reason)
 
     def replace(self) -> Rdict:
-        """Return a new database in place of a damaged one, which is closed; wait until no read has it open.
+        """Return a new database in place of a damaged one that the caller has closed; wait until no read has it open.
 
-        Raises:
-            UnavailableError: The folder can't be used, or reads don't end; the caller may try again.
+        Raises `UnavailableError` if the folder can't be used, or reads don't end; the caller may try again.
         """
         try:
             if not self.path.exists():
@@ -124,8 +124,8 @@ class DatabaseFolder:
             db = open_database(folder, self.cache)
             with TRANSLATED:
                 sound: bool = db.get(FORMAT_KEY) == self.format
-                # A snapshot doesn't know what was emitted after it was taken. An index that emits is therefore built
-                # anew, and recovers its emissions from its topic.
+                # A snapshot lacks the rows that were emitted after it was taken. An index that emits rows is therefore
+                # removed from it and built anew, and reads from its topic which rows it has emitted.
                 prefix = emission_key(b"")
                 for key, _ in list(scan_database(db, prefix, after(prefix))):
                     db.write(removal_of(key[len(prefix) :]))
@@ -174,7 +174,7 @@ def is_marked(path: Path) -> bool:
 
 
 def due_of(path: Path) -> Due | None:
-    """Return the offsets that indexes must reach before reads of a new database are allowed; None if they are."""
+    """Return the offsets that indexes must reach before reads are allowed; None if reads are allowed already."""
     file = _due_file(path)
     if not file.exists():
         return None
@@ -182,7 +182,7 @@ def due_of(path: Path) -> Due | None:
 
 
 def write_due(path: Path, due: Mapping[bytes, Mapping[int, int]] | None) -> None:
-    """Write the offsets that indexes must reach before reads are allowed; None allows them."""
+    """Write the offsets that indexes must reach before reads are allowed; None allows reads."""
     file = _due_file(path)
     if due is None:
         file.unlink(missing_ok=True)

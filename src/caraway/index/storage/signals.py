@@ -8,14 +8,15 @@ from rocksdict import Rdict
 
 from caraway.index.storage.shared_counters import SharedCounters
 
-# The counters: a number that differs after each start, RocksDB's number of the last write since the start, and whether
-# reads are refused because the database was damaged and doesn't have all of its content again.
+# The positions of the counters. The generation changes whenever the writer opens a database. The sequence is RocksDB's
+# number of the last write in this database. The third counter is 1 while reads are refused, because the database was
+# damaged and the new one doesn't have all of the content yet.
 GENERATION, SEQUENCE, REFUSING = 0, 1, 2
 COUNTERS = 3
 
 
 def counters_of(path: Path) -> SharedCounters:
-    """Return the counters of the database in the folder `path`; they lie beside it, as it may be moved aside."""
+    """Return the counters of the database in the folder `path`; their file lies beside this folder, which may move."""
     return SharedCounters(path.with_name(f"{path.name}.board"), COUNTERS)
 
 
@@ -29,15 +30,15 @@ class Signals:
 
     def opened(self, db: Rdict) -> None:
         """Have the readers open the database anew."""
-        # The generation is written after the sequence is reset: a process that sees the new generation opens the
-        # database anew, and then has all of it.
+        # The sequence is reset before the generation is written. Otherwise a reader could see the new generation with
+        # the sequence of the old database, which may be greater than any that the new database has.
         self._counters[SEQUENCE] = 0
         self._counters[GENERATION] = time.time_ns()
         self.written(db)
 
     def written(self, db: Rdict) -> None:
         """Have the readers catch up with the last write."""
-        # Two threads write. Without the lock the older sequence number might be stored last.
+        # Two threads write to the database. Without the lock the older sequence number might be stored last.
         with self._lock:
             self._counters[SEQUENCE] = db.latest_sequence_number()
 

@@ -1,16 +1,15 @@
 """Copies of the database in the object store, from which a new owner of an index starts.
 
-A snapshot is a manifest that lists files by their digests. Tables never change, so most of them are in the store from
-earlier snapshots. The manifest is written last and has its own digest in its name, so a snapshot exists as a whole or
-not at all, and one that was damaged later is refused.
+A snapshot is a manifest that lists the files of the database by their digests. RocksDB never changes a table, so most
+files are in the object store since earlier snapshots. The manifest is written after all files, so a snapshot exists as
+a whole or not at all. Its name has the digest of its content, by which later damage is found.
 """
 
 import logging
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 import msgspec
@@ -28,10 +27,10 @@ FOLDER = "index-snapshots"
 MANIFESTS, FILES = f"{FOLDER}/manifests", f"{FOLDER}/files"
 # How many snapshots are kept: more than one, since the newest may turn out damaged.
 KEPT = 3
-# A file that no manifest lists may belong to a snapshot that is being taken; after this time it can be removed.
+# A file that no manifest lists may belong to a snapshot that is being taken, so it is removed only at this age.
 GRACE_S = 3600.0
-# How long to wait for a flush in the background. RocksDB's own checkpoint flushes while it holds Python's lock: 250 ms
-# for a full buffer. If the buffer is flushed in the background first, the checkpoint takes some 10 ms.
+# How long to wait for a flush in the background. A checkpoint flushes the write buffer too, but holds Python's lock
+# meanwhile: 250 ms for a full buffer. After a flush in the background the checkpoint takes some 10 ms.
 SETTLE_S = 10.0
 SETTLE_POLL_S = 0.02
 
@@ -55,14 +54,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 _DECODE = msgspec.json.Decoder(Manifest).decode
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The state of a file when its digest was computed."""
-
-    inode: int
-    size: int
-    changed_ns: int
-    digest: Digest
+# The state by which a change of a file is seen: inode, size, time of the last change.
+_State = tuple[int, int, int]
 
 
 class Snapshots:
@@ -86,7 +79,7 @@ class Snapshots:
         self._kept = kept
         self._grace_s = grace_s
         self._clock = clock
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, tuple[_State, Digest]] = {}
         self._taken_at: int | None = None
 
     def take(self, store: IndexStore) -> Manifest | None:
@@ -119,13 +112,8 @@ class Snapshots:
     def restore(self, folder: Path, wanted: bytes, older_than: str = "") -> str | None:
         """Put the newest sound snapshot of the format `wanted` into `folder`, which must not exist yet.
 
-        Args:
-            folder: The folder for the files.
-            wanted: The format of the database.
-            older_than: The name of a snapshot that turned out damaged: only older ones are taken.
-
-        Returns:
-            The snapshot's name; None if there is no sound snapshot, or the object store is away.
+        Only snapshots older than the one named `older_than` are taken, which turned out damaged. The name of the
+        snapshot is returned; None if there is no sound one, or the object store doesn't answer.
         """
         try:
             for stored in sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name, reverse=True):
@@ -138,47 +126,41 @@ class Snapshots:
                 if self._fetch(manifest, folder):
                     return stored.name
                 shutil.rmtree(folder)
-                LOGGER.error("snapshot %s of the index is torn: an older one is tried", stored.name)
+                LOGGER.error("snapshot %s of the index isn't complete: an older one is tried", stored.name)
         except UnavailableError as error:
             shutil.rmtree(folder, ignore_errors=True)
-            LOGGER.warning("no snapshot of the index can be had, it is built anew from Kafka: %s", error)
+            LOGGER.warning("no snapshot of the index can be fetched, so it is built anew from Kafka: %s", error)
         return None
 
     def _put(self, folder: Path) -> list[File]:
         """Write the files of a checkpoint that the object store doesn't have yet, and return all of them."""
         there = {stored.name: stored.size for stored in self._objects.stored(self._files)}
         files = []
-        known: dict[str, _Known] = {}
+        known: dict[str, tuple[_State, Digest]] = {}
         for path in sorted(folder.iterdir()):
-            found = known[path.name] = self._digest(path)
-            name = f"{self._files}/{found.digest}"
-            if there.get(name) != found.size and self._objects.put(path, name) != found.digest:
+            (_, size, _), digest = known[path.name] = self._digest(path)
+            name = f"{self._files}/{digest}"
+            if there.get(name) != size and self._objects.put(path, name) != digest:
                 raise UnavailableError(f"{path.name} changed while it was read")
-            files.append(File(path.name, found.digest, found.size))
+            files.append(File(path.name, digest, size))
         self._known = known
         return files
 
-    def _digest(self, path: Path) -> _Known:
-        """Return the digest of a file; a table that hasn't changed since the last snapshot isn't read again."""
-        is_now = path.stat()
+    def _digest(self, path: Path) -> tuple[_State, Digest]:
+        """Return a file's state and digest; a file that hasn't changed since the last snapshot isn't read again."""
+        found = path.stat()
+        state = found.st_ino, found.st_size, found.st_mtime_ns
         known = self._known.get(path.name)
-        if known is not None and (known.inode, known.size, known.changed_ns) == (
-            is_now.st_ino,
-            is_now.st_size,
-            is_now.st_mtime_ns,
-        ):
+        if known is not None and known[0] == state:
             return known
-        digest = sha256()
         with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-        return _Known(is_now.st_ino, is_now.st_size, is_now.st_mtime_ns, digest.hexdigest())
+            return state, file_digest(file, "sha256").hexdigest()
 
     def _read(self, stored: Stored) -> Manifest | None:
         """Return a manifest, None if it doesn't have the digest in its name."""
         content = self._objects.read(stored.name)
         if sha256(content).hexdigest() not in stored.name:
-            LOGGER.error("manifest %s of the index is damaged", stored.name)
+            LOGGER.error("the manifest %s of an index snapshot is damaged", stored.name)
             return None
         return _DECODE(content)
 

@@ -42,19 +42,10 @@ class IndexStore:
         """Open the database in the folder `path`, or create it.
 
         A database that is damaged or of another format is moved aside, since the topics have all of its content. A new
-        one begins with the snapshot that `restore` returns, or empty.
+        one begins with the snapshot that `restore` returns, or empty. If `shared`, counters are kept for the processes
+        that read the database (`caraway.index.storage.follower`).
 
-        Args:
-            path: Folder of the database.
-            geometry: Shape of the tile pyramids.
-            cache_bytes: Size of the cache of blocks read, index and filters included.
-            restore: The function that restores a snapshot.
-            shared: True if other processes read it (`caraway.index.storage.follower`), so shared counters are kept for
-                them.
-
-        Raises:
-            ConflictError: Another process has it open.
-            UnavailableError: The folder can't be read or written.
+        Raises `ConflictError` if another process has it open, and `UnavailableError` if the folder can't be used.
         """
         self.path = path
         self.geometry = geometry
@@ -62,7 +53,7 @@ class IndexStore:
         self._folder = DatabaseFolder(path, self.format, Cache(cache_bytes), restore)
         self._found_damaged = False
         self.db = self._folder.open()
-        # The offsets that indexes must reach before reads are allowed; None if they are.
+        # The offsets that indexes must reach before reads are allowed; None if reads are allowed.
         self.due = due_of(path)
         self._signals = Signals(path) if shared else None
         if self._signals is not None:
@@ -148,7 +139,7 @@ class IndexStore:
 
     def unused_tables(self) -> frozenset[str]:
         """Return the names of table files that aren't in use by the database: no longer, or not yet."""
-        # The disk is listed first, so a table that comes into use in between isn't returned.
+        # The disk is listed before the tables in use, so a table that comes into use in between isn't returned.
         tables = self.tables()
         with TRANSLATED:
             return tables - {str(table["name"]).lstrip("/") for table in self.db.live_files()}
@@ -175,12 +166,9 @@ class IndexStore:
         """Replace a damaged database, which is moved aside, by a new one. No other thread may write meanwhile.
 
         The new one begins with a snapshot or empty, so reads are refused until `end_refusing`, also after a restart.
+        `due` has the offsets that each index had reached in the damaged one.
 
-        Args:
-            due: The progress of each index before: the offsets for which it accounted.
-
-        Raises:
-            UnavailableError: The folder can't be used; the caller may try again.
+        Raises `UnavailableError` if the folder can't be used; the caller may try again.
         """
         self.due = {asset: dict(offsets) for asset, offsets in due.items()}
         if self._signals is not None:

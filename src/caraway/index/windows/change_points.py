@@ -27,14 +27,12 @@ from caraway.index.storage.keys import (
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 
-# The life of an aggregate input: its time, and the time from which it no longer counts (None if it counts for good).
+# The life of an aggregate input: its time, and the time of its end (None if it has none).
 Lived = tuple[int, int | None]
 
-# The most dirty intervals of one group, which bounds its entry; if there were more, they would become one.
+# The most dirty intervals of one group, which bounds the size of its entry; more are replaced by one around them all.
 MAX_INTERVALS = 64
 
-# The size of a key's length, which precedes the key in its entries.
-LENGTH_BYTES = 2
 # The size of the number of aggregate inputs at a change point.
 COUNT_BYTES = 4
 
@@ -55,10 +53,8 @@ class ChangePoints:
     def move(self, changes: Sequence[tuple[bytes, Lived | None, Lived | None, bool]], batch: WriteBatch) -> None:
         """Update the change points of groups after changes to their aggregate inputs.
 
-        Args:
-            changes: For each aggregate input the prefix of its group's entries, its life before, its life now, and
-                whether its row is the same as before, so that at most its end differs.
-            batch: The batch to which changed entries are added.
+        A change has the prefix of the group's entries, the life of an aggregate input before and now, and whether its
+        row is the same as before, so that at most its end differs.
         """
         counts: dict[bytes, Counter[int]] = {}
         dirty: dict[bytes, list[Interval]] = {}
@@ -89,7 +85,8 @@ class ChangePoints:
         if self._bucket is not None:
             length_us, stride_us = self._bucket.length_us or 0, self._bucket.stride_us
             first = next_end(self._bucket, time_us)
-            # The last bucket that contains it, or the empty one after that.
+            # The last of the buckets that contain the aggregate input is found by its end. An empty bucket behind it
+            # may have a row too.
             last = first + (time_us + length_us - first) // stride_us * stride_us
             if last < first:
                 return []
@@ -154,8 +151,8 @@ def _differing(
 ) -> Iterator[Interval]:
     """Yield the intervals in which a group's row may differ, from the lives of an aggregate input before and after.
 
-    If its row is the same as before, the aggregate input makes no difference at times at which it counted and still
-    counts.
+    If the row of the aggregate input is the same as before, nothing differs at times at which it counted before and
+    counts now.
     """
     if same and [enter for enter, _ in before] == [enter for enter, _ in after]:
         for (_, old), (_, new) in zip(before, after, strict=True):

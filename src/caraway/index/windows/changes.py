@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.storage.intervals import WINDOW_REST_US, Interval, OwnWindow, life, next_end
+from caraway.index.storage.intervals import WINDOW_REST_US, Interval, OwnWindow, latest, life, next_end
 from caraway.index.windows.entries import Ended, KeyEntries
 
 
@@ -19,16 +19,16 @@ def last_change(
     """
     newest: int | None = None
     for window, (_, last) in intervals:
-        newest = _later(newest, *_of_live(entries, window, last))
+        newest = latest(newest, *_of_live(entries, window, last))
     for item in ended:
-        newest = _later(newest, *_of_ended(item, intervals))
+        newest = latest(newest, *_of_ended(item, intervals))
     least = min(last for _, (_, last) in intervals)
     for item in entries.ended_by(least):
-        # Aggregate inputs that ended earlier come in descending order of their ends, and none causes a change after its
-        # end, so from here on none can cause a later change than the newest found.
+        # These aggregate inputs come in descending order of their ends, and none causes a change after its end is seen.
+        # So if even this end is seen no later than the newest change, the rest can't have caused a later one.
         if newest is not None and max(_seen(window, item.end_us) for window, _ in intervals) <= newest:
             break
-        newest = _later(newest, *_of_ended(item, intervals))
+        newest = latest(newest, *_of_ended(item, intervals))
     return newest
 
 
@@ -64,7 +64,3 @@ def _seen(window: OwnWindow, time_us: int) -> int:
 def _now(window: OwnWindow, last: int) -> int:
     """Return the time as of which a window is read: for discrete ones the end of the bucket."""
     return last if isinstance(window, ContinuousWindow) else last + 1
-
-
-def _later(newest: int | None, *times: int | None) -> int | None:
-    return max((time_us for time_us in (newest, *times) if time_us is not None), default=None)

@@ -9,10 +9,9 @@ from rocksdict import RdictIter
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.intervals import Interval
-from caraway.index.storage.keys import ASSET_BYTES, CHANGE_POINT, from_time, time_of
+from caraway.index.storage.keys import CHANGE_POINT, from_time, key_of, time_of
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.buckets import BucketReader
-from caraway.index.windows.change_points import LENGTH_BYTES
 from caraway.index.windows.sessions import session_by, sessions_from
 from caraway.index.windows.windows import WindowReader
 from caraway.plan.model import IndexPlan, TopicPlan
@@ -58,7 +57,7 @@ class _Windows:
 
     def read(self, iterator: RdictIter, prefix: bytes, bounds: Interval) -> list[object] | None:
         """Return the row of a group for a window, None if there is none."""
-        key = self._keys.encode_key([*self._groups.decode_key(group_of(prefix)), list(bounds)]) or b""
+        key = self._keys.encode_key([*self._groups.decode_key(key_of(prefix)), list(bounds)]) or b""
         values, found = self._reader.bound(iterator)(key, bounds[1])
         return values if found else None
 
@@ -66,7 +65,7 @@ class _Windows:
 def _by_change_points(
     reader: WindowReader, keys: int, store: IndexStore, prefix: bytes, interval: Interval
 ) -> Iterator[Row]:
-    read, group = reader.bound(store.iterator()), group_of(prefix)
+    read, group = reader.bound(store.iterator()), key_of(prefix)
     for time_us in _change_points(store, prefix, interval):
         values, found = read(group, time_us)
         if found:
@@ -105,8 +104,3 @@ def _sessions(store: IndexStore, prefix: bytes, interval: Interval) -> Iterator[
         if session.end_us > last:
             break
         yield session.first_us, session.end_us
-
-
-def group_of(prefix: bytes) -> bytes:
-    """Return the key of a group from the prefix of its entries."""
-    return prefix[ASSET_BYTES + LENGTH_BYTES :]

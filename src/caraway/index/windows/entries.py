@@ -1,7 +1,7 @@
 """The entries of one key in one state of the database."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rocksdict import RdictIter
@@ -45,16 +45,16 @@ class Ended(NamedTuple):
 class KeyEntries:
     """A reader of the entries of a key. It moves the iterator that it is given."""
 
-    __slots__ = ("_iterator", "_prefix", "_shape", "iterator")
+    __slots__ = ("_prefix", "_shape", "iterator")
 
     def __init__(self, shape: IndexShape, iterator: RdictIter, prefix: bytes) -> None:
         self._shape = shape
-        self.iterator = self._iterator = iterator
+        self.iterator = iterator
         self._prefix = prefix
 
     def root(self) -> list[Any] | None:
         """Return the root's content, None if the key has none."""
-        iterator, root_key = self._iterator, self._prefix + ROOT
+        iterator, root_key = self.iterator, self._prefix + ROOT
         iterator.seek(root_key)
         check_end(iterator)
         if not iterator.valid() or iterator.key() != root_key:
@@ -63,7 +63,7 @@ class KeyEntries:
 
     def last_time(self, time_us: int) -> int | None:
         """Return the time of the last aggregate input at or before a time."""
-        iterator, entries = self._iterator, self._prefix + RAW
+        iterator, entries = self.iterator, self._prefix + RAW
         iterator.seek_for_prev(from_time(entries, time_us + 1))
         check_end(iterator)
         if not iterator.valid():
@@ -73,7 +73,7 @@ class KeyEntries:
 
     def first_time(self, time_us: int) -> int | None:
         """Return the time of the first aggregate input at or after a time."""
-        iterator, entries = self._iterator, self._prefix + RAW
+        iterator, entries = self.iterator, self._prefix + RAW
         iterator.seek(from_time(entries, time_us))
         check_end(iterator)
         if not iterator.valid():
@@ -83,7 +83,7 @@ class KeyEntries:
 
     def children(self, level: int, first: int, last: int) -> list[list[Any]]:
         """Return the tiles of a level that contain times from `first` to `last`."""
-        iterator, shift = self._iterator, self._shape.geometry.shift(level)
+        iterator, shift = self.iterator, self._shape.geometry.shift(level)
         end = tile_key(self._prefix, level, (last + SIGN) >> shift)
         iterator.seek(tile_key(self._prefix, level, (first + SIGN) >> shift))
         tiles = []
@@ -95,7 +95,7 @@ class KeyEntries:
 
     def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[AggregateInput]]) -> None:
         """Append the aggregate inputs from `first` to `last` to the segments between `cuts`."""
-        iterator, decode, values = self._iterator, self._shape.codec.decode_value, self._shape.layout.values
+        iterator, decode, values = self.iterator, self._shape.codec.decode_value, self._shape.layout.values
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
         end = from_time(entries, last + 1)
@@ -113,7 +113,7 @@ class KeyEntries:
 
     def ranked(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the aggregate inputs from `first` to `last`, oldest first. The caller must not move the iterator."""
-        iterator, decode = self._iterator, self._shape.codec.decode_value
+        iterator, decode = self.iterator, self._shape.codec.decode_value
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
         end = from_time(entries, last + 1)
@@ -125,7 +125,7 @@ class KeyEntries:
 
     def ranked_backwards(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the aggregate inputs from `first` to `last` newest first; see `ranked`."""
-        iterator, decode = self._iterator, self._shape.codec.decode_value
+        iterator, decode = self.iterator, self._shape.codec.decode_value
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
         start = from_time(entries, first)
@@ -136,25 +136,22 @@ class KeyEntries:
         check_end(iterator)
 
     def ended_after(self, time_us: int) -> Iterator[Ended]:
-        """Yield the aggregate inputs that ended after a time, in order of their ends; see `ranked`."""
-        iterator, decode = self._iterator, self._shape.codec.decode_value
-        entries = self._prefix + ENDED
-        rank = len(entries) + TIME_BYTES
-        iterator.seek(from_time(entries, time_us + 1))
-        while iterator.valid() and (key := iterator.key()).startswith(entries):
-            yield Ended(time_of(key, len(entries)), key[rank:], decode(iterator.value()))
-            iterator.next()
-        check_end(iterator)
+        """Return the aggregate inputs that ended after a time, in order of their ends; see `ranked`."""
+        self.iterator.seek(from_time(self._prefix + ENDED, time_us + 1))
+        return self._ended(self.iterator.next)
 
     def ended_by(self, time_us: int) -> Iterator[Ended]:
-        """Yield the aggregate inputs that ended at or before a time, the last one first; see `ranked`."""
-        iterator, decode = self._iterator, self._shape.codec.decode_value
+        """Return the aggregate inputs that ended at or before a time, the last one first; see `ranked`."""
+        self.iterator.seek_for_prev(from_time(self._prefix + ENDED, time_us + 1))
+        return self._ended(self.iterator.prev)
+
+    def _ended(self, step: Callable[[], None]) -> Iterator[Ended]:
+        iterator, decode = self.iterator, self._shape.codec.decode_value
         entries = self._prefix + ENDED
         rank = len(entries) + TIME_BYTES
-        iterator.seek_for_prev(from_time(entries, time_us + 1))
         while iterator.valid() and (key := iterator.key()).startswith(entries):
             yield Ended(time_of(key, len(entries)), key[rank:], decode(iterator.value()))
-            iterator.prev()
+            step()
         check_end(iterator)
 
 

@@ -1,8 +1,8 @@
 """Lists of a column's values over an interval of time: distinct, newest and oldest values.
 
 Values are read one by one in the order of time, from the end at which the list begins, and only as many as needed. A
-tile is opened only if necessary: one without values is skipped if nulls are dropped, and for one that keeps its
-distinct values these are enough.
+tile is opened only if necessary. If nulls are dropped, a tile that has only nulls is skipped. A list of distinct values
+is read from the tile itself if the tile keeps all of its distinct values.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from caraway.graph.aggregates import TRAITS, AggregateSpec, ValueUse
 from caraway.index.aggregates.columns import identity_reader, shower
 from caraway.index.aggregates.layout import keeps_values
 from caraway.index.aggregates.partials import SPLIT
-from caraway.index.aggregates.values import Position, first_positions, last_positions
+from caraway.index.aggregates.values import Position, packed_positions
 from caraway.index.storage.intervals import Interval
 from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.topics.codec import Record
@@ -81,8 +81,7 @@ class ListReader:
         if first > last or (self._counted is not None and not tile[4][self._counted][0][0]):
             return
         if self._kept is not None and self._values_spec is not None and low >= interval[0] and high <= interval[1]:
-            positions = last_positions if self._newest_first else first_positions
-            kept = positions(self._values_spec, tile[5][self._kept])
+            kept = packed_positions(self._values_spec, tile[5][self._kept], newest_first=self._newest_first)
             if kept is not None:
                 yield from kept
                 return

@@ -5,7 +5,7 @@ more than `Geometry.split` aggregate inputs, children are made once from its raw
 So a key with few aggregate inputs has only a root, and a busy key has a tree whose leaves contain few aggregate inputs
 each, or those of one moment.
 
-A batch changes each tile once: leaves by their aggregate inputs, each tile above by the sum of its children's changes.
+A batch changes each tile once: a leaf by its aggregate inputs, and any other tile by the sum of its children's changes.
 """
 
 from collections.abc import Container, Sequence
@@ -18,8 +18,8 @@ from caraway.index.storage.keys import ENDED, RAW, SIGN, TIME_BYTES, pack_u64, t
 from caraway.index.storage.store import IndexStore
 from caraway.topics.codec import RecordCodec
 
-# Decoded tiles that are kept between batches, in two generations, of which the older one is dropped when the younger is
-# full. A tile takes 0.5 to 1 KiB, so the cache takes up to 20 MiB.
+# The most decoded tiles that are kept between batches. They are in two generations: when the younger one is full, the
+# older one is dropped. A tile takes 0.5 to 1 KiB, so the cache takes up to 20 MiB.
 CACHED_TILES = 20_000
 
 
@@ -129,14 +129,10 @@ class Pyramid:
         removed: Sequence[AggregateInput],
         touched: Container[bytes],
     ) -> None:
-        """Add and remove aggregate inputs of one key.
+        """Add aggregate inputs that a key doesn't have yet, and remove some that it has; the caller saves the root.
 
-        Args:
-            prefix: The prefix of the key's entries.
-            root: The key's root, which is changed; the caller saves it.
-            added: Aggregate inputs that the key doesn't have yet.
-            removed: Aggregate inputs that the key has.
-            touched: Raw keys of both. Their entries in the database are ignored.
+        `prefix` begins the key's entries. `touched` are the raw entries of the aggregate inputs that are added or
+        removed: the database has them as they were before the batch, so they aren't read there.
         """
         key_tiles = _KeyTiles(self, prefix, touched)
         if added:
@@ -164,8 +160,8 @@ class _KeyTiles:
     def grow(self, root: Partial, added: Sequence[AggregateInput]) -> None:
         """Extend the root's bounds.
 
-        If that raises its level, copies of the old root become the tiles on the levels in between, unless it has no
-        children.
+        If that raises the root's level, and the root has children or is about to get them, copies of the old root
+        become the tiles on the levels between its old level and the new one.
         """
         times = [time_us for time_us, _, _ in added]
         low, high = min(times), max(times)

@@ -28,12 +28,8 @@ class RangeQuery:
     ) -> None:
         """Read the pyramid of a key.
 
-        Args:
-            shape: The shape of the index.
-            contents: The entries of the key.
-            cuts: The first time of each segment, ascending, and the first time behind the last segment.
-            needed: The extras of the layout that are needed.
-            used: For each segment, whether it is needed; None: all are.
+        `cuts` are the first time of each segment, ascending, and the first time behind the last segment. `needed` are
+        the extras of the layout that are needed, and `used` says of each segment whether it is (None: all are).
         """
         self._shape = shape
         self._entries = contents.entries

@@ -1,8 +1,8 @@
 """The sessions of a group: runs of aggregate inputs with at most a gap between one and the next.
 
-An entry of a session has the second of its first aggregate input, and the second of its last. Adding an aggregate input
-changes only the sessions beside it, and removing one needs only the adjacent ones in time, so no change takes time that
-grows with the number of aggregate inputs of a group.
+The entry of a session has the seconds of its first and of its last aggregate input. Adding an aggregate input changes
+only the sessions beside it, and to remove one only the aggregate inputs just before and after it are read. So the time
+that a change takes doesn't grow with the number of aggregate inputs of a group.
 """
 
 from bisect import bisect_left, bisect_right
@@ -48,17 +48,10 @@ class Sessions:
         touched: Collection[bytes],
         batch: WriteBatch,
     ) -> list[tuple[int, int]]:
-        """Update the sessions of one group after aggregate inputs were added or removed.
+        """Update the sessions of one group after aggregate inputs of these times were added or removed.
 
-        Args:
-            prefix: The prefix of the group's entries.
-            added: Times of aggregate inputs that the group didn't have.
-            removed: Times of aggregate inputs that the group had.
-            touched: Raw keys of both. Their entries in the database are ignored.
-            batch: The batch to which changed entries are added.
-
-        Returns:
-            Intervals of time, each from the begin to the end of a session that was removed, is new, or has changed.
+        `touched` are their raw entries: the database has them as they were before the batch, so they aren't read there.
+        Intervals of time are returned: each is that of a session that was removed, is new, or has changed.
         """
         iterator = self._store.iterator()
         seconds = {_second(time_us) for time_us in (*added, *removed)}
@@ -98,7 +91,7 @@ class Sessions:
         """Remove a second that has no aggregate input left: its session is shortened, divided or removed."""
         position = bisect_right(sessions, second, key=_first) - 1
         if position < 0 or sessions[position].last_us < second:
-            # The second was removed together with an adjacent one.
+            # The removal of another second has removed this one from the sessions already.
             return
         following = raw.first_from(second)
         if following is not None and following < second + SECOND_US:

@@ -8,7 +8,7 @@ from rocksdict import RdictIter
 from caraway.errors import InvalidInputError
 from caraway.index.aggregates.partials import HAS_ENDED, Partial
 from caraway.index.aggregates.results import Result, results_of
-from caraway.index.records.max_event_time import newest, read_max_event_time
+from caraway.index.records.max_event_time import read_max_event_time
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.intervals import (
     WINDOW_REST_US,
@@ -16,6 +16,7 @@ from caraway.index.storage.intervals import (
     OwnWindow,
     has_max_event_time,
     interval_at,
+    latest,
     own_windows,
 )
 from caraway.index.storage.keys import FIRST_TIME_US, key_prefix
@@ -74,7 +75,7 @@ class WindowReader:
         intervals: dict[OwnWindow, Interval] = {}
         least = latest = at_us
         if self._has_max_event_time:
-            # A key is found as soon as one of its windows has closed with an aggregate input.
+            # Discrete windows show an aggregate input only once its bucket has closed, so a key is found only then.
             intervals = {window: interval_at(window, at_us, max_event_time_us) for window in self._windows}
             ends = [last for _, last in intervals.values()]
             least, latest = min(ends), max(ends)
@@ -132,7 +133,7 @@ class WindowReader:
 def max_event_time_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
     """Return the max event time of an asset over all parts of the index."""
     here = read_max_event_time(iterator, asset)
-    return here if elsewhere is None else newest(here, elsewhere(asset))
+    return here if elsewhere is None else latest(here, elsewhere(asset))
 
 
 def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:
