@@ -6,8 +6,8 @@ from confluent_kafka import Consumer, KafkaError
 
 from caraway.topics.connection import client_config, kafka_logger
 
-# The most records of a batch. A batch of 500 takes 10 ms, and a record that arrives meanwhile waits that long. A backlog
-# is processed faster in larger batches, in which keys repeat, because a batch changes each tile once.
+# The most records of a batch. A batch of 500 takes 10 ms, and a record that arrives meanwhile waits that long. A
+# backlog is processed faster in larger batches, in which keys repeat, because a batch changes each tile once.
 FRESH_BATCH, BACKLOG_BATCH = 500, 4000
 
 # Errors of a consumer if the topic doesn't have the offset that it was given, or no longer has it.

@@ -37,7 +37,7 @@ class DamagedError(UnavailableError):
 
 
 class _Translation:
-    """A context that turns RocksDB's errors into a DamagedError if files are damaged, otherwise an UnavailableError."""
+    """A context that raises RocksDB's errors as a DamagedError if files are damaged, else as an UnavailableError."""
 
     def __enter__(self) -> None:
         pass
