@@ -32,6 +32,10 @@ def crash_run(folder: Path, victims: Sequence[Victim], *, rows: int, tell: Calla
             crash(Scene(traffic, rig, broker, index), victims, tell)
             found = settled(traffic)
             tell(f"{len(victims)} kills, {len(found)} differences, {len(watch.regressed)} regressions")
+            if found:
+                for job in rig.heartbeat()["jobs"].values():
+                    tell(str(job))
+                tell(rig.log()[-20_000:])
         finally:
             watch.end()
             rig.close()

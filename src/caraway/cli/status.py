@@ -17,7 +17,7 @@ from caraway.client.discovery import RunningStack
 from caraway.config.settings import load_settings
 from caraway.errors import CarawayError
 from caraway.stack.folder import DataFolder
-from caraway.stack.report import PartReport, SourceReport, StackReport, report_stack
+from caraway.stack.report import PartReport, SourceReport, StackReport, report_sources, report_stack
 
 # The longest wait for the server's account of its sources: an operator asks for the status when something hangs.
 SERVER_TIMEOUT_SECONDS = 3.0
@@ -67,8 +67,7 @@ def _sources(url: str, data_dir: Path) -> tuple[SourceReport, ...]:
     """Return the sources that a server reads; none if it doesn't answer, since the table of parts tells that."""
     server = ServerOptions(url=url, token=RunningStack(url, data_dir).token())
     try:
-        answer = ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
-        return msgspec.convert(answer["sources"], tuple[SourceReport, ...])
+        return report_sources(ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS))
     except (CarawayError, msgspec.ValidationError, KeyError):
         return ()
 

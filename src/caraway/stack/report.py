@@ -124,6 +124,15 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[SourceReport, ...] = ()
 
 
+def report_sources(status: Mapping[str, Any]) -> tuple[SourceReport, ...]:
+    """Return the sources in a server's answer to `GET /status`.
+
+    Raises:
+        KeyError, msgspec.ValidationError: The answer has another structure.
+    """
+    return msgspec.convert(status["sources"], tuple[SourceReport, ...])
+
+
 def report_stack(folder: DataFolder) -> StackReport:
     """Return a report on the stack in a data folder, running or not."""
     record = read_record(folder.record) or StackRecord(state="stopped")
