@@ -56,14 +56,14 @@ def measure_freshness(
     started = time.perf_counter() + 0.2
     with ThreadPoolExecutor(SENDERS + 1) as pool:
         watching = pool.submit(_watch, url, run, watched)
-        turn = iter(range(count))
-        turns = threading.Lock()
+        numbers = iter(range(count))
+        number_lock = threading.Lock()
 
         def send() -> None:
             with DemoConnection(url) as connection:
                 while True:
-                    with turns:
-                        number = next(turn, None)
+                    with number_lock:
+                        number = next(numbers, None)
                     if number is None:
                         return
                     due = started + number / rate
