@@ -17,7 +17,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from caraway.dtypes.types import DataType, OptionalType, type_name
+from caraway.dtypes.types import (
+    BetweenType,
+    DataType,
+    OneOfType,
+    OptionalType,
+    RegexType,
+    strip_optional,
+    type_name,
+)
 from caraway.errors import InvalidInputError, quoted
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -136,6 +144,12 @@ def cast(dtype: DataType, manner: Manner = LENIENT) -> Convert:
     The function returns the stored form, and raises `InvalidInputError` naming the expected type and the value found.
     """
     return CONVERSIONS[type(dtype)].cast(dtype, manner)
+
+
+def restriction(dtype: DataType) -> Convert | None:
+    """Return a function that raises for a value outside of a restricted type; None for an unrestricted type."""
+    inner = strip_optional(dtype)
+    return cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
 
 
 def casts(value: Any, dtype: DataType) -> bool:

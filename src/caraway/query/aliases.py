@@ -10,7 +10,7 @@ from caraway.query.model import AliasStep
 def compile_alias(step: AliasStep) -> Run:
     """Return the function that adds the column of an alias step to a batch."""
     source, name, default = step.input, step.output, step.default
-    # The value of a feature that isn't in the graph is still raw JSON. Its type is first known here.
+    # If the input isn't in the graph, its values are still raw JSON, since only the type of the output is known.
     convert = cast(step.dtype) if step.input_dtype is None else None
 
     def run(batch: Batch) -> None:

@@ -1,7 +1,7 @@
 """Checks that the columns from a process of users' functions are in the stored form of their types.
 
-The process has checked them itself, but a function may have taken it over, and readers of the columns rely on the
-types.
+The process checks the columns itself too, but a hostile function may have taken the process over, and all code that
+reads the columns relies on their types.
 """
 
 from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ from caraway.query.model import Computed, Instants
 
 
 class Columns(dict[str, list[object]]):
-    """Columns by full name. A column whose values don't fit its type raises its error when a step reads it."""
+    """Columns by full name. To read a column whose values don't fit its type raises the error of that column."""
 
     def __init__(
         self, columns: Mapping[str, list[object]], unfit: Mapping[str, InvalidInputError] | None = None
@@ -29,8 +29,8 @@ class Batch:
     """The rows of a request: `columns` by full name, values in stored form.
 
     `at` is the time at which everything is read: one instant for a query as of now, otherwise an instant for each row.
-    `past` is true if the caller chose the time, which needs an offline index. `returned` has the columns of user code
-    as it returned them.
+    `past` is true if the caller chose the time, which needs an offline index. `returned` has the series that users'
+    functions returned, by the names of their columns.
     """
 
     columns: dict[str, list[object]]
@@ -49,7 +49,7 @@ Run = Callable[[Batch], None]
 
 @runtime_checkable
 class LaterRun(Protocol):
-    """A step that runs in another process. Its caller may block until it is done, or await it."""
+    """A step that waits for another process or server. Its caller may block until the step is done, or await it."""
 
     def __call__(self, batch: Batch) -> None:
         """Add the step's columns to a batch."""

@@ -1,4 +1,4 @@
-"""A graph with everything by name, as queries need it."""
+"""A graph whose datasets, featuresets, features and extractors are found by name, for queries."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

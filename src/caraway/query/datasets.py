@@ -70,7 +70,7 @@ def read_rows(
     columns, found = read_keys(reader, spec.name, ordered, at=at, fields=names, absent=catalog.absent[spec.name])
     for position, parts in enumerate(zip(*ordered, strict=True)):
         if None in parts:
-            # A key with a null in it wasn't read, so that its other parts aren't in the answer yet.
+            # A key with a null in it wasn't read, so the values of its other parts aren't in the answer yet.
             for name, column in zip(names, columns, strict=True):
                 if name in keys:
                     column[position] = keys[name][position]
@@ -79,7 +79,7 @@ def read_rows(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A lookup of user code, as sent between processes. A time or key that is missing is None."""
+    """A lookup by user code, as sent between processes. Missing keys are None, and so is `at` if a time is missing."""
 
     dataset: str
     at: list[int] | None
@@ -119,14 +119,9 @@ class DatasetLookups:
         extractor: str = "",
         allowed: Sequence[str] | None = None,
     ) -> None:
-        """Look up rows in the datasets of `catalog`.
+        """Look up rows in datasets of `catalog`, for an extractor that may read those that are `allowed` (None: all).
 
-        Args:
-            catalog: The graph.
-            reader: Reads the rows.
-            past: True if the caller chose the times, which needs an offline index.
-            extractor: The extractor that looks up.
-            allowed: The datasets that it may look up; None means any.
+        `past` is true if the caller of the query chose the times, which needs an offline index.
         """
         self.asks_others = reader.asks_others
         self._catalog = catalog
@@ -144,9 +139,8 @@ class DatasetLookups:
     def answer(self, asked: Question) -> FoundRows:
         """Look rows up.
 
-        Raises:
-            InvalidInputError: The extractor may not look up the dataset, or the dataset, a key or a field doesn't
-                exist.
+        Raises `InvalidInputError` if the extractor may not look up the dataset, or if the dataset, a key or a field
+        doesn't exist.
         """
         dataset = asked.dataset
         if self._allowed is not None and dataset not in self._allowed:
@@ -162,12 +156,9 @@ class DatasetLookups:
         spec = keyed_dataset(self._catalog, dataset, tuple(asked.keys))
         types = {field.name: field.dtype for field in spec.fields}
         values = {name: key_values(column, types[name], name=name) for name, column in asked.keys.items()}
-        if asked.at is None:
+        times = asked.at
+        if times is None:
             raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
-        at = _shared(asked.at)
+        # Equal instants become one, since equal keys are then read once.
+        at: Instants = times[0] if len(set(times)) == 1 else times
         return read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)
-
-
-def _shared(at: list[int]) -> Instants:
-    """Return one instant if all are equal, since equal keys are then read once."""
-    return at[0] if at and at.count(at[0]) == len(at) else at

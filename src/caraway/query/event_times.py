@@ -6,9 +6,10 @@ from dataclasses import replace
 from caraway.dtypes.types import INT, ListType, optional
 from caraway.query.batch import Batch
 from caraway.query.catalog import Catalog
-from caraway.query.model import AliasStep, ExpressionStep, LookedUp, LookupStep, PythonStep, QueryPlan, Step
+from caraway.query.model import LookedUp, LookupStep, QueryPlan
+from caraway.query.rounds import added, read
 
-# The mark in the names of timestamp columns, which no feature's name contains.
+# A mark in the names of timestamp columns, by which they differ from features: no feature's name contains it.
 MARK = ":"
 
 
@@ -27,14 +28,13 @@ def with_event_times(plan: QueryPlan, catalog: Catalog) -> QueryPlan:
 
 
 def time_columns(plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
-    """Return, for each output of such a plan, the columns of timestamps of all rows that it comes from."""
+    """Return, for each output of a plan of `with_event_times`, the columns of timestamps of the rows it comes from."""
     found: dict[str, frozenset[str]] = {}
     for step in plan.steps:
-        inputs, outputs = _reads(step), _makes(step)
-        times = frozenset().union(*(found.get(name, frozenset()) for name in inputs))
+        times = frozenset().union(*(found.get(name, frozenset()) for name in read(step)))
         if isinstance(step, LookupStep):
             times |= {step.features[-1].column}
-        found.update(dict.fromkeys(outputs, times))
+        found.update(dict.fromkeys(added(step), times))
     return {column.name: tuple(sorted(found.get(column.name, frozenset()))) for column in plan.outputs}
 
 
@@ -60,27 +60,3 @@ def _timed(number: int, step: LookupStep, catalog: Catalog) -> LookupStep:
         default=None,
     )
     return replace(step, features=(*step.features, column))
-
-
-def _reads(step: Step) -> Sequence[str]:
-    match step:
-        case LookupStep():
-            return [part.column for part in step.keys]
-        case AliasStep():
-            return [step.input]
-        case ExpressionStep():
-            return [name for _, name, _ in step.inputs]
-        case PythonStep():
-            return [column.name for column in step.inputs]
-
-
-def _makes(step: Step) -> Sequence[str]:
-    match step:
-        case LookupStep():
-            return [feature.column for feature in step.features]
-        case AliasStep():
-            return [step.output]
-        case ExpressionStep():
-            return [feature.column for feature in step.features]
-        case PythonStep():
-            return step.kept

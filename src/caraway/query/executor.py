@@ -47,10 +47,11 @@ Answer = dict[str, list[object]]
 StoredColumns = dict[str, list[object]]
 Shown = Callable[[list[object]], list[object]]
 CompilePython = Callable[[PythonStep, Callable[[PythonStep, bool], DatasetLookups]], Run | LaterRun]
-# The steps that run in this process, one after the other, and then the steps that run elsewhere, side by side.
+# A stage of a plan: first the steps that run in this process, one after the other, and then the steps that wait for
+# another process or server, side by side.
 Stage = tuple[tuple[Run, ...], tuple[LaterRun, ...]]
 
-# The conversion of types whose stored values are JSON already.
+# The function by which `to_json` leaves values as they are, because their stored form is JSON already.
 AS_STORED = to_json(STRING)
 
 
@@ -60,7 +61,7 @@ class CompiledPlan:
 
     `runs_user_code` is true if the plan calls a Python extractor, which may be slow. `asks_others` is true if other
     servers may own shards of the index. `stages` are the same steps in an order for async callers, who await the steps
-    that run elsewhere.
+    that wait for another process or server.
     """
 
     plan: QueryPlan
@@ -90,21 +91,16 @@ class CompiledPlan:
             if len(elsewhere) == 1:
                 await elsewhere[0].later(batch)
             elif elsewhere:
-                # If a step fails, the others still run to their end: cancelling a step would cost its process.
+                # If a step fails, the others still run to their end: a cancelled step would end the process it runs in.
                 ended = await asyncio.gather(*(step.later(batch) for step in elsewhere), return_exceptions=True)
                 for error in ended:
                     if error is not None:
                         raise error
 
     def run(self, data: Table, at: Instants | None = None) -> Answer:
-        """Compute the outputs for the rows of `data`.
+        """Compute the outputs for rows or columns of input features, as of now or `at` the instant of each row.
 
-        Args:
-            data: Rows or columns of input features.
-            at: The instant of each row; None means as of now.
-
-        Returns:
-            The outputs by full name, in the order wanted, as JSON can hold them.
+        The outputs are returned by full name, in the order wanted, as JSON can hold them.
 
         Raises:
             InvalidInputError: The data doesn't fit the inputs, or a feature that may not be null is null.
@@ -142,7 +138,8 @@ class CompiledPlan:
         if batch.rows:
             for name, _, may_be_null, dtype in self.outputs:
                 if not may_be_null and None in (column := batch.columns[name]):
-                    raise _null(name, dtype, column)
+                    spelled = "not optional" if dtype is None else type_name(dtype)
+                    raise InvalidInputError(f"{name} is {spelled}, but row {column.index(None)} is null")
 
     def stored(self, batch: Batch) -> StoredColumns:
         """Return the outputs of a computed batch, in stored form."""
@@ -164,11 +161,6 @@ class CompiledPlan:
             values = batch.columns[column.name]
             given[column.name] = values if convert is None else convert(values)
         return given
-
-
-def _null(name: str, dtype: DataType | None, column: Sequence[object]) -> InvalidInputError:
-    spelled = "not optional" if dtype is None else type_name(dtype)
-    return InvalidInputError(f"{name} is {spelled}, but row {column.index(None)} is null")
 
 
 class QueryEngine:
@@ -215,8 +207,8 @@ class QueryEngine:
                 any(isinstance(step, PythonStep) for step in plan.steps),
                 self.asks_others and any(isinstance(step, LookupStep) for step in plan.steps),
             )
-            # Two threads may both make this plan, which is harmless, since their plans are equal. The oldest plan is
-            # dropped.
+            # Two threads may both make this plan, which is harmless, since their plans are equal. If there are too many
+            # plans, the oldest one is dropped.
             self._plans[key] = compiled
             if len(self._plans) > MAX_PLANS:
                 self._plans.popitem(last=False)
@@ -281,7 +273,7 @@ class QueryEngine:
 
 
 def stages(plan: QueryPlan, steps: Sequence[Run | LaterRun]) -> tuple[Stage, ...]:
-    """Return the functions of a plan's steps in stages, for callers that await the steps that run elsewhere."""
+    """Return the functions of a plan's steps in stages; the steps to be awaited are those that are a `LaterRun`."""
     remote = {number: step for number, step in enumerate(steps) if isinstance(step, LaterRun)}
     return tuple(
         (tuple(steps[number] for number in found.here), tuple(remote[number] for number in found.elsewhere))

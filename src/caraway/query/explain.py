@@ -6,12 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from caraway.dtypes.types import DataType, type_name
+from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.query.batch import Traceable
 from caraway.query.executor import CompiledPlan
 from caraway.query.inputs import Table
-from caraway.query.model import AliasStep, Computed, ExpressionStep, Instants, LookupStep, PythonStep, Step
+from caraway.query.model import (
+    AliasStep,
+    Computed,
+    ExpressionStep,
+    InputColumn,
+    Instants,
+    LookupStep,
+    PythonStep,
+    Step,
+    TypedColumn,
+)
 from caraway.query.rounds import added, read
 
 # The most runs of a plan that one request may measure.
@@ -75,9 +85,7 @@ def explain(plan: CompiledPlan) -> QueryExplained:
 def analyze(plan: CompiledPlan, data: Table, at: Instants | None, runs: int) -> QueryExplained:
     """Run a plan `runs` times, and return its explanation with the time of each part.
 
-    Raises:
-        InvalidInputError: The query fails, as it would without the measurement.
-        ExtractorError: User code failed.
+    Raises what the query raises: `InvalidInputError`, or `ExtractorError` if user code failed.
     """
     parts: list[list[float]] = [[] for _ in range(len(plan.steps) + 3)]
     rows = 0
@@ -142,9 +150,9 @@ def _explained(
             )
         )
     return QueryExplained(
-        inputs=tuple(_column(column.name, column.dtype) for column in plan.plan.inputs),
+        inputs=tuple(map(_column, plan.plan.inputs)),
         steps=tuple(steps),
-        outputs=tuple(_column(column.name, column.dtype) for column in plan.plan.outputs),
+        outputs=tuple(map(_column, plan.plan.outputs)),
         rows=rows,
         runs=runs,
         inputs_took=inputs_took,
@@ -153,8 +161,8 @@ def _explained(
     )
 
 
-def _column(name: str, dtype: DataType | None) -> ColumnExplained:
-    return ColumnExplained(name=name, type="" if dtype is None else type_name(dtype))
+def _column(column: InputColumn | TypedColumn) -> ColumnExplained:
+    return ColumnExplained(name=column.name, type="" if column.dtype is None else type_name(column.dtype))
 
 
 def _computed(feature: Computed) -> str:

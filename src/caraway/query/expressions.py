@@ -1,17 +1,9 @@
 """Expression steps, which compute features from others of their featureset."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from caraway.dtypes.types import (
-    BetweenType,
-    DataType,
-    OneOfType,
-    RegexType,
-    is_optional,
-    strip_optional,
-    type_name,
-)
-from caraway.dtypes.values import cast
+from caraway.dtypes.types import is_optional, type_name
+from caraway.dtypes.values import Convert, restriction
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Now, Ref
 from caraway.expr.printer import print_node
@@ -21,12 +13,10 @@ from caraway.expr.scalars.scope import NOW, Row, Scalar
 from caraway.query.batch import Batch, Run
 from caraway.query.model import Computed, ExpressionStep
 
-# Plain Python computes a step for at most so many rows; above, polars is faster. Measured with one to six features on a
-# quiet machine: Python takes 1 to 1.5 us for each feature and row, polars 80 to 200 us a step and little more for 100
-# rows; they are equally fast at 100 to 130 rows.
+# The most rows for which plain Python computes a step; polars computes more. Measured with one to six features on a
+# quiet machine, Python takes 1 to 1.5 us for each feature and row, polars takes 80 to 200 us for a step and little more
+# if it has 100 rows, and they are equally fast at 100 to 130 rows.
 FEW_ROWS = 64
-
-Check = Callable[[object], object]
 
 
 def compile_expressions(step: ExpressionStep) -> Run:
@@ -68,8 +58,8 @@ class _Many:
 
 
 def _polars_run(step: ExpressionStep, features: Sequence[Computed]) -> Run:
-    # The import of polars takes longer than everything else that a query of some rows needs; servers import it when
-    # they start.
+    # This import is late because polars takes longer to import than all else that a query of a few rows needs. Servers
+    # import polars when they start.
     from caraway.query.polars_expressions import compile_polars  # noqa: PLC0415
 
     return compile_polars(step, features)
@@ -94,13 +84,7 @@ def _compile_scalars(step: ExpressionStep, features: Sequence[tuple[Computed, Sc
     return run
 
 
-def restriction(dtype: DataType) -> Check | None:
-    """Return a function that raises for a value outside of a restricted type; None for an unrestricted type."""
-    inner = strip_optional(dtype)
-    return cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
-
-
-def checked(values: list[object], feature: Computed, check: Check | None) -> list[object]:
+def checked(values: list[object], feature: Computed, check: Convert | None) -> list[object]:
     """Return the values of a feature if its type allows them; raise InvalidInputError if not."""
     if not is_optional(feature.dtype) and None in values:
         raise InvalidInputError(

@@ -43,10 +43,8 @@ class _Function:
 def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
     """Return the function that adds the outputs of a Python extractor to a batch.
 
-    Args:
-        step: The step.
-        make_provider: Makes the provider of the extractor's lookups, from the step and whether the query chose its
-            times.
+    `make_provider` makes the provider of the extractor's lookups from the step, and from whether the caller of the
+    query chose the times.
     """
     function = _Function(step)
     title = f"extractor {step.extractor} of featureset {step.featureset}"
@@ -85,7 +83,8 @@ def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
             )
             continue
         if len(series) != rows:
-            problems.append(f"{bare} has {len(series)} rows, the inputs ({_spelled(step)}) have {rows}")
+            inputs = ", ".join(column.name for column in step.inputs) or "ts"
+            problems.append(f"{bare} has {len(series)} rows, the inputs ({inputs}) have {rows}")
             continue
         series_of[name] = _aligned(series)
         try:
@@ -94,14 +93,10 @@ def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
             problems.append(f"{bare} {error}")
     if problems:
         raise ExtractorError(f"{title}: {'; '.join(problems)}")
-    # An output that the caller supplied keeps the supplied value, although the function has computed it, too.
+    # The outputs that aren't in `kept` were supplied by the caller, whose values count instead of the function's.
     for name in step.kept:
         batch.columns[name] = columns[name]
         batch.returned[name] = series_of[name]
-
-
-def _spelled(step: PythonStep) -> str:
-    return ", ".join(column.name for column in step.inputs) or "ts"
 
 
 def _named(title: str, result: object) -> "Mapping[object, pd.Series[Any]]":

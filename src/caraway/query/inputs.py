@@ -24,13 +24,10 @@ _AS_IT_IS: dict[DataType, type] = {BoolType(): bool, StringType(): str}
 def input_columns(inputs: Sequence[InputColumn], data: Table) -> tuple[dict[str, list[object]], int]:
     """Return the input columns in rows (a list of objects) or columns (an object of lists), cast to their types.
 
-    Columns that aren't inputs are ignored. Values that a caller supplies needn't meet the restrictions of a type.
+    Columns that aren't inputs are ignored. Values that a caller supplies needn't meet the restrictions of a type. The
+    columns are returned by name, with the number of rows.
 
-    Returns:
-        The columns by name, and the number of rows.
-
-    Raises:
-        InvalidInputError: A column is missing, columns differ in length, or a value can't be cast.
+    Raises `InvalidInputError` if a column is missing, columns differ in length, or a value can't be cast.
     """
     raw, rows = _from_columns(inputs, data) if isinstance(data, Mapping) else _from_rows(inputs, data)
     return {column.name: cast_input(column.name, column.dtype, raw[column.name]) for column in inputs}, rows
@@ -86,8 +83,7 @@ def _from_columns(inputs: Sequence[InputColumn], data: Mapping[str, object]) -> 
 def cast_input(name: str, dtype: DataType | None, values: list[object], manner: Manner = INPUTS) -> list[object]:
     """Return a column cast to a type without its restriction, by the rules of `manner`; unchanged if the type is None.
 
-    Raises:
-        InvalidInputError: A value can't be cast; the message has the column, row, type and value.
+    Raises `InvalidInputError` if a value can't be cast; the message has the column, row, type and value.
     """
     if dtype is None:
         return values

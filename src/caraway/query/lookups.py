@@ -23,15 +23,9 @@ def read_keys(
     fields: Sequence[str],
     absent: Mapping[str, object],
 ) -> Rows:
-    """Read the rows of `keys`, a column for each key field; a key with a null in it isn't found.
+    """Read the rows of `keys`, a column for each key field of the dataset, in its order and in stored form.
 
-    Args:
-        reader: Reads the rows.
-        dataset: The name of the dataset.
-        keys: The key columns, in the dataset's order, in stored form.
-        at: The time of each row, or one for all.
-        fields: The names of the wanted fields.
-        absent: The values of fields for a key that can't exist, such as the defaults of aggregates.
+    A key with a null in it isn't found. Its fields have the values in `absent`, such as the defaults of aggregates.
     """
     present, times, positions = _present(keys, at)
     found = reader.read(dataset, present, times, fields) if present else _nothing(fields)

@@ -24,8 +24,8 @@ KeyT_contra = TypeVar("KeyT_contra", contravariant=True)
 class Reader(Protocol[SourceT_contra, KeyT_contra]):
     """A source of rows by key.
 
-    Queries read a dataset by name, with tuples of values as keys: from the index of a server, or from the in-process
-    engine of a test. Below them an index is read by its plan, with the bytes of Kafka keys.
+    Queries read a dataset by its name, with tuples of values as keys, from the index of a server or from the in-process
+    engine of a test. The index of a server is itself a `Reader`, of plans instead of names, and with Kafka keys.
     """
 
     asks_others: bool = False

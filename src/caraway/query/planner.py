@@ -75,10 +75,10 @@ def plan_query(
         )
         for name in dict.fromkeys(inputs)
     )
-    wanted = _expand(catalog, outputs, {column.name for column in supplied})
-    chosen = _choose(catalog, {column.name for column in supplied}, wanted)
+    given = frozenset(inputs)
+    wanted = _expand(catalog, outputs, given)
+    chosen = _choose(catalog, given, wanted)
     types: dict[str, DataType | None] = {**catalog.features, **{c.name: c.dtype for c in supplied}}
-    given = frozenset(column.name for column in supplied)
     return QueryPlan(
         inputs=supplied,
         steps=_steps(catalog, chosen, given, types),
@@ -117,7 +117,7 @@ def _unknown(catalog: Catalog, name: str) -> str:
     return f"there is no feature {name!r}{meant(name, features)}; {listed('features', features)}"
 
 
-def _expand(catalog: Catalog, outputs: Sequence[str], supplied: set[str]) -> tuple[str, ...]:
+def _expand(catalog: Catalog, outputs: Sequence[str], supplied: frozenset[str]) -> tuple[str, ...]:
     """Return the wanted features, each once, with featuresets replaced by their features."""
     names: dict[str, None] = {}
     for name in outputs:
@@ -131,13 +131,12 @@ def _expand(catalog: Catalog, outputs: Sequence[str], supplied: set[str]) -> tup
     return tuple(names)
 
 
-def _choose(catalog: Catalog, supplied: set[str], wanted: Iterable[str]) -> list[_Chosen]:
+def _choose(catalog: Catalog, supplied: frozenset[str], wanted: Iterable[str]) -> list[_Chosen]:
     """Return the extractors that must run, each after those that it needs."""
     waits: TopologicalSorter[int] = TopologicalSorter()
     found: dict[int, tuple[FeaturesetSpec, Extractor]] = {}
     made_by: dict[str, int] = {}
-    # The stack has features, each with the chain of features that need it, so that an error can show the way to a
-    # missing one.
+    # A stack of features that are still to be computed, each with the chain of features that need it, for errors.
     todo: list[tuple[str, tuple[str, ...]]] = [(name, ()) for name in reversed(list(wanted))]
     while todo:
         name, chain = todo.pop()
@@ -201,7 +200,17 @@ def _steps(
                         )
                     )
                 case PythonExtractor() as function:
-                    steps.append(_python_step(catalog, item.featureset, function, given, types))
+                    steps.append(
+                        PythonStep(
+                            featureset=item.featureset.name,
+                            extractor=function.name,
+                            inputs=tuple(TypedColumn(name=name, dtype=types.get(name)) for name in function.inputs),
+                            outputs=tuple((name, catalog.features[name]) for name in function.outputs),
+                            kept=tuple(name for name in function.outputs if name not in given),
+                            datasets=function.datasets,
+                            pickled=function.pickled,
+                        )
+                    )
         steps += [_lookup_step(catalog, found, features, types) for found, features in lookups.items()]
         steps += [_expression_step(catalog, together, types) for together in expressions.values()]
     return tuple(steps)
@@ -257,22 +266,4 @@ def _expression_step(
             Computed(column=extractor.output, dtype=catalog.features[extractor.output], expr=extractor.expr)
             for extractor in together
         ),
-    )
-
-
-def _python_step(
-    catalog: Catalog,
-    featureset: FeaturesetSpec,
-    extractor: PythonExtractor,
-    given: frozenset[str],
-    types: Mapping[str, DataType | None],
-) -> PythonStep:
-    return PythonStep(
-        featureset=featureset.name,
-        extractor=extractor.name,
-        inputs=tuple(TypedColumn(name=name, dtype=types.get(name)) for name in extractor.inputs),
-        outputs=tuple((name, catalog.features[name]) for name in extractor.outputs),
-        kept=tuple(name for name in extractor.outputs if name not in given),
-        datasets=extractor.datasets,
-        pickled=extractor.pickled,
     )

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from caraway.dtypes.values import restriction
 from caraway.errors import InvalidInputError
 from caraway.expr.polars.compiler import compile_as, reason_of
 from caraway.expr.polars.values import INSTANT, from_polars, to_polars
 from caraway.expr.scalars.scope import NOW
 from caraway.query.batch import Batch, Run
-from caraway.query.expressions import checked, restriction
+from caraway.query.expressions import checked
 from caraway.query.model import Computed, ExpressionStep
 
-# A further column beside those of the features; its name differs from theirs, which are identifiers.
+# The name of a column beside those of the features. It has a space, so it differs from every feature's name.
 ROW = "__caraway row"
 
 

@@ -1,4 +1,4 @@
-"""The order of a plan's steps if some of them run elsewhere, so that those run at the same time."""
+"""The order of a plan's steps if some of them run in other processes, so that those run at the same time."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

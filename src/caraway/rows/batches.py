@@ -53,7 +53,7 @@ class RowBatch:
 
     `numbers` are the rows' numbers in the payload; `raw` has their payload, `made` the results of preproc and `typed`
     the cast columns. `frame` is the payload for users' functions, made from `raw` if it is None. `is_text` is true if
-    the cells are those of a text file, where an empty cell is null unless it may be a text.
+    the cells are those of a text file: an empty cell is null then, except in a column of texts that aren't optional.
     """
 
     numbers: list[int]
@@ -153,7 +153,7 @@ def _plain(values: list[object]) -> "pd.Series[Any]":
 
 
 def member(value: Any, name: str) -> Any:
-    """Return a member of a struct of the payload; null if the struct is null or lacks it.
+    """Return a member of a struct of the payload; None if the struct is null or lacks the member.
 
     Raises `InvalidInputError` if the value is no struct.
     """

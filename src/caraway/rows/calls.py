@@ -35,7 +35,7 @@ def call_here(function: PythonFunction, frame: pd.DataFrame) -> Outcome:
 
 
 def refuse_functions(function: PythonFunction, frame: pd.DataFrame) -> Outcome:
-    """Refuse all rows: users' functions run in processes of their own only, and there are none here."""
+    """Refuse all rows: users' functions run only in processes of their own, and this process may not start any."""
     return [], dict.fromkeys(range(len(frame)), f"{function.name} can't run: no process runs users' functions here")
 
 

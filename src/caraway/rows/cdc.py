@@ -34,10 +34,10 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedChange:
-    """A row of a dataset that holds from `at_us` on, or holds no more.
+    """A row of a dataset that holds from `at_us` on, or no longer holds from then on.
 
-    `number` is that of the record it comes from. A delete has at least the key fields; it never takes effect before the
-    row that it deletes, whatever its time. An insert of a key that has a row replaces it.
+    `number` is that of the record from which the change comes. The row of a delete has at least the key fields. A
+    delete never takes effect before the row that it deletes, whatever its time. An insert replaces the row of its key.
     """
 
     number: int
@@ -167,7 +167,10 @@ def _time_us(envelope: Mapping[str, object]) -> int | None:
 def _mapped_sides(
     dataset: DatasetSpec, source: SourceSpec, envelopes: Sequence[_Envelope], how: Conversion
 ) -> tuple[dict[int, Row], dict[int, Row], list[RecordError]]:
-    """Return the mapped rows before and after; rows that `where` doesn't admit are in neither."""
+    """Return the rows before and after the changes, by the numbers of their envelopes, and the errors.
+
+    A row before a change may have only its key. Rows that `where` doesn't admit are left out.
+    """
     afters = [(e.number, e.after) for e in envelopes if e.after is not None]
     mapped_after = map_batch(dataset, source, batch_of_records([row for _, row in afters], [n for n, _ in afters]), how)
     demanded = demanded_columns(dataset, source).keys()
@@ -181,7 +184,7 @@ def _mapped_sides(
             if not mapped.errors:
                 before.update((envelope.number, row) for _, row in mapped.rows)
                 continue
-        # The database sends only the key, or `where` never admitted the row: the key is enough to delete.
+        # The old row has only its key, or doesn't fit the dataset. Its key is enough for a delete.
         only = batch_of_records([envelope.before], [envelope.number])
         keys = map_batch(dataset, source, only, how, fields=dataset.keys)
         before.update(dict(keys.rows))

@@ -1,4 +1,4 @@
-"""The whole way from a source's records to the changes of a dataset, as the server goes it for every kind of source."""
+"""Conversion of a source's records to the changes of a dataset, for sources of every kind."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,8 +23,8 @@ def admitted_changes(
 ) -> MappedChanges:
     """Return the changes that a source admits, from self-describing records by number.
 
-    A delete is admitted whatever its time, because the row that it deletes may have been; it is left out only if the
-    sample can't have the row.
+    Inserts are admitted by since, until and sample. A delete is admitted whatever its time, because the row that it
+    deletes may have been admitted; it is left out only if that row isn't in the sample.
     """
     numbers, payload = list(records), list(records.values())
     if source.cdc is Cdc.DEBEZIUM:

@@ -1,7 +1,7 @@
 """Casting a column of raw values, with an error for each row that doesn't fit.
 
-Most columns hold values of one Python type that is in stored form already, which the set of their types shows. Only the
-other columns are cast value by value.
+The values of most columns have one Python type, and are in stored form already if it is the right one. The set of their
+types shows that quickly, so only the other columns are cast value by value.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class Missing:
 
 MISSING: Final = Missing()
 
-# A cast of a whole column, which returns None if the values must be cast one by one.
+# A cast of a whole column, given its values and the set of their types; None if the values must be cast one by one.
 Fast = Callable[[list[object], set[type]], list[object] | None]
 
 
@@ -63,7 +63,7 @@ class ColumnCast:
         inner = strip_optional(dtype)
         self._cast = cast(inner, manner)
         self._is_float = base_type(inner) == FLOAT
-        self._fast = _fast(inner)
+        self._fast = _between(inner) if isinstance(inner, BetweenType) else _FAST.get(inner)
 
     def __call__(self, values: list[object]) -> CastColumn:
         """Cast a column of JSON values; `MISSING` stands for absent fields."""
@@ -94,10 +94,6 @@ class ColumnCast:
                     errors[position] = str(error)
             done.append(stored)
         return CastColumn(done, errors)
-
-
-def _fast(dtype: DataType) -> Fast | None:
-    return _between(dtype) if isinstance(dtype, BetweenType) else _FAST.get(dtype)
 
 
 def _ints(values: list[object], kinds: set[type]) -> list[object] | None:

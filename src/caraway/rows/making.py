@@ -1,7 +1,7 @@
 """The steps between a source's payload and the cast: preproc and where.
 
-Entries of preproc run in order. A `Ref` and the columns of a schema are those of the payload; expressions and functions
-see the payload overlaid with the results of earlier entries.
+Entries of preproc run in order. A `Ref` and the columns of a schema are read from the payload. Expressions and
+functions see the results of earlier entries in place of the payload's columns of the same names.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,19 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from caraway.dtypes.types import (
-    BOOL,
-    DATETIME,
-    BetweenType,
-    DataType,
-    OneOfType,
-    RegexType,
-    is_optional,
-    optional,
-    strip_optional,
-    type_name,
-)
-from caraway.dtypes.values import cast
+from caraway.dtypes.types import BOOL, DATETIME, DataType, is_optional, optional, type_name
+from caraway.dtypes.values import restriction
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
 from caraway.expr.references import columns_of
@@ -50,11 +39,11 @@ def make_columns(
 
 
 def keep_wanted(batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int) -> None:
-    """Run where: keep the rows for which it is true, and not null."""
+    """Run `where`: keep the rows for which it is true, and neither false nor null."""
     where = source.where
     if where is None or not len(batch):
         return
-    # A field that preproc made is read as made, so the payload may lack it.
+    # A field that preproc made is read from the results of preproc, so the payload may lack it.
     declared = _declared(batch, where, Stage.WHERE)
     if isinstance(where.by, PythonFunction):
         values = _called(batch, where.by, declared, Stage.WHERE, "")
@@ -92,11 +81,8 @@ def _spelled(ref: Ref) -> str:
 
 
 def _repeat(batch: RowBatch, name: str, constant: Constant, field: DataType) -> None:
-    if constant.dtype == DATETIME:
-        # An instant is already stored as a number, which the cast would read as an epoch of some unit.
-        batch.put(name, [constant.value] * len(batch), field)
-    else:
-        batch.put(name, [constant.value] * len(batch))
+    # A constant instant is in stored form already: a number of microseconds, whose unit a cast would guess.
+    batch.put(name, [constant.value] * len(batch), field if constant.dtype == DATETIME else None)
 
 
 def _compute(batch: RowBatch, name: str, computed: Computed, fields: Fields, now_us: int) -> None:
@@ -194,8 +180,7 @@ def _evaluated(
 def _unfit(values: list[Any], dtype: DataType) -> dict[int, str]:
     """Check an expression's values against its field: nulls and restrictions."""
     errors: dict[int, str] = {}
-    inner = strip_optional(dtype)
-    check = cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
+    check = restriction(dtype)
     for position, value in enumerate(values):
         if value is None:
             if not is_optional(dtype):

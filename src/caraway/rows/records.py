@@ -39,20 +39,11 @@ class MappedRows:
 def typed_rows(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[Row]:
     """Return a dataset's rows from a frame: all rows that `where` admits, in order.
 
-    The frame needs every column that isn't made by preproc, optional ones too. since, until and sample aren't applied
-    here.
+    The frame needs every column that isn't made by preproc, optional ones too. The source has cdc "append", "upsert" or
+    "native"; its since, until and sample aren't applied here.
 
-    Args:
-        dataset: The dataset.
-        source: One of its sources, with cdc "append", "upsert" or "native".
-        frame: The raw rows.
-
-    Returns:
-        The rows in stored form (docs/records.md), each with all fields of the dataset, the timestamp among them.
-
-    Raises:
-        InvalidInputError: A column is missing, or a value doesn't fit; the text has the dataset, source, field,
-            number of the row and the value.
+    Raises `InvalidInputError` if a column is missing, or a value doesn't fit; the text has the dataset, source, field,
+    number of the row and the value.
     """
     if frame.empty:
         return []
@@ -126,7 +117,7 @@ def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]
     for name, computed in [*source.preproc, ("", source.where)]:
         if isinstance(computed, Computed):
             for column, _ in computed.schema:
-                # `where` reads a field that preproc made as made.
+                # `where` reads a field that preproc made from the results of preproc, not from the payload.
                 if not name and column in made:
                     continue
                 needed.setdefault(column, f"the schema of preproc of {name}" if name else "the schema of where")
@@ -134,11 +125,7 @@ def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]
 
 
 def require_columns(dataset: DatasetSpec, source: SourceSpec, columns: Sequence[str]) -> None:
-    """Check that a frame has all columns.
-
-    Raises:
-        InvalidInputError: Columns are missing; the message lists them, and those that are there.
-    """
+    """Raise `InvalidInputError` if a frame lacks columns; the message lists them, and those that are there."""
     missing = {name: why for name, why in demanded_columns(dataset, source).items() if name not in columns}
     if missing:
         shown = ", ".join(f"{name} ({why})" for name, why in missing.items())

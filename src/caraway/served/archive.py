@@ -1,8 +1,8 @@
 """The archive of served features, which copies them from their topic to Parquet files in the object store.
 
-The name of a file holds the offsets of the partition that the file covers, so the names show how far the archive is: a
-server that begins reads on behind the last file. A consumer group divides the partitions among the servers that write
-to one store.
+The name of a file has the range of offsets that the file covers. So the names show how far the archive is, and a server
+that takes a partition over reads on behind its last file. A consumer group divides the partitions among the servers
+that write to one object store.
 """
 
 import hashlib
@@ -149,18 +149,13 @@ class Archive(Recurring):
         clock: Callable[[], float] = time.monotonic,
         hides: Callable[[tuple[Any, ...]], bool] = lambda _: False,
     ) -> None:
-        """Prepare; a row is in a file after `seconds`, or a little more.
+        """Prepare to write rows into files of `objects` when they have waited for `seconds`.
 
-        Args:
-            bootstrap_servers: The broker, "host:port".
-            objects: The folder of the files.
-            seconds: The age at which rows are written.
-            member: A name of this server's own that stays the same. After a restart it goes on at once: the broker
-                would wait for a member without a name until its session has expired.
-            clock: Returns the time in seconds, by which ages are measured.
-            hides: Returns whether a row is of an erased key, and left out.
+        `member` is a lasting name of this server in the consumer group. With it the server goes on at once after a
+        restart; without a name it would get partitions only when its earlier session has expired. `hides` returns
+        whether a row is of an erased key, and left out. `clock` returns the time in seconds.
         """
-        # Rows that were read and not written when it failed are read again at the next attempt.
+        # If `_follow` fails, it is called again after a pause, and reads the rows again that weren't written yet.
         super().__init__("archive", self._follow, RETRY_S, at_once=True)
         self._hides = hides
         self._bootstrap_servers = bootstrap_servers
@@ -226,8 +221,8 @@ class Archive(Recurring):
         for partition, gathered in list(self._gathered.items()):
             if not chosen(gathered):
                 continue
-            # Only the owner of the partition can commit, which keeps two servers from writing the same rows. The offset
-            # itself isn't used: the names of the files show where to go on.
+            # The broker takes a commit only from the owner of the partition, which keeps two servers from writing the
+            # same rows. The committed offset isn't read: the names of the files show where to go on.
             consumer.commit(offsets=[TopicPartition(SERVED, partition, gathered.end)], asynchronous=False)
             kept = [row for row in gathered.rows if not self._hides(row)]
             if gathered.rows:

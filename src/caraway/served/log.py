@@ -1,7 +1,8 @@
 """The log of queries with `log=true`: their inputs and features go to a topic, without delaying the answer.
 
-A query leaves its columns here and goes on. A thread samples the rows, makes records of them and sends these. The
-waiting rows are bounded; rows that can't be kept, because Kafka is away or too many wait, are counted as lost.
+A query puts its columns into a queue and goes on. A thread samples the rows, makes records of them and sends the
+records. The rows in the queue are bounded. Rows that can't be sent, because Kafka is away or the queue is full, are
+counted as lost.
 """
 
 import random
@@ -25,11 +26,11 @@ from caraway.topics.producer import TopicItem, TopicWriter
 LOG = structlog.get_logger(__name__)
 
 SERVED = "caraway.served-features"
-# The topic keeps rows for a week. The archive copies them within minutes; the rest is a reserve for when the object
-# store is away.
+# The topic keeps rows for a week. The archive copies them within minutes, so it loses none even if the object store is
+# away for days.
 SERVED_TOPIC_CONFIG = {"retention.ms": str(7 * 24 * 3600 * 1000)}
 RECORD_FORMAT = 1
-# Time in which rows gather, so that the thread wakes up once for all queries of this time.
+# The time for which the thread waits after the first query, so that it handles all queries of this time at once.
 GATHER_S = 0.02
 # Bounds on the rows that wait to become records, and on the bytes that wait for Kafka: some seconds of full load.
 MAX_ROWS_WAITING = 200_000
@@ -43,7 +44,7 @@ COMPLAIN_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The branch and commit of a query, and its settings for being kept: `rate` is the share of rows."""
+    """The branch, commit and workflow of a query, and the share of its rows that is kept, `rate`."""
 
     branch: str
     commit: str

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from caraway.dtypes import types as t
-from caraway.dtypes.values import cast
+from caraway.dtypes.values import restriction
 from caraway.engine_local.operators.columns import assigned, keep
 from caraway.engine_local.tables import Table, Version
 from caraway.errors import InvalidInputError
@@ -68,8 +68,7 @@ def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, t.DataType]
 
 def _check(column: AssignedColumn) -> Callable[[list[object]], None]:
     """Return a function that raises if a value is null or out of bounds although its declared type forbids that."""
-    inner = t.strip_optional(column.dtype)
-    restricted = cast(inner) if isinstance(inner, (t.BetweenType, t.OneOfType, t.RegexType)) else None
+    restricted = restriction(column.dtype)
     title = f"assign: column {column.name} is declared {t.type_name(column.dtype)}, but {print_node(column.expr)}"
 
     def check(values: list[object]) -> None:

@@ -18,6 +18,7 @@ from caraway.dtypes.types import (
     base_type,
     stored_type,
 )
+from caraway.dtypes.values import same
 from caraway.errors import InvalidInputError
 
 # This one object replaces every NaN. NaN isn't equal to itself, so different objects would count as different values.
@@ -90,14 +91,14 @@ def identity_reader(name: str, dtype: DataType) -> Read:
 
 def restorer(dtype: DataType) -> Callable[[Any], Hashable]:
     """Return a function that restores an identity from what was read from a tile."""
-    return _one_nan if _plain_type(dtype) is float else _same
+    return _one_nan if _plain_type(dtype) is float else same
 
 
 def shower(dtype: DataType) -> Read:
     """Return a function that converts an identity to a stored value."""
     if _plain_type(dtype) is None:
         return lambda identity: None if identity is None else _DECODE(identity)
-    return _same
+    return same
 
 
 def decimal_text(units: int, unit: int) -> str:
@@ -165,7 +166,3 @@ def _normal(value: Any) -> Any:
             return {key: _normal(item) for key, item in value.items()}
         case _:
             return value
-
-
-def _same(value: Any) -> Any:
-    return value

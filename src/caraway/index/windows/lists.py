@@ -11,6 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
+from caraway.dtypes.values import same
 from caraway.graph.aggregates import TRAITS, AggregateSpec, ValueUse
 from caraway.index.aggregates.columns import identity_reader, shower
 from caraway.index.aggregates.layout import keeps_values
@@ -42,7 +43,7 @@ class ListReader:
         self._counted = layout.plain_of.get(name) if spec.dropnull else None
         self._pick = _picker(shape, name)
         self._identity = identity_reader(name, layout.types[name])
-        self._show = shower(layout.types[name]) if self._distinct else _same
+        self._show = shower(layout.types[name]) if self._distinct else same
 
     def read(self, contents: Contents, interval: Interval) -> list[object]:
         """Return the list over an interval, from the contents of a key."""
@@ -114,7 +115,3 @@ def _once(values: Iterator[Hashable]) -> Iterator[Hashable]:
         if value not in seen:
             seen.add(value)
             yield value
-
-
-def _same(value: Any) -> Any:
-    return value
