@@ -160,5 +160,5 @@ class DatasetLookups:
         if times is None:
             raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
         # Equal instants become one, since equal keys are then read once.
-        at: Instants = times[0] if len(set(times)) == 1 else times
+        at: Instants = times[0] if times and times.count(times[0]) == len(times) else times
         return read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)
