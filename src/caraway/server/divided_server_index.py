@@ -66,7 +66,9 @@ class DividedServerIndex(ServerIndex):
             ConflictError: Another process has a database open.
             UnavailableError: A folder can't be used, or the address for other servers can't be listened on.
         """
-        # Indexes whose rows are written for jobs have no snapshots.
+        # In a divided server, `ServerIndex` holds only the indexes that write rows of aggregates to a topic for jobs.
+        # They aren't restored from snapshots, because a snapshot doesn't know which rows were written after it; they
+        # are built anew from their topic.
         super().__init__(settings, bootstrap_servers, engine, snapshots=None, erased=erased, member=member)
         self._settings = settings
         self._objects = objects

@@ -118,7 +118,8 @@ def start_job(
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .options(**spark_options(bootstrap_servers))
-        # A record counts as written when all replicas in sync have it, and retries of the producer don't duplicate it.
+        # With acks=all, Kafka confirms a record only when all in-sync replicas have it. Kafka's producer is idempotent
+        # by default, which needs acks=all, so a record that the producer sends again isn't written twice.
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "0")
         .option("checkpointLocation", str(checkpoint))

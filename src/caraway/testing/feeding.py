@@ -16,7 +16,8 @@ from caraway.rows.records import typed_rows
 from caraway.testing.branch import Branch
 from caraway.testing.frames import dataset_rows
 
-# The environment of the hidden endpoint by which `caraway.testing.log` reaches a dataset.
+# `caraway.testing.log` writes to a dataset that has a source only if the branch was committed for this environment, or
+# for no environment.
 TESTING_ENV = "testing"
 
 Step = Callable[[LocalEngine], None]

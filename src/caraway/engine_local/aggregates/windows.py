@@ -10,8 +10,8 @@ from typing import NamedTuple
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 
-# A row leaves a continuous window this long after its time plus the window's length, because windows count whole
-# seconds.
+# A window counts a row if the row's age at the time of the read, cut to whole seconds, is at most the window's length.
+# So a row leaves this much later than its time plus the length.
 REST_US = US_PER_SECOND
 # The window of a session ends this much after the second in which its last row lies has begun.
 SESSION_END_US = 1

@@ -13,7 +13,8 @@ import numpy as np
 
 from caraway.functions.capture.code_text import code_text
 
-# Bound on the text of a value. A hash stands for a longer one: a table of a million rates is no text for people.
+# The most characters in which a captured value is spelled out. `caraway describe` shows these texts to people, so a
+# longer value, such as a table of a million rates, is shown as its type and a hash.
 LONGEST_TEXT = 200
 
 # The attribute in which an object made from a class body carries the body's helpers and constants, so that they are

@@ -8,8 +8,8 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index.storage.keys import FIRST_TIME_US
 from caraway.plan.model import IndexPlan
 
-# A row leaves a continuous window at its time plus the length of the window plus this second, because windows count
-# whole seconds.
+# A window counts a row if the row's age at the time of the read, cut to whole seconds, is at most the window's length.
+# So a row leaves this much later than its time plus the length.
 WINDOW_REST_US = 1_000_000
 
 OwnWindow = ContinuousWindow | HoppingWindow

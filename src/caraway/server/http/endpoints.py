@@ -28,7 +28,8 @@ class Scope(StrEnum):
     BRANCH = "the branch"
     # The answer is about no single branch.
     ANY_BRANCH = "any branch"
-    # Secrets, for example, have no tags and belong to no branch.
+    # Secrets have no tags and belong to no branch. So a grant that is limited to tags or branches doesn't cover them;
+    # the caller needs a grant without such limits.
     EVERYTHING = "all entities of all branches"
 
 
