@@ -25,7 +25,10 @@ def crash_run(folder: Path, victims: Sequence[Victim], *, rows: int, tell: Calla
     """Run the graph of `crashes` while `victims` are killed one after the other."""
     with running_broker(folder) as broker:
         index = KillableIndex(broker.bootstrap_servers, folder / "index")
-        rig = Rig(folder, broker.bootstrap_servers)
+        # The jobs hold 76 slots, since topics have two partitions. With fewer slots than that, they take them from one
+        # another at each checkpoint, and may catch up too late.
+        room = {"CARAWAY_SPARK__MASTER": "local[96]", "CARAWAY_KAFKA__PARTITIONS": "2"}
+        rig = Rig(folder, broker.bootstrap_servers, **room)
         traffic = Traffic(broker.bootstrap_servers, index, [crash_case(rows, seed=rows)], "crash")
         watch = Watch(traffic)
         try:
