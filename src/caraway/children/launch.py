@@ -81,7 +81,8 @@ def main(arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.user:
         become(chosen.user, see_all=chosen.see_all)
-    # The change of user clears this setting, so it comes after that change.
+    # Linux clears the signal that a process gets at its parent's death when the process changes its user. So this call
+    # comes after that change.
     die_with_parent(chosen.parent, chosen.signal)
     # Files that the parts write are readable by their user alone.
     os.umask(0o077)

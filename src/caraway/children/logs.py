@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-# The size from which on a log begins anew; the old content is kept in one other file. This is enough for days of
-# warnings, and too little to fill a disk.
+# From this size on, a log is moved to a second file, whose former content is lost, and begins anew. The size is enough
+# for days of warnings, and too little to fill a disk.
 LIMIT_BYTES = 16 * 1024 * 1024
 
 

@@ -74,7 +74,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill a process, if it lives, and what it has left behind in its group, such as the JVM of a killed Python."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # A process that doesn't lead a group isn't killed above.
+    # `killpg` finds no group if the process doesn't lead one, so the process is also killed by itself.
     process.kill()
     process.wait()
     if process.stdin is not None:

@@ -61,7 +61,8 @@ def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
     total = 0
     for process in family:
         with contextlib.suppress(psutil.Error):
-            # Postgres's processes share their buffers, which the sum of their RSS would count once for each process.
+            # Postgres's processes share their buffers, and RSS counts shared memory once for each process. PSS divides
+            # it among them, so its sum is right, but it is slower to read and needed only for several processes.
             full = process.memory_full_info() if len(family) > 1 else process.memory_info()
             total += getattr(full, "pss", full.rss)
     return total

@@ -16,7 +16,8 @@ from caraway.errors import CarawayError
 STARTING_SECONDS = 0.1
 RUNNING_SECONDS = 2.0
 
-# A health check may fail once or twice on a machine under load without anything being wrong.
+# From so many failed health checks in a row on, a part is shown as unresponsive; it isn't restarted for that. On a
+# machine under load a check may fail once or twice without anything being wrong.
 TOLERATED_FAILURES = 3
 
 # Pauses before the next start, by the number of deaths in a row; the last one repeats for ever.
@@ -25,7 +26,8 @@ BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 # A part that has lived for so long counts as recovered: its next death counts as the first in a row.
 LONG_LIFE_SECONDS = 60.0
 
-# After so many deaths in a row the part counts as failed, and its log is quoted.
+# From so many deaths in a row on, the part is shown as failed, with the end of its log. It is still started again after
+# each pause.
 REPEATED_DEATHS = 3
 
 
@@ -110,7 +112,8 @@ class Runner:
         if reason is None:
             self._change(state=PartState.STOPPING, message="")
             in_time = stop(process, self.part.stop_signal, self.part.stop_seconds)
-            # A process that was just started may not handle the signal yet, and then dies by it.
+            # A process that was just started may not have installed its handler of the signal yet. The signal then
+            # kills it, and its code is the negative number of the signal, which counts as a good end like 0.
             self.ended_well = in_time and process.returncode in {0, -self.part.stop_signal}
         else:
             kill_group(process)

@@ -17,7 +17,8 @@ from caraway.state.tables import leases
 
 T = TypeVar("T")
 
-# How long a transaction on leases is tried during an outage of Postgres. It is short, since all callers poll.
+# How long a transaction on leases is tried again during an outage of Postgres. It is short, since every caller repeats
+# its call at an interval anyway.
 TIMEOUT_SECONDS = 2.0
 
 
@@ -55,8 +56,9 @@ class Lease:
                 where=free,
             )
         )
-        # If Postgres made the claim but its answer was lost, this owner's next claims without `succeeds` fail until the
-        # claim expires.
+        # If Postgres made the claim but its answer was lost, the row already names this owner, who doesn't know the
+        # token. Without `succeeds` the row isn't free even for its own owner, so new claims fail until this one
+        # expires.
         return self._changed(take, what=f"claim the lease {self.name}")
 
     def renew(self, token: int, lasting: timedelta) -> bool:

@@ -20,7 +20,8 @@ from caraway.cluster.leases import Lease, attempt
 from caraway.state.tables import leases
 
 NOBODY = ""
-# The row of a thing never expires. A thing is free again when the lease of its owner has expired.
+# The time of expiry in the row of a thing, such as a job, is never reached. The row names the owner, and the thing is
+# free when the lease of that owner, a row of its own, has expired.
 _NEVER = sa.text("'infinity'::timestamptz")
 
 

@@ -16,7 +16,7 @@ from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SinkSpec,
 from caraway.graph.sources import Ref as RefSpec
 from caraway.graph.specs import DatasetSpec
 
-# Default intervals of polling a source and of writing a sink.
+# The defaults of `every=`: the interval at which a source is polled, and the one at which a sink is written.
 SOURCE_EVERY = "30m"
 SINK_EVERY = "1h"
 
@@ -36,7 +36,7 @@ class DataConnector:
     writable: bool = False
     #: True if a sink sends each change as it comes; False if it writes rows at an interval.
     sends_changes: ClassVar[bool] = False
-    #: True if its records may have structs, into which `ref` can lead.
+    #: True if columns of its records may be structs; `ref` can then name a part inside one.
     has_structs: bool = False
 
     def __init__(self, data_source: DataSource) -> None:

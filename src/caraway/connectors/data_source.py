@@ -17,7 +17,8 @@ class DataSource(Settings):
 
     #: The kind of the system in a spec.
     kind: ClassVar[SystemKind]
-    #: The method that is missing if the system itself is given to `@source` or `@sink`.
+    #: The method to call, as the end of an error message: `@source` and `@sink` take a table or topic of a system, and
+    #: this error is raised if the system itself is given.
     required_fields: ClassVar[str]
 
     def identifier(self) -> str:
@@ -30,7 +31,7 @@ class ExternalSource(DataSource):
 
     #: The class of the system's spec, whose fields are the settings.
     spec_class: ClassVar[type[Any]]
-    #: The settings whose fields in the spec have other names, by those.
+    #: The names of settings that aren't those of their fields in the spec, by the names of these fields.
     renamed: ClassVar[Mapping[str, str]] = {}
     # True if the object is a reference to a system that was registered on the server.
     _registered = False

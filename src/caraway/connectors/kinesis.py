@@ -119,7 +119,8 @@ def _instant(given: object) -> datetime:
         case datetime():
             return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
         case str():
-            # Digits are refused, because `fromisoformat` would read eight of them as a date.
+            # A text of digits only is refused, because `fromisoformat` would read eight of them, such as 20240101, as a
+            # date. Epochs are given as numbers.
             try:
                 parsed = None if given.isdecimal() else datetime.fromisoformat(given)
             except ValueError:

@@ -16,7 +16,7 @@ from caraway.functions.capture.shipping import python_function
 from caraway.graph.sources import Computed, Constant
 from caraway.graph.sources import Ref as RefSpec
 
-# A function from a batch to the values of a column.
+# A user's function. It takes a batch of the payload as a frame, and returns a Series with one value for each row.
 OfFrame = Callable[[pd.DataFrame], Any]
 
 

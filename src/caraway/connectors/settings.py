@@ -10,7 +10,8 @@ from caraway.graph.connectors import SecretRef
 from caraway.integrations.aws import Secret
 
 Secretish = str | Secret
-# Parts of names of settings whose values no message may show.
+# A setting is confidential if its name contains one of these words; then no error message and no `repr` shows its
+# value.
 CONFIDENTIAL = ("password", "secret", "token", "key")
 
 

@@ -109,7 +109,7 @@ def _check_changes(
     if how not in (None, INCREMENTAL):
         raise DefinitionError(f'{label}: how is "{INCREMENTAL}" or left out, not {how!r}')
     for name, value in given.items():
-        # An empty dict of renames is the API's default.
+        # The default of `renames` in the API is an empty dict, so this counts as left out.
         if value is not None and value != {}:
             raise DefinitionError(
                 f"{label}: {name}= is for S3 and Snowflake; changes are sent as they come: leave it out"

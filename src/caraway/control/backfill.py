@@ -8,8 +8,9 @@ from caraway.graph.operators import Changelog, Join, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import GraphPlan, JobMode, JobPlan
 
-# The number of records of a backlog that a job reads in a second: less than docs/spark.md measures on two cores, since
-# other jobs run at the same time.
+# How many records of a backlog a job reads in a second: with steps that keep no state, with such that do, and in
+# Python. The rates are lower than those that docs/spark.md measures on two cores, since other jobs run at the same
+# time.
 PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000
 PYTHON_RATE = 10_000

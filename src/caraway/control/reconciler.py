@@ -26,7 +26,8 @@ BATCH = 50
 # A commit waits at most this long for its actions, such as creating topics; the rest happens in the background.
 CONVERGE_S = 10.0
 SWEEP_S = 60.0
-# If an action is due within this time, `busy` makes the caller poll at short intervals.
+# If an action is due within this time, `busy` is true, and the thread that calls `reconcile` calls it again after a
+# short pause instead of a long one.
 SOON = timedelta(seconds=5)
 
 

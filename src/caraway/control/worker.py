@@ -1,4 +1,4 @@
-"""The worker of the ledger: it claims one action after the other and does it."""
+"""The worker of the ledger: it claims and does one action (make or destroy a topic, job or index) after the other."""
 
 from collections.abc import Callable, Collection
 from itertools import takewhile

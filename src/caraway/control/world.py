@@ -7,8 +7,8 @@ from caraway.state.asset_store import wall_clock
 from caraway.state.blueprints import AssetKind
 from caraway.state.model import DesiredState, JobRecord, JobState
 
-# A living engine stops an unneeded job within seconds and reports that. After this time without a report the engine
-# counts as ended, and the job with it.
+# A living engine stops a job that isn't needed any more within seconds, and reports that in Postgres. If nothing was
+# reported on the job for this long, the engine has ended, and the job with it, so the job can be destroyed.
 SILENT = timedelta(seconds=60)
 
 

@@ -16,7 +16,7 @@ from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputErr
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.schemas import Schema, column_of, output_type
 
-# The names that `caraway.datasets` and `caraway.lib.aggregate` pass on.
+# The names that users import from `caraway.datasets` or from `caraway.lib.aggregate`, which import them from here.
 __all__ = [
     "AggregateType",
     "Average",

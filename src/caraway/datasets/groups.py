@@ -114,7 +114,8 @@ class GroupBy:
 
     def _spec(self, aggregate: AggregateType) -> AggregateSpec:
         spec = aggregate.to_spec(self._node.node_schema)
-        # An aggregate may repeat the groupby's window, which has no effect.
+        # An aggregate may repeat the window of its `groupby(..., window=W)`. The repetition is dropped, so that both
+        # spellings make the same definition.
         return replace(spec, window=None) if self._window is not None and spec.window == self._window else spec
 
 

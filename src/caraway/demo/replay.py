@@ -10,7 +10,8 @@ import pandas as pd
 from caraway.client import Client
 from caraway.demo.example import WEBHOOK, Flights
 
-# The number of events of all endpoints that are sent at a time, and the number of events in one request.
+# The events of all endpoints are sent in slices of so many (`SLICE`). Those of a slice that go to one endpoint are sent
+# in requests of at most `BATCH` events.
 SLICE = 3000
 BATCH = 1000
 # How long a request is repeated. A killed broker or server is back after some 10 s, on a busy machine after 30 s.

@@ -52,8 +52,8 @@ def replay_and_watch(demo: Demo) -> None:
     """Send all events, and show meanwhile the features of the newest flights."""
     out.rule("Replaying the events of 2013 through POST /api/v1/log", align="left")
     schedule = demo.tables["schedule"]
-    # The registers and the first day are sent first, since the JVM compiles each job at its first rows, which takes
-    # some seconds.
+    # The tables of airports and aircraft and the events of the first day are sent first, since the JVM compiles each
+    # job at its first rows, which takes some seconds.
     early, late = demo.flights.split(demo.tables, schedule["due"].iloc[0] + pd.Timedelta("20h"))
     seconds = replay(demo.flights, demo.url, early, speed=demo.speed, on_slice=lambda *_: None)
     out.print(f"The first {_total(early):,} events, registers and a day, were durable after {seconds:.1f} s.")

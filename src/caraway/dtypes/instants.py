@@ -18,14 +18,15 @@ from caraway.errors import InvalidInputError, quoted, shortened
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1)
 US_PER_DAY = 86_400_000_000
-# The greatest number of seconds since the epoch that fits int64 nanoseconds, which end in 2262. A number without a unit
-# is in the first of s, ms, us and ns in which it isn't beyond this.
+# The greatest number of seconds since the epoch whose nanoseconds fit int64; it is in the year 2262. A number without a
+# unit is read as seconds, milliseconds, microseconds or nanoseconds: the first by which it lies in 1677 to 2262.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
 # The first and the last instant that Python's datetime can hold in UTC, in microseconds.
 MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // US
 MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
-# Bound on the characters of an instant as text; the longest in use, of RFC 2822 with a comment, have some 50.
+# The most characters of a text that is read as an instant; a longer one is refused without parsing it. The longest in
+# use, of RFC 2822 with a comment, have some 50.
 MAX_TEXT = 200
 
 _SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)

@@ -15,7 +15,7 @@ from caraway.errors import InvalidInputError, quoted
 
 _NUMERIC = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE | re.ASCII)
 _TRUTH = {"true": True, "false": False}
-# JSON has no infinities. These words stand for them, because Python's float() can read them.
+# JSON has no infinities, so they are written as these words, which Python's float() can read.
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 _INTS = frozenset({"int64", "Int64", "int64[pyarrow]"})
 _FLOATS = frozenset({"float64", "Float64", "double[pyarrow]"})
@@ -64,7 +64,7 @@ def _float(value: Any) -> float:
 
 
 def _float_or_nan(value: Any) -> float:
-    # The server's answers in JSON spell NaN as this word.
+    # JSON has no NaN, so the server's answers contain the text "NaN" in its place.
     return math.nan if value == v.NAN_WORD else _float(value)
 
 

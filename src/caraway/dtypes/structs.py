@@ -17,8 +17,8 @@ from caraway.dtypes.containers import at
 from caraway.dtypes.types import DataType, StructType
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 
-# A function that makes an expression for `S.expr(…)` or `S.zip(…)`. `caraway.expr`, which this package may not import,
-# registers it.
+# A function that makes an expression for `S.expr(…)` or `S.zip(…)`. `caraway.expr` registers it, because that package
+# imports this one, so that this one can't import it in turn.
 Builder = Callable[[type, Mapping[str, object]], Any]
 _builders: dict[str, Builder] = {}
 

@@ -26,7 +26,7 @@ def _date(value: Any) -> int:
 
 
 def _is_instant(value: Any, dtype: DatetimeType, _widen: bool) -> bool:
-    # An int conforms too, as a number of units since the epoch.
+    # An int conforms too, as a number of seconds, milliseconds, microseconds or nanoseconds since the epoch.
     is_instant = isinstance(value, (datetime, pd.Timestamp, np.datetime64)) and not is_null(value)
     return is_instant or (conforms(value, INT) and casts(value, dtype))
 

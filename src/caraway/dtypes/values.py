@@ -31,7 +31,7 @@ from caraway.errors import InvalidInputError, quoted
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 DECIMAL_DIGITS = 28
 
-# The word for the float NaN in JSON, in answers and in requests.
+# JSON has no NaN, so answers and requests contain this text in its place.
 NAN_WORD = "NaN"
 
 Convert = Callable[[Any], Any]
@@ -53,11 +53,11 @@ class Manner:
     takes_nan: bool = False
 
 
-# The manner for the local client and for Python's own values.
+# The manner in which values in Python are cast, for example those that a program gives to the local client.
 LENIENT = Manner()
-# The manner for rows that are logged over HTTP.
+# The manner in which values of rows that are logged over HTTP are cast.
 ROWS = Manner(strict_text=True)
-# The manner for inputs of queries and keys of lookups over HTTP.
+# The manner in which inputs of queries and keys of lookups over HTTP are cast.
 INPUTS = Manner(strict_text=True, takes_nan=True)
 
 

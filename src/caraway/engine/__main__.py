@@ -23,7 +23,7 @@ def main() -> int:
         # The engine's files are readable by this user alone, also if it wasn't started by `caraway up`.
         os.umask(0o077)
         settings = load_settings()
-        # If a library crashes, the stack traces of all threads are printed.
+        # If a library crashes the process, for example with SIGSEGV, the stack traces of all threads are printed.
         faulthandler.enable()
         logging.basicConfig(
             level=settings.log_level.upper(),

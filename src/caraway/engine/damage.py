@@ -1,7 +1,8 @@
 """The handling of unreadable checkpoints: each is reported and put aside, and its job begins anew.
 
 No data is lost by that as long as the topics hold their history: a job that begins at the beginning sends the same
-records again, with the same identities and revisions. It only takes time.
+records again, with the same identities and revisions, so they replace those that it has sent before. It only takes
+time.
 """
 
 import re
@@ -22,8 +23,8 @@ _SIGNS = re.compile(
     r"|Unexpected end-of-input"
     r"|JsonParseException|JsonEOFException|MismatchedInputException|No content to map|org.json4s.*ParserUtil"
 )
-# Parts of messages about passing problems, such as a full disk. They may cause the messages above; then the checkpoint
-# isn't damaged.
+# Parts of Spark's messages about passing problems, such as a full disk. Such a problem may also cause one of the
+# messages above. The checkpoint isn't damaged then, so it stays.
 _OTHER = re.compile(
     r"No space left on device|Disk quota exceeded|OUT_OF_MEMORY|OutOfMemory|UNRELEASED_THREAD|Interrupt"
     r"|apache.kafka.*Exception"

@@ -21,8 +21,8 @@ from caraway.spark.session import SessionSettings, caraway_jar, open_session, sp
 
 log = logging.getLogger(__name__)
 
-# How long to wait for the lock. The JVM of a killed driver ends within a second; a JVM that keeps the lock for longer
-# belongs to another engine that runs.
+# The most seconds that a start waits for the lock on the data folder. The JVM of a killed driver ends within a second;
+# a JVM that keeps the lock for longer belongs to another engine that runs.
 LOCK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 

@@ -36,7 +36,8 @@ STOP_JOBS_SECONDS = 5.0
 LAST_REPORTS_SECONDS = 1.0
 
 EXIT_STOPPED = 0
-# EX_TEMPFAIL: the supervisor is to start the engine again.
+# The exit code EX_TEMPFAIL of sysexits.h, by which the process that supervises this one sees that it is to start the
+# engine again.
 EXIT_JVM_DIED = 75
 EXIT_FENCED = 75
 
@@ -72,7 +73,8 @@ class Engine:
         Raises `UnavailableError` if another engine runs in this data folder.
         """
         self._heartbeat.start()
-        # The link begins to poll Postgres now, since Spark takes some seconds to start.
+        # The link begins to poll Postgres now, so that the wanted jobs are known when Spark is ready, which takes some
+        # seconds.
         self._link.start()
         started = time.monotonic()
         driver = Driver.open(self._settings)

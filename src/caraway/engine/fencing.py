@@ -33,7 +33,8 @@ POLL_SECONDS = 0.25
 _METADATA = "_metadata"
 _TOKEN = "token-"  # noqa: S105 (no secret)
 _NEW = ".new"
-# The suffixes that the id of a job may have in the name of its folder.
+# The suffixes that may follow the id of a job in the name of a checkpoint's folder: none, that of an unfinished copy,
+# and that of a damaged checkpoint which was put aside.
 _SUFFIXES = ("", _NEW, DAMAGED)
 
 
@@ -76,7 +77,7 @@ class Fence:
         """Stop the renewals; with `release`, end the lease, so that the next engine needn't wait."""
         self._recurring.stop(None)
         if release:
-            # Without this release the lease expires by itself.
+            # If Postgres can't be reached, the lease isn't released, and expires by itself.
             with suppress(UnavailableError):
                 self._held.release()
 
@@ -156,7 +157,8 @@ def _copy(job: Path, into: Path, final: Path) -> None:
                 target = into / source.relative_to(job)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 # The first pass has copied the list of commits. The second one leaves out commits that the previous
-                # owner made since. A file that has vanished in between was deleted by Spark's retention.
+                # owner made since, because the copy may lack their files. A file that has vanished in between was
+                # deleted by Spark's retention.
                 newer = path == job and source.is_relative_to(job / "commits")
                 if not newer and not name.endswith(".tmp"):
                     with suppress(FileNotFoundError):

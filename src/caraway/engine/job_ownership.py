@@ -67,11 +67,11 @@ class JobOwnership:
         self._grace_seconds = grace_seconds
         self._clock = clock
         self._connected_at: float | None = None
-        # This object is replaced and never changed, since other threads read it.
+        # Other threads read this object without a lock. So it is never changed, but replaced by a new one.
         self._owned = OwnedJobs()
         self._leaving: frozenset[str] = frozenset()
-        # The version at which each job was released. Until the engine's loop has seen that version, it may just be
-        # starting the job.
+        # The version of `OwnedJobs` at which each job was released. Until the engine's loop has seen that version, it
+        # may just be starting the job, so the job still counts as busy here.
         self._left: Mapping[str, int] = {}
 
     @property
@@ -162,7 +162,8 @@ class JobOwnership:
         owned = seen.owned.get(job)
         if owned is None or owned.member in seen.members:
             return owned is None
-        # An earlier process of this engine can't come back, so its jobs are free even within the grace period.
+        # The owner is no member any more. In the grace period it may come back, unless it is an earlier process of this
+        # engine, whose lease this process has taken over. So the jobs of such a process are free at once.
         return not in_grace or node_of(owned.member) == self._member.node
 
     def _take(self, jobs: Collection[str]) -> None:

@@ -13,7 +13,8 @@ from caraway.state.model import JobState
 log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 1.0
-# A killed broker is back in some seconds; a longer wait before the next start would prolong the outage of its jobs.
+# The longest wait, in seconds, before a failed job is started again. A killed broker is back in some seconds, and a
+# longer wait would prolong the outage of its jobs.
 LAST_BACKOFF_SECONDS = 30.0
 # A job that has run for so long counts as recovered: its error is cleared, and its next failure counts as the first.
 RECOVERED_SECONDS = 120.0
@@ -98,7 +99,7 @@ class Jobs:
             self._release(job_id)
         for job_id, plan in wanted.items():
             # A job's id is derived from its content, so a job may be wanted again while its last query is still
-            # stopping.
+            # stopping. It is started only after that query has ended.
             if job_id not in self._jobs and job_id not in self._stopping:
                 self._jobs[job_id] = _Job(plan, JobStatus(state=JobState.STARTING, mode=plan.mode))
         for job in self._jobs.values():

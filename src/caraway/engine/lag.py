@@ -11,7 +11,8 @@ from caraway.spark.live import RealTimeRows
 from caraway.topics.positions import Offsets
 
 LOOK_SECONDS = 5.0
-# The looks of an hour. The lag in seconds of a job that is further behind is reported as an hour.
+# The number of looks that are remembered: those of an hour. The lag in seconds of a job that is further behind is
+# reported as an hour.
 REMEMBERED_LOOKS = 720
 # The number of records of each topic.
 Totals = Mapping[str, int]

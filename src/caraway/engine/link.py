@@ -15,7 +15,8 @@ from caraway.state.registry import JobRegistry
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-# How often leftovers of gone jobs are removed; they only occupy disk space, so their removal isn't urgent.
+# The seconds between two removals of the checkpoints of jobs that no branch needs any more. They only occupy disk
+# space, so their removal isn't urgent.
 SWEEP_SECONDS = 60.0
 
 
@@ -72,7 +73,8 @@ class RegistryLink(Recurring):
             self._exchange()
         finally:
             if self._ownership is not None:
-                # If the registry doesn't answer, the jobs become free when this engine's membership ends.
+                # If the registry doesn't answer, this raises an error, and the jobs become free when this engine's
+                # lease ends.
                 self._ownership.leave()
 
     def _exchange(self) -> None:
@@ -83,13 +85,13 @@ class RegistryLink(Recurring):
             self._desired = desired
             reports, work, ownership = dict(self._unreported), self._work, self._ownership
         for job_id, status in reports.items():
-            # Other engines report on the jobs that they run.
+            # Other engines report on the jobs that they run, so this engine drops its reports on jobs that it has lost.
             if ownership is None or ownership.may_report(job_id):
                 self._report(job_id, status)
             else:
                 self._forget(job_id)
         if ownership is not None and not self.stopping.is_set():
-            # Reports go first: once a job is released, only its next owner may report on it.
+            # Reports are sent before jobs are released, because only its next owner may report on a released job.
             ownership.exchange([job.job_id for job in desired], work)
         self._clear(work)
 

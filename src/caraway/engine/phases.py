@@ -10,14 +10,14 @@ from enum import StrEnum
 
 from caraway.plan.model import JobMode
 
-# The backlog above which a job begins with large batches. The start of a further query takes about a second, in which
-# a running one processes some 50,000 rows.
+# The backlog, in records, above which a job begins with large batches. They cost the start of a further query, which
+# takes about a second, and in a second a running query processes some 50,000 rows.
 BACKFILL_RECORDS = 100_000
-# The backlog up to which a job leaves the large batches. Rows that arrive while its live query starts must not send the
-# job back: at 10,000 events a second, this backlog arrives in 2 s.
+# The backlog, in records, up to which a job leaves the large batches. Rows that arrive while its live query starts must
+# not send the job back: at 10,000 events a second, this backlog arrives in 2 s.
 LEVEL_RECORDS = 20_000
-# The backlog above which a live job returns to large batches. The job is stopped for that, and processes the rows since
-# its checkpoint again, which are at most 180 s of its input.
+# The backlog, in records, above which a live job returns to large batches. The job is stopped for that, and processes
+# the rows since its last checkpoint again, which are those of some minutes at most (spark.checkpoint_interval_seconds).
 LEFT_BEHIND_RECORDS = 1_000_000
 
 

@@ -32,9 +32,9 @@ class SparkQuery:
         plan: The job.
         phase: The phase of the job that the query runs.
         checkpoint: The folder of its checkpoint.
-        interval_ms: How long a batch lasts by design; 0 if it ends with its input.
+        interval_ms: How long a batch lasts by design, in milliseconds; 0 if it ends with its input.
         letters: Counts the job's dead letters.
-        observer: Knows the ends of the topics.
+        observer: Knows the ends of the topics, and how many rows queries have read since their last checkpoint.
         clock: Returns a time in seconds.
     """
 
@@ -112,7 +112,8 @@ class SparkQuery:
     def _records_done(self, offsets: Offsets, batch: int) -> int:
         """Return the number of records before the query's position, including those since its last checkpoint."""
         done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
-        # Right after a checkpoint the rows of the new batch aren't counted yet, which must not make the number smaller.
+        # Right after a checkpoint the rows of the new batch aren't counted yet, so the sum may be smaller than at the
+        # last look. The number of processed records never falls, so the greater one is right.
         return max(done, self._done or 0)
 
 

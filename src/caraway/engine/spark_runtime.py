@@ -25,7 +25,7 @@ from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.positions import TopicEnds
 
 # Jobs that start together would all pause together at each checkpoint if their intervals were equal. So each job's
-# interval is longer than the setting by milliseconds of its own, at most by one part in six.
+# interval is longer than the setting by milliseconds that are derived from its id, at most by a sixth of the setting.
 STAGGER_PART = 6
 
 
@@ -40,7 +40,7 @@ class SparkRuntime:
         processors: How many processors the tasks share; None if unknown.
         checkpoint_of: Returns the folder of the checkpoint of a job.
         checkpoint_interval_seconds: Least time between two checkpoints of a job.
-        observer: Knows the ends of the topics.
+        observer: Knows the ends of the topics, and how many rows queries have read since their last checkpoint.
         slots: Knows the free slots of Spark.
     """
 

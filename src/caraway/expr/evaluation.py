@@ -47,7 +47,8 @@ def evaluate(
     rows = pl.DataFrame([pl.Series(ROW, range(len(frame)), dtype=pl.Int64), *columns])
     now = pl.col(now_column) if now_column else time.time_ns() // 1_000
     try:
-        # `with_columns` repeats the value of a constant expression for each row, because the frame has the column ROW.
+        # `with_columns` repeats the value of a constant expression for each row of the frame. The column ROW keeps the
+        # number of rows even if the schema has no columns.
         computed = rows.with_columns(compile_as(node, dtype, schema, now=now).alias(RESULT))[RESULT]
     except (InvalidInputError, PolarsError) as error:
         raise InvalidInputError(f"{print_node(node)}: {reason_of(error)}") from None

@@ -9,7 +9,8 @@ from caraway.expr.expressions import Expr
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 
-# The name of the visitor's method for each class of nodes but `When`: `_method` chooses that by the choice's last step.
+# The name of the visitor's method for each class of nodes except `When`. For a choice `_method` returns `visitWhen`,
+# `visitThen` or `visitOtherwise`, by the last of the steps when(), then() and otherwise() that it has.
 METHODS: dict[type, str] = {
     n.Literal: "visitLiteral",
     n.Ref: "visitRef",

@@ -32,7 +32,7 @@ class Extractor:
 
     Attributes:
         name: The name, unique in its featureset.
-        extractor_type: The origin of the values.
+        extractor_type: The origin of the values: a user's function, a lookup, an alias or an expression.
         featureset: Name of the featureset; empty until the featureset is defined.
         inputs: Full names of the features that it needs.
         outputs: Full names of the features that it computes.

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 HIDDEN = "***"
-# The shortest secret that is removed. Shorter texts occur by chance everywhere.
+# The number of characters of the shortest secret that is removed. Shorter texts occur by chance everywhere, so their
+# removal would make other texts unreadable.
 SHORTEST = 4
 
 _handed_out: set[str] = set()
@@ -31,7 +32,7 @@ def redacted(text: str) -> str:
     """Return a text without the secrets that were handed out in this process."""
     if not _handed_out:
         return text
-    # Longer secrets are removed first, because one secret may be a part of another.
+    # A secret may be a part of a longer one. So the longer one is removed first; otherwise the rest of it would stay.
     for spelling in sorted({s for value in tuple(_handed_out) for s in _spellings(value)}, key=len, reverse=True):
         text = text.replace(spelling, HIDDEN)
     return text

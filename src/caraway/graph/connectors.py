@@ -62,7 +62,8 @@ class System:
             SYSTEMS[cls.kind] = cls
 
 
-# The class of each kind of system; `dataclass` makes each class a second time, and the later one replaces the first.
+# The class of each kind of system. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice for
+# it; the second class, which is the one in use, replaces the first here.
 SYSTEMS: dict[SystemKind, type[System]] = {}
 
 
@@ -222,7 +223,7 @@ class CSVFormat:
     headers: tuple[str, ...] | None = None
 
 
-# The values of cdc of all systems, and of those whose rows may be Debezium's envelopes.
+# The values that `cdc=` may have: for every system, and for systems whose records may be Debezium's change envelopes.
 PLAIN_CDC = frozenset({"append", "upsert"})
 ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
 
@@ -231,10 +232,11 @@ ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
 class Connector:
     """One thing that is read or written; a subclass has its fields, and what differs from the traits here."""
 
-    # The reader, as "module:class"; empty if the server reads no such source, or gets its rows sent. It is named and
-    # not imported, so that definitions don't load the system's library.
+    # The class with which a server reads such a source, as "module:class"; empty if servers can't read it, or if
+    # clients send the rows, as to a webhook. It is named and not imported, so that definitions don't load the system's
+    # library.
     reader: ClassVar[str] = ""
-    # The formats that the reader can read, the one to recommend first.
+    # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -301,7 +303,8 @@ class Connector:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
 
 
-# The classes of connectors by name; `dataclass` makes each class a second time, and the later one replaces the first.
+# The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
+# for it; the second class, which is the one in use, replaces the first here.
 CONNECTORS: dict[str, type[Connector]] = {}
 
 

@@ -22,7 +22,8 @@ from caraway.graph.fingerprints import (
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.sources import SourceSpec
 
-# Lines of a pipeline's or function's text that are shown, from the first differing line on.
+# The number of lines that a difference quotes of the old and of the new text of a pipeline or function, from the first
+# line on that differs.
 SHOWN_LINES = 3
 ABSENT = "not there"
 

@@ -7,7 +7,8 @@ from caraway.graph.specs import Graph
 
 EnvSelector = str | list[str] | None
 
-# The selector of an empty list: no environment has this name.
+# `env=[]` is kept as this selector. A commit for an environment never includes such a part, because no environment has
+# the empty name; a commit without an environment includes it, as it includes all parts.
 _NONE = ("",)
 
 

@@ -204,7 +204,8 @@ def _between(arguments: Arguments) -> Predicate:
             bound = _as(read(high), found)
             if found > bound or (arguments.get("strict_max") and found == bound):
                 return False
-        # A value that isn't equal to itself, as NaN, is in no range.
+        # NaN comes here whatever the bounds are, because every comparison with it is false. It is in no range, so it
+        # fails; it is the one value that isn't equal to itself.
         return bool(found == found)  # noqa: PLR0124
 
     return holds
@@ -313,7 +314,7 @@ _PREDICATES: Mapping[str, Callable[[Arguments], Predicate]] = {
 }
 
 
-# Comparison of values with arguments, which came as JSON
+# The functions below compare values with arguments. Arguments come as JSON, in which times, days and decimals are text.
 
 
 def _reader(arguments: Arguments) -> Callable[[Any], Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The parameters that name a column, and those that name several.
+# The parameters of checks whose argument is the name of one column, and the one whose argument is a list of such names.
 COLUMN_PARAMETERS = ("column", "column_A", "column_B", "column_a", "column_b")
 COLUMN_LIST_PARAMETER = "column_list"
 
@@ -34,7 +34,7 @@ EXPECTATION_NAMES = frozenset(
         "expect_multicolumn_sum_to_equal",
     }
 )
-# The choices of rows that a check of two columns leaves out.
+# The values of `ignore_row_if`: by missing values it chooses the rows that a check of two columns leaves out.
 IGNORE_ROW_IF = ("both_values_are_missing", "either_value_is_missing", "neither")
 MATCH_ON = ("any", "all")
 # The names of each type: in Python and this API, numpy, pandas and Spark.

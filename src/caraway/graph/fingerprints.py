@@ -18,8 +18,9 @@ from caraway.graph.trees import without_pickles
 from caraway.graph.wire.graphs import canonical_bytes, encode_graph
 from caraway.graph.wire.messages import to_message
 
-# The number of the scheme, which precedes all hashed bytes and is stored beside the hash. A change of the parts that
-# count, or of the canonical form, raises it, and thereby changes all fingerprints.
+# The version of the rules by which fingerprints are made; it precedes all hashed bytes and is stored beside the hash.
+# If other parts of a definition are to be hashed, or their canonical bytes change, it must be raised, which changes all
+# fingerprints.
 FINGERPRINT_SCHEME = 2
 
 

@@ -75,7 +75,8 @@ def _uses(extractor: Extractor) -> set[str]:
 
 
 def _field(dataset: str, field: str) -> str:
-    # The prefix makes names of fields differ from those of features, since a dataset and a featureset may share a name.
+    # Fields and features are nodes of one lineage. A dataset and a featureset may share a name, so without the prefix a
+    # field and a feature could have the same full name.
     return f"field {dataset}.{field}"
 
 

@@ -97,7 +97,7 @@ def _check_constant(where: str, constant: Constant, field: DataType) -> None:
     if constant.dtype == DATETIME:
         fits = base_type(field) == DATETIME
     else:
-        # An int stands for an instant as it does in payloads: as an epoch.
+        # An int fits a field of type datetime: when rows are made, it is cast like a number in a payload, as an epoch.
         fits = (constant.dtype == INT and inner == DATETIME) or conforms(value, inner)
     if not fits:
         raise CommitError(
@@ -109,7 +109,8 @@ def _check_constant(where: str, constant: Constant, field: DataType) -> None:
 def _check_made(where: str, computed: Computed, fields: Fields, unmade: set[str], field: DataType) -> None:
     visible = {name: dtype for name, dtype in fields.items() if name not in unmade}
     found = _infer(where, computed, {**visible, **dict(computed.schema)})
-    # A field's restriction is checked when rows come in, because no expression shows that its values meet it.
+    # The field may be restricted (between, oneof, regex). The type of an expression doesn't show that its values meet a
+    # restriction, so the base type is accepted here, and each value is checked when rows come in.
     allowed = {field, optional(base_type(field)) if is_optional(field) else base_type(field)}
     if found not in allowed:
         raise CommitTypeError(

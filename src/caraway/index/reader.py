@@ -18,10 +18,11 @@ from caraway.query.model import Instants, QueryReader, Reader, Rows
 from caraway.topics.codec import RecordCodec
 from caraway.topics.keys import check_read
 
-# The most readers that are kept, one for each plan and set of columns. There are few of them in practice, since queries
-# read the columns from which features are taken.
+# The most readers that are kept, one for each plan and set of columns; if there are more, all are dropped and made
+# again. There are few in practice, since queries read the columns from which features are taken.
 KEPT_READERS = 1000
-# The number of rows below which the search for equal keys costs more than reading them twice.
+# A read of fewer keys than this isn't searched for equal keys, because the search would cost more than reading some
+# keys twice.
 MIN_ROWS_TO_SHARE = 8
 
 KindReader = VersionReader | WindowReader | BucketReader
@@ -75,7 +76,7 @@ class IndexReader(Reader[IndexPlan, bytes]):
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
     def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
-        # The asset is a hash of the dataset's definition, so it stands for the plan.
+        # The asset is a hash of the dataset's definition, so plans with equal assets can share a reader.
         name = plan.asset, columns
         reader = self._readers.get(name)
         if reader is None:

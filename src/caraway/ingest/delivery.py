@@ -14,7 +14,8 @@ from caraway.ingest.targets import RowError, Target
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
 from caraway.topics.producer import TopicItem
 
-# Rows that are cast and encoded at a time: they take some 2 ms, after which the event loop can serve other requests.
+# The number of rows that are cast and encoded at a time. They take some 2 ms, after which the event loop can serve
+# other requests.
 SLICE = 200
 
 

@@ -15,13 +15,14 @@ import orjson
 
 from caraway.errors import InvalidInputError, TooLargeError
 
-# Levels of nested lists and objects. Declared types nest a handful of levels deep; the encoder of answers and dead
-# letters gives up at 254 levels, and casts recurse once for each level.
+# The most levels of nested lists and objects. Declared types have a handful; orjson, which encodes answers and dead
+# letters, fails at 254 levels, and casts of nested types call themselves once for each level.
 MAX_DEPTH = 64
-# Values in one text: 100,000 rows of nine columns. They take about 150 MB, and parsing them takes some 150 ms.
+# The most values in one text, where a list or object counts as one too: enough for 100,000 rows of nine columns. So
+# many take about 150 MB, and parsing them takes some 150 ms.
 MAX_VALUES = 1_000_000
-# Lists and objects in one text, each of which takes several times as much memory as a number: 100,000 rows with a
-# nested value or two in each.
+# The most lists and objects in one text: enough for 100,000 rows with a nested value or two in each. They have a limit
+# of their own because one takes several times as much memory as a number.
 MAX_CONTAINERS = 250_000
 # The most bytes that a value, and a list or object, takes in memory beyond the length of its text.
 VALUE_BYTES, CONTAINER_BYTES = 64, 200
@@ -29,21 +30,21 @@ VALUE_BYTES, CONTAINER_BYTES = 64, 200
 # keeps each character of the string in up to four bytes.
 WIDE = 4
 
-# Texts up to SHORT_BYTES are too short to exceed the number of values, so only their depth is checked, in some
-# microseconds. Longer texts are counted in pieces of PIECE_BYTES, so that no step holds Python's global lock for more
-# than a millisecond or two.
+# Texts up to SHORT_BYTES have fewer bytes than the limits of values and of lists, so only their depth is checked, in
+# some microseconds. Longer texts are counted in pieces of PIECE_BYTES, so that no step holds Python's global lock for
+# more than a millisecond or two.
 SHORT_BYTES = 64 * 1024
 PIECE_BYTES = 512 * 1024
-# The passes that remove empty brackets from a short text. A pass removes one to three levels, so text that is empty
-# after this many passes nests less than MAX_DEPTH deep.
+# The number of passes that remove empty brackets from a short text. A pass removes at most one level of braces and one
+# of brackets, so a text that is empty after this many passes nests at most 16 levels deep, which is allowed.
 ROUNDS = 8
 # Texts of more bytes than this are parsed in pieces of PART_ELEMENTS elements, so that other threads can run in
 # between: parsing 32 MiB at once would hold Python's global lock for half a second.
 PARTED_BYTES = 2 * 1024 * 1024
 PART_ELEMENTS = 1_000
 
-# All bytes except brackets and quotes. In a text without backslashes they affect neither its depth nor where strings
-# begin and end.
+# All bytes except brackets and quotes. `_is_surely_flat` takes them out of texts without backslashes, in which they
+# affect neither the depth nor where strings begin and end.
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
@@ -199,5 +200,6 @@ def _parted(raw: msgspec.Raw) -> Any:
         for start in range(0, len(elements), PART_ELEMENTS):
             made += orjson.loads(b"[%b]" % b",".join(elements[start : start + PART_ELEMENTS]))
         return made
-    # Scalars are parsed ten times as fast as rows.
+    # A long list of scalars isn't parsed in pieces: scalars are parsed ten times as fast as rows, so it doesn't hold
+    # Python's global lock for long.
     return orjson.loads(data)

@@ -16,9 +16,10 @@ from caraway.topics.connection import client_config, kafka_logger
 READ_TIMEOUT_S = 30.0
 READ_BATCH = 5_000
 
-# The records that have been written, each as the dataset and its mark.
+# The records of one payload that were written before, each as the name of its dataset and its mark, which names the
+# row.
 Written = frozenset[tuple[str, str]]
-# The first offset to read, by topic and partition.
+# The first offset to read of each partition, by topic and the partition's number.
 Starts = Mapping[str, Mapping[int, int]]
 
 
@@ -85,7 +86,8 @@ def starts_since(topics: Collection[str], since_ms: int) -> Callable[[Consumer],
         ]
         found: dict[str, dict[int, int]] = {}
         for start in consumer.offsets_for_times(wanted, timeout=READ_TIMEOUT_S):
-            # A negative offset means that nothing was written since the instant.
+            # Kafka returns a negative offset for a partition to which nothing was written since the instant; nothing is
+            # read of it.
             if start.offset >= 0:
                 found.setdefault(start.topic, {})[start.partition] = start.offset
         return found

@@ -16,10 +16,11 @@ from caraway.ingest.marks import Marks, Written, read_marks, starts_since
 
 HEADER = "caraway-request"
 MAX_KEY_LENGTH = 200
-# Answers that a server remembers, each a few hundred bytes, so a few megabytes in all.
+# The most answers to requests with a key that a server remembers; the oldest are forgotten first. Each takes a few
+# hundred bytes, so all take a few megabytes.
 MAX_ANSWERS = 10_000
-# How much earlier than the stated time of the first attempt the topics are read: a client's clock may run at the wrong
-# rate, and a request waits in queues before the server reads its clock.
+# A repeated request says how long ago its first attempt was. The topics are read from this many milliseconds earlier
+# on, because a client's clock may run at the wrong rate, and a request waits in queues before the server reads its own.
 SLACK_MS = 10_000
 
 T = TypeVar("T")

@@ -19,8 +19,9 @@ from caraway.topics.dead_letters import DEAD_LETTERS
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20
-# Writes that one request may have in progress: 20,000 rows for one dataset. Beyond that the request waits for them, so
-# that a request whose rows are all refused doesn't fill the writer's queue with dead letters.
+# The most writes of SLICE rows that one request may have in progress: 20,000 rows for one dataset. At this number the
+# request waits for them, so that a large request whose rows are all refused doesn't fill the writer's queue with dead
+# letters.
 MAX_PENDING = 100
 
 
@@ -136,7 +137,8 @@ class _Intake:
                 if len(self._pending) >= MAX_PENDING:
                     await self._written_down()
         finally:
-            # Writes in progress are awaited also when a slice fails, so that none of them ends unnoticed.
+            # Also when a slice fails, the writes in progress are awaited, so that none of them goes on after the
+            # request has ended.
             await self._written_down()
         return await asyncio.to_thread(self._report, total) if in_thread else self._report(total)
 
@@ -159,8 +161,8 @@ class _Intake:
             if items:
                 self._pending.append(self._writer.write(topic, items))
         if delivery.errors:
-            # Errors are in order of rows within a list, and slices are too, so no later slice has an error among the
-            # first ones.
+            # The errors of the first rows are kept. Rows are in order within a delivery, and slices come in order, so
+            # no error after the first MAX_LISTED_ERRORS of a delivery can be among them.
             self._errors = sorted([*self._errors, *delivery.errors[:MAX_LISTED_ERRORS]], key=lambda error: error.row)
             del self._errors[MAX_LISTED_ERRORS:]
             self._refused[target.dataset].update(error.row for error in delivery.errors)

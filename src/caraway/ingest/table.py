@@ -8,9 +8,10 @@ from caraway.errors import InvalidInputError, TooLargeError, shortened
 from caraway.ingest.json_text import parse
 from caraway.rows.column_casts import MISSING
 
-# The most rows in one request, to log or to query; MAX_VALUES allows each of them nine columns.
+# The most rows in one request, to log or to query. As many rows of nine columns have just as many values as a text may
+# have (MAX_VALUES).
 MAX_ROWS = 100_000
-# The most columns that an error message lists, so that it stays readable.
+# The most columns that the error about columns of different lengths lists, so that it stays readable.
 SHOWN_COLUMNS = 20
 
 

@@ -20,8 +20,8 @@ from caraway.rows.records import demanded_columns
 from caraway.topics.codec import DELETE, MAX_RECORD_BYTES, PUT, RecordCodec
 from caraway.topics.keys import MAX_KEY_BYTES, too_long
 
-# Characters of a message about a row, which goes to the client and into the dead letter: enough for a reason, too few
-# for a large value as a whole.
+# The most characters of a message about a refused row, which goes to the client and into the dead letter: enough for a
+# reason, but a large value in it is cut.
 MAX_MESSAGE = 1_000
 
 
@@ -129,7 +129,8 @@ class Target:
                     errors.append(self._error(start + position, message, name))
                     bad.add(start + position)
         times = columns[self._codec.schema.timestamp]
-        # A dataset may have no column but its timestamp; its rows are empty.
+        # A dataset may have no column but its timestamp. Its rows are empty, and `zip` of no columns would yield no
+        # rows at all.
         rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
         changes = zip(range(start, stop), repeat(0), repeat(PUT), times, rows, strict=False)
         records = self._records(changes, bad, ingested_us, errors)

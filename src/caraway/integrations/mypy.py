@@ -102,7 +102,8 @@ def _struct(ctx: ClassDefContext) -> bool:
     for name, returned in _STRUCT_METHODS.items():
         if name in ctx.cls.info.names:
             continue
-        # mypy doesn't know this type if the program doesn't import the module that defines it.
+        # mypy doesn't know the returned type if the checked program doesn't import the module that defines it, not even
+        # indirectly. The method then returns Any.
         info = _class(ctx.api, returned)
         fields = Argument(Var("fields", anything), anything, None, ARG_STAR2)
         add_method_to_class(
@@ -123,7 +124,7 @@ def _embedding(ctx: AnalyzeTypeContext) -> Type:
 
 
 def _dataset(ctx: AnalyzeTypeContext) -> Type:
-    # The name in the brackets of `Dataset[Orders]` informs readers alone.
+    # `Dataset[Orders]` is the same type as `Dataset`: the name in the brackets informs readers, and mypy ignores it.
     return ctx.api.named_type(DATASET, [])
 
 

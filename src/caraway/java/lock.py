@@ -57,7 +57,8 @@ def ivy_module(jars: Iterable[Jar]) -> str:
     ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")
     dependencies = ET.SubElement(module, "dependencies")
     for jar in jars:
-        # The configuration `default` exists for a jar with its POM and for one without; `master` needs the POM.
+        # In Ivy the configuration `default` of a module exists for a jar with a Maven POM and for one without.
+        # `master`, the jar without its dependencies, needs the POM; `transitive` leaves the dependencies out instead.
         names = {"org": jar.organisation, "name": jar.name, "rev": jar.revision}
         ET.SubElement(dependencies, "dependency", names, transitive="false", conf="default->default")
     return ET.tostring(module, encoding="unicode")

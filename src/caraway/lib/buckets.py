@@ -32,6 +32,7 @@ def bucketize(timestamp: datetime, window: str | tuple[str, str] | Tumbling | Ho
             )
     length = buckets.duration_total_seconds() * US_PER_SECOND
     stride = buckets.stride_total_seconds() * US_PER_SECOND
-    # For each whole number n a window ends at n * stride + length.
+    # Windows begin at the multiples of the stride since the epoch, and end a length later. This is the latest such end
+    # that isn't after the timestamp.
     end = (instant_us(timestamp) - length) // stride * stride + length
     return Window(begin=to_datetime(end - length), end=to_datetime(end))

@@ -63,7 +63,8 @@ class ColumnOptions(ConditionOptions, total=False):
     mostly: float | None
 
 
-# The defaults of these parameters, in the order that they have in a signature.
+# The defaults of the parameters that several expectations have in common, in the order in which `expectation` appends
+# them to the signature of each function.
 _DEFAULTS = {
     "mostly": None,
     "result_format": None,

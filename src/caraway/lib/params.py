@@ -8,7 +8,7 @@ from caraway.errors import DefinitionError
 INPUTS_ATTRIBUTE = "__caraway_inputs__"
 OUTPUTS_ATTRIBUTE = "__caraway_outputs__"
 
-# A function, or the object that another decorator made from the function.
+# The type of a decorated object: a function, or the object that another decorator made from the function.
 F = TypeVar("F")
 
 

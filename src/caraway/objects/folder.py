@@ -117,7 +117,8 @@ class ObjectFolder:
                 with self._files.open_output_stream(part) as stream:
                     yield stream
                 if self._local:
-                    # The content must be on disk before the name is.
+                    # If the machine crashed after the move but before the content is on disk, the object would have its
+                    # name but lack its content. So the content is forced to disk first.
                     _sync(part)
                 self._files.move(part, path)
             except BaseException:

@@ -124,7 +124,7 @@ class PlanExplained:
     slots: int
 
     def _repr_html_(self) -> str:
-        # Notebooks show an object by the method of this name.
+        # Notebooks call the method of this name to show an object as HTML.
         jobs = [
             (job.dataset, job.pipeline, job.mode, job.mode_reason, _steps(job.step), job.slots) for job in self.jobs
         ]

@@ -7,10 +7,11 @@ from caraway.expr import nodes as n
 from caraway.expr.inference import infer_nullable, operand_type
 from caraway.expr.references import walk
 
-# Expressions of these types have a value for all operands. An expression of another type may have one too, and is then
-# merely checked needlessly.
+# Expressions of these types can't fail, apart from the operators in `_PARTIAL`. Some expressions of other types can't
+# fail either, and are then merely checked needlessly.
 _TOTAL = (n.Ref, n.Literal, n.Unary, n.Binary, n.IsNull, n.FillNull, n.When, n.StringCall)
-# If both operands are ints, these operators return null for a divisor of zero.
+# If both operands are ints, these operators return null for a divisor of zero. In a column that isn't optional, null
+# counts as a failure.
 _PARTIAL = (n.BinaryOp.FLOOR_DIV, n.BinaryOp.MOD)
 _PLAIN = (t.IntType, t.FloatType, t.BoolType, t.StringType, t.DatetimeType)
 

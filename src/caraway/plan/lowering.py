@@ -30,7 +30,7 @@ def lowered(spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> tuple[Datase
     """
     if not spec.pipelines:
         return (spec,)
-    # A commit carries only the pipeline that its environment selects.
+    # A commit carries only the pipeline that its environment selects, so there is no second one.
     pipeline = spec.pipelines[0]
     internal: list[DatasetSpec] = []
     operator = _cut(pipeline.operator, spec, specs, internal)
@@ -51,7 +51,7 @@ def _cut(
             return cut
         known = {**specs, **{made.name: made for made in internal}}
         made = _dataset(cut, spec, known)
-        # Both sides of a union may begin with the same aggregate.
+        # Both sides of a union may begin with the same aggregate, for which one dataset is enough.
         if made.name not in known:
             internal.append(made)
         return Input(dataset=made.name)

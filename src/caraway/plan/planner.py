@@ -28,12 +28,14 @@ from caraway.plan.modes import mode_of
 from caraway.plan.pruning import pruned
 from caraway.plan.revising import revises
 
-# Digits of the content hash in a name: 48 bits, so that two definitions of one dataset practically never collide.
+# The number of hexadecimal digits of the content hash in the names of topics and jobs: 48 bits, so that two definitions
+# of one dataset practically never collide.
 NAME_DIGITS = 12
-# Digits of the hash of a pruned tree, behind the hash of its dataset: few are enough, since they only distinguish how
-# different releases prune the same tree.
+# The number of hexadecimal digits of the hash of a pruned tree, which a job's id has behind the hash of its dataset.
+# Few are enough, since they only distinguish how different releases prune the same tree.
 PRUNED_DIGITS = 6
-# Kafka allows 249 characters of [a-zA-Z0-9._-] in a topic's name; the rest of the name takes about 25.
+# The most characters of a dataset's name in the name of its topic. Kafka allows 249 characters of [a-zA-Z0-9._-]; the
+# prefix and the hash take about 25.
 MAX_DATASET_NAME = 200
 
 
@@ -190,7 +192,8 @@ def _output(
         used = dict.fromkeys(a.of for a in operator.aggregates if a.of is not None and a.of != before.timestamp)
         types = {name: before.columns[name] for name in (*operator.keys, *used)}
         if operator.along is not None:
-            # The time of a record is the value of the column `along`; the timestamp orders rows with the same time.
+            # With `along`, the time of a record is the value of that column. The dataset's timestamp becomes one of the
+            # record's columns, and orders rows with the same time.
             types[before.timestamp] = DATETIME
         return model.TopicKind.AGGREGATE_INPUTS, _record_schema(spec, operator.keys, types)
     return (model.TopicKind.VERSIONS if spec.keys else model.TopicKind.EVENTS), _row_schema(spec)

@@ -53,7 +53,8 @@ def _giving(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops
         case ops.DropNull():
             return replace(operator, of=_giving(operator.of, wanted.union(operator.columns), specs))
         case ops.Explode():
-            # An explode fails if its lists differ in length, and the dead letter needs all columns.
+            # An explode of several columns fails if their lists differ in length. The dead letter shows the row with
+            # all of its columns, so all are needed.
             needed = wanted if len(operator.columns) == 1 else _all(operator.of, specs)
             return replace(operator, of=_giving(operator.of, needed.union(operator.columns), specs))
         case ops.Latest():
@@ -69,7 +70,8 @@ def _giving(operator: ops.Operator, wanted: frozenset[str], specs: Specs) -> ops
             along = () if operator.along is None else (operator.along,)
             needed = frozenset((*operator.keys, *read, *along))
             if schema_of(operator.of, specs).keys:
-                # A keyed input keeps versions as state until the next version retracts their aggregate inputs.
+                # Behind a keyed input a step keeps each version as state, until the next version retracts that
+                # version's aggregate inputs. So the input is narrowed to exactly the needed columns.
                 return replace(operator, of=_narrowed(operator.of, needed, specs))
             return replace(operator, of=_giving(operator.of, needed, specs))
 

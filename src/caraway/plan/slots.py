@@ -1,7 +1,7 @@
 """The number of tasks of a job, and so of the Spark slots that it holds: in real-time mode all tasks run all the time.
 
-If too few slots are free, Spark refuses the job (CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT) and the engine tries again. An
-idle task costs next to nothing, so there can be more slots than processors.
+If too few slots are free, the engine doesn't start the job (`caraway.engine.slots`), and tries again later. An idle
+task costs next to nothing, so there can be more slots than processors.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan
 
 # The most tasks of a step that keeps rows, unless topics have more partitions. Each task takes a thread and a part of
-# the state, and makes the pause at a checkpoint longer.
+# the state, and makes the job's pause at a checkpoint longer.
 MOST_TASKS = 4
 
 

@@ -7,7 +7,7 @@ from caraway.graph.windows import print_window
 from caraway.plan.model import JobPlan
 from caraway.plan.slots import is_keyed
 
-# Characters of an expression that are shown; a longer one is cut, since the text is an overview.
+# The most characters of an expression that are shown; a longer one is cut, since the text is an overview.
 SHOWN_CHARACTERS = 100
 
 

@@ -12,7 +12,8 @@ from caraway.dtypes.values import LENIENT, Manner, is_null
 from caraway.errors import InvalidInputError
 from caraway.graph.functions import PythonFunction
 
-# The values of the rows for which a function succeeds, in order, and by position the reasons why it fails for others.
+# First the values of the rows for which a function succeeds, in the order of the rows. Second, for each other row of
+# the batch, the reason why the function fails, by the row's position.
 Outcome = tuple[list[object], Mapping[int, str]]
 FunctionCaller = Callable[[PythonFunction, pd.DataFrame], Outcome]
 
@@ -47,7 +48,8 @@ class Conversion:
     call: FunctionCaller = call_here
 
 
-# The conversion of the mock client, which runs the functions of its own program.
+# The conversion of the mock client for tests: it runs users' functions in its own process, because they are code of the
+# same program.
 HERE = Conversion()
 
 

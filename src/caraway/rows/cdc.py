@@ -184,11 +184,13 @@ def _mapped_sides(
             if not mapped.errors:
                 before.update((envelope.number, row) for _, row in mapped.rows)
                 continue
-        # The old row has only its key, or doesn't fit the dataset. Its key is enough for a delete.
+        # The old row has only its key, as Postgres sends it by default, or it doesn't fit the dataset. A delete needs
+        # no more than the key.
         only = batch_of_records([envelope.before], [envelope.number])
         keys = map_batch(dataset, source, only, how, fields=dataset.keys)
         before.update(dict(keys.rows))
-        # An update whose old key can't be read counts as an update of the row of its new key.
+        # A delete whose key can't be read is an error. An update is only a delete of its old key and an insert of its
+        # new row; if the old key can't be read, the new row is inserted all the same, and nothing is deleted.
         errors += keys.errors if envelope.op == "d" else ()
     return before, dict(mapped_after.rows), errors
 

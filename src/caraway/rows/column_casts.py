@@ -40,7 +40,8 @@ class Missing:
 
 MISSING: Final = Missing()
 
-# A cast of a whole column, given its values and the set of their types; None if the values must be cast one by one.
+# A fast cast of a whole column, which takes its values and the set of their types. It returns None if it isn't sure
+# that all values fit; they are then cast one by one.
 Fast = Callable[[list[object], set[type]], list[object] | None]
 
 
@@ -80,11 +81,12 @@ class ColumnCast:
         for position, value in enumerate(values):
             stored: object = None
             if value is MISSING:
-                # Self-describing records may leave out optional fields.
+                # A row that names its fields may leave out those of optional types; they are null then.
                 if not self._optional:
                     errors[position] = f"is missing; expected {self._expected}"
             elif value is None or (self._is_float and value == NAN_WORD):
-                # NaN in incoming rows counts as null, as in pandas.
+                # JSON has no NaN, so senders write it as the text "NaN". In a column of floats it counts as null, as
+                # NaN does in pandas.
                 if not self._optional:
                     errors[position] = f"expected {self._expected}, found null"
             else:
@@ -104,7 +106,8 @@ def _ints(values: list[object], kinds: set[type]) -> list[object] | None:
 
 
 def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
-    # JSON has neither NaN nor infinities, so every number in it is a value.
+    # Floats aren't searched for NaN, which would have to be null: JSON has no such number, and frames and results of
+    # functions have None in its place already.
     if kinds <= {float, NULL}:
         return values
     if kinds <= {float, int, NULL}:

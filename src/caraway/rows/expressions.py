@@ -42,7 +42,8 @@ def run_each(
 
 def _run(node: Node, wanted: DataType, columns: Columns, positions: Sequence[int], now_us: int) -> list[Any]:
     series = [to_polars(name, [typed.stored[p] for p in positions], typed.dtype) for name, typed in columns.items()]
-    # With a column of the frame beside it, polars repeats a constant for each row.
+    # The column of positions sets the frame's number of rows. Without it, an expression that reads no column, such as a
+    # constant, would have one value instead of one for each row.
     rows = pl.DataFrame([pl.Series(ROW, list(positions), dtype=pl.Int64), *series])
     schema = {name: typed.dtype for name, typed in columns.items()}
     computed = rows.with_columns(compile_as(node, wanted, schema, now=now_us).alias(RESULT))[RESULT]

@@ -43,7 +43,8 @@ def keep_wanted(batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int
     where = source.where
     if where is None or not len(batch):
         return
-    # A field that preproc made is read from the results of preproc, so the payload may lack it.
+    # `where` runs after preproc. It reads a field that preproc made from there, so the payload needn't have a column of
+    # this name.
     declared = _declared(batch, where, Stage.WHERE)
     if isinstance(where.by, PythonFunction):
         values = _called(batch, where.by, declared, Stage.WHERE, "")
@@ -81,7 +82,8 @@ def _spelled(ref: Ref) -> str:
 
 
 def _repeat(batch: RowBatch, name: str, constant: Constant, field: DataType) -> None:
-    # A constant instant is in stored form already: a number of microseconds, whose unit a cast would guess.
+    # A constant datetime is in stored form already, as microseconds since the epoch. So it is put with its type, which
+    # leaves out the cast: that would guess from its size whether it is seconds, milliseconds or microseconds.
     batch.put(name, [constant.value] * len(batch), field if constant.dtype == DATETIME else None)
 
 
@@ -166,7 +168,8 @@ def _evaluated(
         batch.cast(column, fields[column], stage=stage)
     declared = _followed(declared, numbers, batch)
     columns = {**{column: batch.typed[column] for column in read}, **declared}
-    # This import is late because polars takes longer to import than all else that a source without expressions needs.
+    # Only sources with expressions need polars, which takes longer to import than everything else here. So it is
+    # imported at the first expression.
     from caraway.rows.expressions import run, run_each  # noqa: PLC0415
 
     found = run(node, wanted, columns, range(len(batch)), now_us)

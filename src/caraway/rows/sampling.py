@@ -28,6 +28,7 @@ def sampler(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Mapping[str, 
     if source.sample is None:
         return lambda _row: True
     columns = sample_columns(dataset, source)
-    # This is exact: the product of a float with a power of two is a float.
+    # The product is exact, since SPAN is a power of two: it changes only the exponent of a float. So every process and
+    # language has the same bound.
     bound = source.sample.rate * SPAN
     return lambda row: hash64([row[name] for name in columns]) < bound

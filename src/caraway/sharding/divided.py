@@ -19,7 +19,8 @@ from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, Found, Moved, Movi
 from caraway.sharding.shard_calls import Call
 from caraway.sharding.shard_owner import ShardOwner
 
-# How many seconds longer than the time limit of a call its result is waited for.
+# A call ends by itself after its time limit, with an answer or an error. The thread that waits for it waits this many
+# seconds longer, so that it gets this error.
 LATE_S = 1.0
 
 
@@ -90,7 +91,8 @@ class DividedIndex(Reader[IndexPlan, bytes]):
         self._call = call
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._to_kafka: dict[bytes, Callable[[bytes], bytes]] = {}
-        # Reads that wait for the next call of a server, by its address.
+        # Reads that are sent with the next call of a server, by its address. They come from requests that the event
+        # loop handles at the same time.
         self._gathered: dict[str, list[tuple[Ask, asyncio.Future[Answer]]]] = {}
 
     def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str], /) -> Rows:

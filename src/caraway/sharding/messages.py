@@ -6,7 +6,8 @@ import msgspec
 
 from caraway.errors import UnavailableError
 
-# Time limit of a read by another server. A query whose read takes longer fails, and its client can try again.
+# The most seconds that a server waits for the answer of another one. A query whose read takes longer fails, and its
+# client can try again.
 TIMEOUT_S = 2.0
 
 

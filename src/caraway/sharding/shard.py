@@ -19,7 +19,8 @@ from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.sharding.topics import Ends, Topics
 
-# The least cache of a shard. Shards divide the cache of an undivided index, but each needs some of its own.
+# The least bytes of a shard's block cache. The cache of an undivided index is divided by the number of shards, and with
+# many shards too little would be left for each.
 MIN_CACHE_BYTES = 8 << 20
 STOP_S = 3.0
 
@@ -57,7 +58,8 @@ class Shard:
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._filled: set[bytes] = set()
-        # The ends that the topics had when the shard was opened, for the indexes that haven't reached them yet.
+        # The ends that topics had when the shard was opened, by asset and partition, for the indexes that haven't
+        # reached them yet.
         self._due: dict[bytes, Mapping[int, int]] = {}
         self.worker.start()
         if self._keeper is not None:

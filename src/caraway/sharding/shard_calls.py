@@ -17,11 +17,14 @@ from caraway.errors import UnavailableError
 from caraway.sharding.messages import TIMEOUT_S, Answer, Ask, decode_answers, decode_asks, encode
 
 SERVICE, METHOD = "caraway.Index", "Read"
-# The name of the metadata that proves that a caller belongs to the deployment.
+# The gRPC metadata of this name proves that a caller belongs to the deployment. The bytes are derived from the key file
+# that all of its servers have.
 PASS = "caraway-pass-bin"  # noqa: S105 (a name)
-# Bound on concurrent calls. A read takes some 50 us and holds Python's global lock, so more threads wouldn't read more.
+# The number of threads that answer calls, so the most calls that are answered at once. A read takes some 50 us and
+# holds Python's global lock meanwhile, so more threads wouldn't answer more reads.
 THREADS = 4
-# Bound on a message: a request of 100,000 rows, or its answer.
+# The most bytes of a message that is sent or received: 256 MiB, enough for a request with 100,000 rows and for its
+# answer. The default of gRPC is 4 MiB for received ones.
 MAX_BYTES = 256 << 20
 OPTIONS = (("grpc.max_receive_message_length", MAX_BYTES), ("grpc.max_send_message_length", MAX_BYTES))
 # A restarted server must be reached again at once, so the pauses between attempts to connect begin with 50 ms and grow
@@ -31,14 +34,16 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # With pings a client notices within seconds that a machine is gone; the kernel alone would take many minutes.
+    # While calls are under way, the client sends a ping every 10 s. Without an answer within 2 s it closes the
+    # connection. TCP alone would notice only after many minutes that a machine is gone.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 END_S = 1.0
 
-# A function that sends reads to the server at an address; the future fails with `UnavailableError` without an answer.
+# A function that sends reads to the server at an address. If the server doesn't answer, the future fails with
+# `UnavailableError`.
 Call = Callable[[str, Sequence[Ask]], "Future[list[Answer]]"]
 
 
@@ -57,7 +62,8 @@ class ShardServer:
             UnavailableError: The address can't be listened on.
         """
         self._passes = passes
-        # This option keeps gRPC from listening on a port on which another process listens already.
+        # Linux lets two processes listen on one port if both set SO_REUSEPORT, as gRPC does by default. Then calls
+        # would reach either of them, so the option is off and listening on a port in use fails.
         options = (*OPTIONS, ("grpc.so_reuseport", 0))
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shard-server")
         self._server = grpc.server(self._threads, options=options)

@@ -31,7 +31,7 @@ from caraway.sharding.topics import Ends
 
 LOG = structlog.get_logger(__name__)
 
-# The number of renewals within the time that a membership lasts, so that a single one may fail.
+# A membership is renewed this many times within the time that it lasts, so it survives a renewal that fails.
 RENEWALS = 4
 
 
@@ -55,9 +55,9 @@ class OwnedShard:
     reported: Mapping[str, ShardProgress] = field(default_factory=dict)
 
 
-# A function that opens the shard of a number.
+# A function that opens the shard of a number on this server, and restores it from a snapshot if it isn't there.
 Opens = Callable[[int], Shard]
-# A function that runs another one, in a thread or at once.
+# A function that runs another one, in a thread or at once, and returns the future of its result.
 Starts = Callable[[Callable[[], object]], "Future[object]"]
 
 
@@ -102,7 +102,8 @@ class ShardOwner:
         # This lock ensures that a shard that is opened while `follow` sets new plans gets the new plans.
         self._following = threading.Lock()
         self._plans: Mapping[bytes, IndexPlan] = {}
-        # The end of the membership by this server's clock. It is moved only after lost shards have been given up.
+        # The end of the membership by this server's clock; no read is answered after it. A renewal moves it only after
+        # the shards that other servers have claimed were given up.
         self._until = float("-inf")
         self._opening: dict[int, Future[object]] = {}
         self._closing: dict[int, Future[object]] = {}
@@ -205,7 +206,8 @@ class ShardOwner:
 
     def _close(self) -> None:
         for future in [*self._opening.values(), *self._closing.values()]:
-            # A failed opening or closing was logged by itself; its exception is only retrieved here.
+            # `_finish` logs the error of a failed opening or closing. `exception` is called here to wait until it is
+            # done.
             future.exception()
         self._finish()
         for shard in self._open.values():

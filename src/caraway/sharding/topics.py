@@ -12,12 +12,13 @@ from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.positions import is_moving
 
 TIMEOUT_S = 3.0
-# The least interval between two searches for topics that don't exist yet.
+# The least seconds between two requests for the list of topics, which is read again while some topic isn't known.
 PAUSE_S = 0.5
-# For so long a broker that didn't answer isn't asked again, so that a series of requests doesn't wait for it each time.
+# A broker that didn't answer isn't asked again for this many seconds; requests fail at once instead. Otherwise each
+# request of a series would wait for it until its own timeout.
 SILENCE_S = 1.0
 
-# The end of each partition, for each topic that exists.
+# The end of each partition, which is the offset of its next record, for each topic that exists.
 Ends = Mapping[str, Mapping[int, int]]
 
 

@@ -15,13 +15,15 @@ from caraway.spark.types import row_type
 OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
 META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 
-# The further columns of a pass-through row (`caraway.spark.inputs`): its side, its key, its encoded row.
+# A stream that contains pass-through rows (`caraway.spark.inputs`) has these columns besides: the side, which says for
+# which later step a row is; its Kafka key; and its encoded row.
 SIDE, KEY, PACKED = "$side", "$key", "$packed"
 PASS_THROUGH = (SIDE, KEY, PACKED)
 
-# The sides of rows that the steps process, and of dead letters (`caraway.spark.letters`), which steps let pass.
+# The side of the rows that the steps process, and that of dead letters (`caraway.spark.letters`), which steps let pass.
 OWN, DEAD = 0, -1
-# The side of markers (`caraway.topics.markers`). Sides of unions (`caraway.spark.inputs`) count down from -3.
+# The side of markers, which are records without a row that show how far a job is (`caraway.topics.markers`). The sides
+# of the left rows of unions, which `caraway.spark.inputs` sets aside, count down from -3.
 MARKER = -(2**31)
 
 PUT, RETRACT, DELETE = 1, 0, -1

@@ -70,12 +70,13 @@ def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], call
     packed = UserCall(replace(step, of=Input(dataset="")), schema, tuple(result.items())).packed()
     arrow, limits, address = to_arrow_type(dtype), limits_of(before.frame.sparkSession), secret_address()
 
-    # PySpark takes the kind of a function from the annotations of its signature.
+    # PySpark sees by the annotations that the function takes and returns whole columns as Arrow arrays.
     def call(*columns: pa.Array) -> pa.Array:
         return run_apart(packed, arrow, columns[0], columns[1:], limits, address=address)
 
     inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
-    # Spark would call a deterministic function once for each column that is taken out of its result.
+    # Spark would call a deterministic function once for each column that is taken out of its result. It calls one that
+    # isn't declared deterministic only once.
     function = arrow_udf(call, dtype).asNondeterministic()  # type: ignore[call-overload]
     return replace(before, frame=before.frame.select("*", function(called, *inputs).alias(_OUT)))
 

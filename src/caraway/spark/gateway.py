@@ -20,9 +20,9 @@ from pyspark.java_gateway import launch_gateway
 from caraway.errors import UnavailableError
 from caraway.java.runtime import find_java
 
-# A start fails after this time. A JVM listens after one to three seconds, on a crowded machine after thirty.
+# A start fails after this many seconds. A JVM listens after one to three seconds, on a crowded machine after thirty.
 START_SECONDS = 180.0
-# The time between two looks at whether the JVM has written its address.
+# The seconds between two looks at whether the JVM has written its port and password into the file.
 LOOK_SECONDS = 0.02
 
 # The options that Spark's launcher passes to every JVM (org.apache.spark.launcher.JavaModuleOptions of Spark 4.3), less
@@ -54,8 +54,9 @@ MODULE_OPTIONS = (
 )
 SCALA_VERSION = "2.13"
 
-# Ctrl-C in a terminal reaches the driver's whole process group; the JVM must outlive it until the driver has stopped
-# its jobs. A signal that a process ignores stays ignored in the program that it executes.
+# Ctrl-C in a terminal sends SIGINT to the driver's whole process group, but the JVM must live until the driver has
+# stopped its jobs. A signal that a process ignores stays ignored after `exec`, so this program ignores SIGINT and then
+# becomes the JVM.
 _DEAF_TO_CTRL_C = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -99,7 +100,8 @@ def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
     class_path = (
         conf.get("spark.driver.extraClassPath"),
         os.environ.get("SPARK_CONF_DIR") or str(home / "conf"),
-        # This library stands first, since other jars contain an older version of its classes.
+        # The jar of slf4j-api stands first, since other jars contain an older version of its classes, and the JVM takes
+        # the first version that it finds.
         *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
         str(home / "jars" / "*"),
         *folders,
@@ -120,13 +122,14 @@ def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
 def gateway_environment(java: Path) -> dict[str, str]:
     """Return the environment variables that Spark's scripts would set."""
     return {
-        # PySpark's own installation, even if the machine sets a SPARK_HOME: that may be another version.
+        # Spark is that of the PySpark package, even if the machine sets a SPARK_HOME, which may be another version.
         "SPARK_HOME": str(spark_home()),
         "SPARK_SCALA_VERSION": SCALA_VERSION,
         "SPARK_CONNECT_MODE": "0",
         # Executors that Spark starts itself must run on the same Java.
         "JAVA_HOME": str(java.resolve().parent.parent),
-        # Text must hash alike in all Python workers.
+        # By default Python hashes text differently in each process. PySpark distributes rows by hashes that its Python
+        # workers compute, so these must be equal.
         "PYTHONHASHSEED": "0",
     }
 

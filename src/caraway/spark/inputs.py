@@ -39,14 +39,16 @@ from caraway.spark.regrouping import regrouping_joins
 from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import row_type
 
-# An operator drops state that is older than an event time by the horizon, but only this long after it has reached that
-# event time, since one topic or partition may run far ahead of another in event time while a backlog is read.
+# An operator drops state that is further back than the horizon in event time. It measures that from the greatest event
+# time that it had seen at least this many milliseconds ago, since one topic or partition may run far ahead of another
+# while a backlog is read.
 SETTLE_MS = 600_000
 
 # The meta columns that are never null in a record.
 NUMBERS = (OP, TIME, INGESTED)
 
-# The sides of the left rows of unions, which pass through the steps of the right branch, count down from here.
+# The left rows of a union are set aside, as pass-through rows, while the steps of the right branch run. Each union
+# gives them a side of its own, below this number.
 _SET_ASIDE = -2
 
 
@@ -121,7 +123,8 @@ class Inputs:
             return JobRows(codec.decode_records(self.kafka, first.schema), 0)
         kafka = self.kafka.select("*", self._side().alias(SIDE))
         records = [
-            # A record may be decoded only with the schema of its own topic.
+            # Decoding a record with the schema of another topic fails the query, so each schema is used only for its
+            # own side.
             F.when(name(SIDE) == side, codec.record(topics[leaf.dataset].schema)).alias(f"r{side}")
             for side, leaf in enumerate(leaves)
         ]
@@ -132,7 +135,8 @@ class Inputs:
             for part in META
         ]
         if self.marked:
-            # The size check encodes markers along with rows, and the encoder takes no null in these columns.
+            # The size check (`caraway.spark.sizes`) encodes markers along with rows, and the encoder takes no null in
+            # these columns, so markers have 0 there.
             meta = [
                 F.coalesce(m, F.lit(0)).alias(part) if part in NUMBERS else m
                 for part, m in zip(META, meta, strict=True)
@@ -242,7 +246,8 @@ def added_columns(join: Join, right: TopicPlan) -> dict[str, DataType]:
 
 
 def _set_aside_side(left: Stream) -> int:
-    # The number of the right branch's first input differs between unions, so that each union has a side of its own.
+    # The number of inputs that were read before the right branch differs between the unions of a job, so each union has
+    # a side of its own.
     return _SET_ASIDE - left.leaves
 
 

@@ -26,8 +26,8 @@ from caraway.topics.positions import TopicEnds
 
 # The most rows of a micro-batch, so that a backlog is processed in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
-# The ingestion time of records is taken from the clock of another machine, which may be ahead by so much. Records up to
-# this long after a restart are therefore treated as if a failed attempt may have read them.
+# The ingestion time of records is taken from the clock of another machine, which may be ahead by this many seconds. So
+# records whose ingestion time is up to this long after a restart are treated as if a failed attempt may have read them.
 _CLOCKS_DIFFER_SECONDS = 10.0
 
 
@@ -104,7 +104,8 @@ def start_job(
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
-    # An earlier attempt may have sent records even if its checkpoint was renamed, or is removed below.
+    # If there is a folder with this checkpoint's name, or with a suffix to it, an earlier attempt may have sent
+    # records, even if that checkpoint was renamed because it was damaged, or is removed below.
     restarted = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     forget_unfinished(checkpoint)
     before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)
@@ -158,7 +159,8 @@ def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootst
     if trigger is not Trigger.REAL_TIME:
         reader = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
     frame = reader.load()
-    # Jobs skip erasures, which only indexes apply, and arrivals, which are for processes that wait for the job that
-    # wrote them. Jobs in micro-batches also skip markers, which could overtake rows in a batch.
+    # Jobs skip erasures, which only indexes apply, and arrivals, by which servers see how far the job is that wrote
+    # them. Jobs in micro-batches also skip markers: Spark sorts a micro-batch by key between tasks, so a marker could
+    # overtake rows that came before it.
     passed_over = [ERASURE_KEY, ARRIVAL_KEY] if trigger is Trigger.REAL_TIME else [ERASURE_KEY, ARRIVAL_KEY, MARKER_KEY]
     return frame.where(F.col("key").isNull() | ~F.col("key").isin(*(F.lit(key) for key in passed_over)))

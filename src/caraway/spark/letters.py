@@ -78,7 +78,8 @@ def evaluate(
     frame = before.frame.select("*", *new, letter.alias(_LETTER))
     dead, side, op = name(_LETTER).isNotNull(), name(SIDE), name(OP)
     if before.revised:
-        # A failing row becomes two: the dead letter, and the retraction of an earlier revision, if there was one.
+        # A failing row becomes two: the dead letter, and a retraction, because an earlier revision of the row may have
+        # passed this step.
         sides = F.when(dead, F.array(F.lit(OWN), F.lit(DEAD))).otherwise(F.array(side))
         frame = frame.select("*", F.explode(sides).alias(_AS))
         side, op = name(_AS), F.when(dead, F.lit(RETRACT)).otherwise(op)
@@ -115,7 +116,8 @@ def _letter(before: Stream, reasons: Sequence[Reason], operator: str, plan: JobP
     )
     columns = [name(TIME if c == before.timestamp else c).alias(c) for c in before.types]
     row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    # A row that is too large is cut to the head of its text, as in the dead letters of `caraway.ingest`.
+    # If the JSON of a row has more than `MAX_PAYLOAD` characters, the dead letter has only so many of them, as a JSON
+    # string. Dead letters of `caraway.ingest` are cut in a similar way.
     shown = F.when(F.length(row) <= MAX_PAYLOAD, row).otherwise(_quoted(F.substring(row, 1, MAX_PAYLOAD)))
     now_us = F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis")).cast("long") * 1000
     tail = F.to_json(

@@ -49,7 +49,8 @@ class LiveRows:
     def __init__(self, session: SparkSession) -> None:
         """Read from the status store of `session`."""
         self._session = session
-        # The scan of each running batch, by the number of its execution; None if the batch isn't in real-time mode.
+        # The scan of each running batch, by the number of the batch's SQL execution in Spark; None if the batch isn't
+        # in real-time mode.
         self._scans: dict[int, _Scan | None] = {}
 
     def look(self) -> Mapping[str, RealTimeRows]:
@@ -84,6 +85,7 @@ def _scan(store: Any, execution: Any) -> _Scan | None:
 
 
 def _rows(store: Any, execution: int, scan: _Scan) -> int:
-    # Spark keeps the metric as the text of its web pages, such as "2,700". There is none before the first heartbeat.
+    # Spark keeps the metric as the text that its web pages show, such as "2,700". There is none before the first
+    # heartbeat of an executor.
     metric = store.executionMetrics(execution).get(scan.metric)
     return 0 if metric.isEmpty() else int(metric.get().replace(",", ""))

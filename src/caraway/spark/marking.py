@@ -18,7 +18,7 @@ from caraway.spark.java import jvm_of
 from caraway.spark.stream import Stream
 from caraway.topics.markers import COPIES_BYTES, MARKER_KEY, MAX_COPIES, STEP_BYTES, job_tag
 
-# A temporary column, with a name that no user's column has.
+# A temporary column. No Python identifier has a "$", so no user's column has this name.
 _COPY = "$copy"
 
 

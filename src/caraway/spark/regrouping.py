@@ -11,8 +11,8 @@ from caraway.graph import operators as ops
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicKind
 
-# The columns of a step's rows from which later steps take a group, a join key or a key of the output; None if any
-# column may be among them.
+# The names of the columns of a step's rows from which later steps take a group, a join key or a key of the output; None
+# if any column may be among them.
 _Names = frozenset[str] | None
 
 

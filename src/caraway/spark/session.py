@@ -15,8 +15,8 @@ from caraway.functions.pipelines.children import Limits, limits_conf
 from caraway.spark.gateway import start_gateway
 from caraway.spark.java import has_jvm
 
-# The bounds of the JVM's memory beside its heap. Java's default bounds suit big servers: 240 MB of code cache, and no
-# limit for the rest.
+# The bounds of the JVM's memory beside its heap: compiled code, classes, buffers, and RocksDB. Java's defaults suit big
+# servers: 240 MB of code, classes without a limit, and buffers of the size of the heap.
 _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"
@@ -81,16 +81,17 @@ def open_session(settings: SessionSettings) -> SparkSession:
         UnavailableError: The JVM ended, or took too long.
     """
     settings.scratch.mkdir(parents=True, exist_ok=True)
-    # Workers must run this same interpreter. Without a limit glibc would make an arena for each of the many threads.
+    # Spark's Python workers must run this same interpreter. MALLOC_ARENA_MAX limits the arenas from which glibc
+    # allocates memory; by default it makes an arena for each of the JVM's many threads, up to eight for each processor.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     if settings.local:
-        # Without this Spark would look up the machine's name, and listen on all addresses.
+        # Without this address Spark would look up the machine's name, and listen on all addresses of the machine.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = {"spark.app.name": "caraway", "spark.master": settings.master, **spark_conf(settings)}
     if not has_jvm():
         gateway = start_gateway(conf, settings.scratch)
-        # The session takes over the settings of this context.
+        # `getOrCreate` makes a session on this context and takes over its settings.
         SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
     return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
@@ -103,7 +104,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # Jars in spark.jars are sent to executors; those on the class paths are there before any class is loaded.
         "spark.jars": ",".join(jars),
         "spark.driver.extraClassPath": class_path,
-        # In local mode Spark makes a secret itself, which its ports on this machine require.
+        # With this setting Spark's ports require a secret, so that other users of this machine can't use them. In local
+        # mode Spark makes the secret itself.
         **({"spark.authenticate": "true"} if settings.local else {"spark.executor.extraClassPath": class_path}),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(settings)),
@@ -114,10 +116,11 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
-        # A job must not fail for a single value, such as a zero divisor; the expression compiler handles these.
+        # In Spark's ANSI mode a single value, such as a zero divisor, would fail the whole job. Without it the value is
+        # null, and the expression compiler handles it.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        # The default is the number of slots, which in local mode is much greater than that of cores.
+        # By default this is the number of slots, which in local mode is much greater than that of cores.
         "spark.default.parallelism": str(settings.shuffle_partitions),
         # The streaming shuffle holds its buffers for 50 ms by default, which each stateful step would add to a row's
         # way.
@@ -127,27 +130,31 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # All stateful operators of a JVM share these caches and buffers; otherwise each would take 100 MB for itself.
+        # All stateful operators of a JVM share RocksDB's caches and write buffers; otherwise each would take 100 MB for
+        # itself.
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
         # A job may change between real-time mode and micro-batches and go on from its checkpoint. Spark allows that
         # only with this format of the state store's checkpoints, used from the job's first batch on.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-        # Hadoop would start a process for each file of a checkpoint, while the job stands still (decision 10). Spark's
-        # other checkpoint file manager would start one more to look for links.
+        # Hadoop's own class starts a process, such as `chmod`, for each file of a checkpoint, while the job stands
+        # still (decision 10). Spark's other checkpoint file manager would start one more to look for links.
         "spark.hadoop.fs.file.impl": "io.caraway.files.LocalFiles",
-        # Hadoop sets the modes of files itself. Checkpoints contain rows, which only this user may read.
+        # Hadoop sets the modes of files by this mask, not by the umask of the process. Checkpoints contain rows, which
+        # only this user may read.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Bound on the progress reports that Spark keeps for each query, by default 100. Caraway reads the last one.
+        # The number of progress reports that Spark keeps for each query, by default 100. Caraway reads only the last
+        # one.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
-        # Heartbeats carry the number of rows that tasks have read (`caraway.spark.live`); by default they are 10 s
-        # apart.
+        # The executors' heartbeats carry the number of rows that tasks have read (`caraway.spark.live`); by default
+        # they are 10 s apart.
         "spark.executor.heartbeatInterval": "2s",
-        # Spark keeps these for its web pages, which are switched off; by default up to 100,000 tasks.
+        # Spark keeps finished jobs, stages and tasks for its web pages, by default up to 100,000 tasks. The web pages
+        # are switched off, so few are kept.
         "spark.ui.retainedJobs": "200",
         "spark.ui.retainedStages": "400",
         "spark.ui.retainedTasks": "2000",
@@ -170,7 +177,7 @@ def _java_options(settings: SessionSettings) -> list[str]:
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={files('caraway.spark').joinpath('log4j2.properties')}",
         # The native libraries of RocksDB and Snappy are unpacked into this folder, and stay there when the JVM is
-        # killed.
+        # killed. The engine removes the folder at its next start.
         f"-Djava.io.tmpdir={settings.scratch}",
         *settings.java_options,
     ]

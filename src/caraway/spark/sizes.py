@@ -15,8 +15,8 @@ from caraway.spark.stream import Stream
 from caraway.topics.codec import MAX_RECORD_BYTES
 from caraway.topics.keys import MAX_KEY_BYTES, MOST
 
-# If the texts of a row take less than this share of the bound, the row isn't too long: its other columns take some ten
-# bytes each, and fit into the rest. So hardly any row is encoded once more only to measure it.
+# A row must be encoded once more to be measured, so only long rows are. If the texts of a row take less than this share
+# of the bound, the row isn't too long: its other columns take some ten bytes each, and fit into the rest.
 SHARE = 0.5
 
 

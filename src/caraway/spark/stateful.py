@@ -26,7 +26,7 @@ _FOREVER = -1
 # The Java operator AdjacentRows numbers its output records in the column `which`: 0 is the begin of a version, 1 its
 # end (not needed here), and 2 a copy of a version that is sent to the join key in the column `to`.
 _BEGIN, _FAN_OUT = 0, 2
-# Temporary columns, with names that no user's column has.
+# Temporary columns. No Python identifier has a "$", so no user's column has one of these names.
 _TO, _IS_FAN_OUT = "$to", "$fan_out"
 
 
@@ -43,9 +43,9 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
-    # If versions may be revised, each join key needs copies of the versions instead of their begins and ends. The same
-    # holds if join keys contain the time stamp: an end has the time of the next version, so its join key would differ
-    # from that of its begin.
+    # Begins and ends of versions aren't enough if versions may be revised: then each join key that a left key ever had
+    # gets copies of all of its versions. The same holds if join keys contain the time stamp: an end has the time of the
+    # next version, so its join key would differ from that of its begin.
     followed = bool(left.keys) and (left.revised or left.timestamp in join.left_on)
     rows = _events(left, _join_key(codec, left, right, join) if followed else None, inputs) if left.keys else left
     added = added_columns(join, right)
@@ -61,7 +61,8 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         codec.encode_row(left_row, [name(column) for column in rows.columns]),
         *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table"), name(_IS_FAN_OUT)] if rows.keys else []),
     )
-    # The join's window doesn't apply to a table, which is joined as of its own time.
+    # A keyed left side is joined at every time, with the right version that holds then. So `within`, which bounds the
+    # time between a left row and its match, doesn't apply to it.
     low_us = _FOREVER if join.within_low_us is None or rows.keys else join.within_low_us
     failed = inputs.failed_before(join)
     java = jvm_of(inputs.session).io.caraway.AsOfJoin.apply(

@@ -22,7 +22,7 @@ from caraway.spark.stateful import aggregate_inputs, changelog, deduplicated, fi
 from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import spark_type
 
-# Temporary columns, with names that no user's column has.
+# Temporary columns. No Python identifier has a "$", so no user's column has one of these names.
 _PASSES, _NUMBER, _ELEMENT = "$passes", "$number", "$element"
 
 
@@ -233,7 +233,7 @@ def _(step: ops.First, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 @compile_step.register
 def _(step: ops.Latest, inputs: Inputs, job_rows: JobRows) -> Stream:
-    # Rows need no change: each one is a version of its group, and readers see the newest version of a key.
+    # `latest` changes no row: each row is a version of its group, and readers see the newest version of a key.
     return replace(compile_step(step.of, inputs, job_rows), keys=step.keys)
 
 

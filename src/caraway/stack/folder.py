@@ -24,8 +24,8 @@ LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
 # Programs that search code for secrets find the token of a stack by this prefix.
 TOKEN_PREFIX = "caraway_stack_"  # noqa: S105 (the prefix isn't secret)
 TOKEN_BYTES = 32
-# The files and folders of a stack in its data folder (docs/operations.md). Each reader process of the server has an
-# index folder of its own.
+# The files and folders of a stack in its data folder, as patterns (docs/operations.md). `index*` has a star, since each
+# reader process of the server has an index folder of its own.
 CONTENT = (
     "caraway.toml",
     "checkpoints",
@@ -134,7 +134,8 @@ def make_private(folder: Path) -> int:
     since the user may have chosen a folder with files of their own.
     """
     ours = [path for name in CONTENT for path in folder.glob(name)]
-    # The root of the file system must stay open to all users.
+    # If the data folder is the root of the file system, the root itself isn't closed, since all users of the machine
+    # need it.
     top = 0 if folder == folder.parent else _closed(folder)
     return top + sum(_closed(path) + sum(map(_closed, path.rglob("*"))) for path in ours)
 

@@ -40,7 +40,8 @@ PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Each consumer group has one member here. By default Kafka waits some seconds for more members at each start.
+    # By default Kafka delays the first rebalance of a group by 3 s, to wait for more members. Here each group has one
+    # member, so the delay would only make each start slower.
     "group.initial.rebalance.delay.ms": "0",
     # By default Kafka forgets the offsets of a consumer group after 7 days. Caraway's consumers don't need them, but a
     # user's program may pause for longer.
@@ -49,9 +50,11 @@ PROPERTIES = {
     "num.io.threads": "4",
     "num.recovery.threads.per.data.dir": "2",
     "background.threads": "2",
-    # The log cleaner takes this memory out of the heap when the broker starts; the default is 128 MiB.
+    # The log cleaner takes this memory out of the broker's heap, 384 MiB by default, when the broker starts. Kafka's
+    # default for it is 128 MiB, a third of that heap.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-    # A broker that is started again after a kill waits until its last session has expired; the default is 9 s.
+    # After a kill, Kafka's controller refuses to register the broker again until the session of the killed one has
+    # expired, by default after 9 s. So the session is short, and heartbeats renew it more often.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }

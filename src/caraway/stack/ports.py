@@ -10,7 +10,8 @@ from caraway.stack.errors import PortInUseError
 # Systems take ports for outgoing connections from 32768-60999 (Linux) and 49152-65535 (macOS). A port of these ranges
 # might be taken when a stack restarts.
 FIRST, LAST = 20_000, 32_000
-# The number of ports that are tried from the first one on. One machine has room for fewer stacks than that.
+# How many consecutive ports are tried, from the preferred one on, before the search fails. One machine has room for
+# fewer stacks than that, so some other program would have to hold the rest.
 NEXT_PORTS = 200
 
 
@@ -57,7 +58,8 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     if sys.platform != "linux":
         held.close()
         return held
-    # From here on, without SO_REUSEADDR, only sockets that set SO_REUSEPORT, too, can use the port.
+    # The server that will listen here sets SO_REUSEPORT, too, and runs as the same user, so it can bind the port while
+    # this socket holds it. Without SO_REUSEADDR on this socket, other programs can't.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return held

@@ -104,7 +104,8 @@ class EmbeddedPostgres(Part):
             file.write(self._password())
         if user:
             shutil.chown(password, user)
-        # The builtin locale provider sorts by code point, the same on every system and in every version.
+        # Postgres's builtin locale provider sorts text by code point, the same on every system and in every version.
+        # With the system's locales an upgrade of the C library could change the order, which breaks indexes on text.
         options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256", "--encoding", "UTF8"]
         options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--locale", "C"]
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import psycopg
 
-# The limit for an answer, which takes milliseconds unless the machine is overloaded.
+# The limit for the answer of a part to a health check. An answer takes milliseconds unless the machine is overloaded.
 TIMEOUT_SECONDS = 3.0
 
 # The engine writes its heartbeat once a second. A heartbeat of this age means that the engine hangs or has ended.

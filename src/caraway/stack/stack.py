@@ -37,7 +37,8 @@ START_SECONDS = 240.0
 # The interval at which the start looks whether all parts are ready.
 POLL_SECONDS = 0.1
 
-# Called with a line of text for each event, and with the status of all parts after each change.
+# The starter of a stack passes such a function to show the progress. It is called for each event, such as a change of a
+# part's state, with a line of text about it and the status of all parts.
 Progress = Callable[[str, Sequence[PartStatus]], None]
 
 # The sets of parts in the order in which they are stopped, so that no part loses another one that it needs.

@@ -214,8 +214,9 @@ class Access(Store):
         act = Act(account=self._by, token_id="", action=action, branch="", detail=detail)
 
         def change(connection: sa.Connection) -> None:
-            # The lock on this row is held until the transaction ends. So changes come one after the other, and each
-            # number stands for one state of the list.
+            # The lock on the only row of this table is held until the transaction ends, so changes come one after the
+            # other. Servers read the number to notice that accounts, roles or tokens have changed since they last read
+            # them.
             connection.execute(sa.update(access_changes).values(number=access_changes.c.number + 1))
             write(connection)
             write_act(connection, act, DONE)

@@ -18,8 +18,8 @@ from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import DesiredState, JobState, Role
 from caraway.state.tables import asset_references, assets, branches, jobs, ledger
 
-# The key of the advisory lock: any number that no other program uses so in this database. These are the bytes of
-# "assets".
+# The key of the advisory lock in Postgres: any number will do that no other program locks in this database. These are
+# the bytes of "assets".
 ASSET_STORE_LOCK = int.from_bytes(b"assets")
 # An asset that no branch needs any more isn't destroyed for this long, so that a rollback finds it with all its data.
 KEEP = timedelta(hours=1)
@@ -175,7 +175,8 @@ def balance(connection: sa.Connection, at: Moment) -> None:
                     "asset_id": asset_id,
                     "deed": action,
                     "state": "open",
-                    # A rollback or another branch may want an unneeded asset again, so its destruction is put off.
+                    # An asset that no branch needs is destroyed only after `keep`, since a rollback or another branch
+                    # may want it again.
                     "due_at": at.now + at.keep if action is Action.DESTROY else at.now,
                     "opened_at": at.now,
                 }

@@ -78,11 +78,14 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
         case JobPlan():
             return f"{AssetKind.JOB}:{piece.job_id}"
         case IndexPlan():
-            # An index that also emits its rows to a topic is another asset than one that doesn't.
+            # An index that also writes its rows to a topic, for jobs that read them, has the name of that topic in its
+            # content. So it is another asset than an index of the same data that only answers queries.
             emits = "" if piece.emits is None else f"{EMITS}{piece.emits.name}"
             return f"{AssetKind.INDEX}:{piece.asset.hex()}{emits}"
         case IngestPlan():
-            # A source whose address, credential or pickle has changed is the same asset, and continues where it was.
+            # The fingerprint leaves out a source's address, credentials, pickles and interval of polling. So a source
+            # in which only these have changed is the same asset, and reading continues from the position that it had
+            # reached.
             return f"{AssetKind.INGEST}:{piece.topic.name}.{source_fingerprint(piece.source).hex()[:12]}"
 
 

@@ -13,16 +13,17 @@ from caraway.errors import UnavailableError
 # installed Postgres restarts within 10 s.
 TIMEOUT_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
-# With these intervals a connection notices within half a minute that Postgres's machine has vanished without closing
-# it, even a connection that only listens.
+# These are TCP keepalives: a probe after 10 s of silence, then up to four, 5 s apart. So a connection notices within
+# half a minute that Postgres's machine has vanished without closing it, even if it only waits for notifications.
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
-# A server of Caraway works on few commits and reports at a time; queries and logged rows don't use Postgres.
+# The most connections that the pool of a process keeps. These are few, since a process works on few commits and reports
+# at a time; queries for features and logged rows don't use Postgres.
 POOL_SIZE = 4
 
 # The SQLSTATE read_only_sql_transaction, by which a standby refuses to write.
 READ_ONLY = "25006"
-# The SQLSTATE undefined_table. The first server that starts creates the tables, while other threads and processes
-# already read them.
+# The SQLSTATE undefined_table: a table doesn't exist yet. The first server that starts creates the tables while others
+# already read them, so this error is reported as an unavailability that passes, and not as a bug.
 UNDEFINED_TABLE = "42P01"
 
 T = TypeVar("T")

@@ -1,4 +1,6 @@
-"""Working off the ledger: a worker claims an entry, does its action, and reports the outcome.
+"""Working off the ledger, the list in Postgres of assets (topics, jobs, indexes) that have to be made or destroyed.
+
+A worker claims an entry, does its action, and reports the outcome.
 
 A claim is a lease with a token that grows. A worker that lost its claim (by a crash or a pause) can't report on it, and
 an action that it still finishes is harmless: actions are idempotent, and a destroyed name is never used again.
@@ -16,7 +18,8 @@ from caraway.state.blueprints import AssetKind
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
-# A claim lasts longer than any action takes. When it has expired, its worker has died or hangs, and another takes over.
+# How long a worker's claim of an entry excludes other workers. It is longer than any action takes. When it has expired,
+# its worker has died or hangs, and another one takes over.
 LEASE = timedelta(seconds=30)
 # The pause before the next attempt at an action that isn't done because an engine or an index is still catching up.
 PAUSE = timedelta(milliseconds=250)
@@ -90,7 +93,8 @@ class Ledger(AssetWriter):
     def _claim(self) -> Claim | None:
         at = self._moment()
         other = assets.alias("other")
-        # Assets are created after those that they require, and destroyed before them.
+        # Assets are created after those that they require, and destroyed before them. So a required asset that isn't
+        # ready (`below`) puts off a creation, and a requiring asset that isn't gone (`above`) puts off a destruction.
         below = sa.select(other.c.id).where(other.c.id == sa.any_(assets.c.requires), other.c.state != AssetState.READY)
         above = sa.select(other.c.id).where(assets.c.id == sa.any_(other.c.requires), other.c.state != AssetState.GONE)
         query = (
@@ -109,7 +113,8 @@ class Ledger(AssetWriter):
             .limit(1)
         )
         with self._engine.connect() as connection:
-            # Nearly always no entry is due, and this query finds out without taking the lock.
+            # Nearly always no entry is due, and this query finds that out without taking the lock of the asset store,
+            # for which commits would have to wait.
             if connection.execute(query).first() is None:
                 return None
         with self._engine.begin() as connection:

@@ -14,7 +14,7 @@ from caraway.errors import UnavailableError
 from caraway.recurring import Recurring
 
 CHANNEL = "caraway"
-# The thread looks at this interval whether it is to stop.
+# The number of seconds for which the thread waits for a notification before it looks whether it is to stop.
 LOOK_S = 0.5
 RETRY_S = 1.0
 

@@ -12,8 +12,8 @@ from alembic.script import ScriptDirectory
 from caraway.errors import UnavailableError
 from caraway.state.database import TIMEOUT_SECONDS, connect, is_outage, retry_outages
 
-# The key of the advisory lock: any number that no other program uses so in this database. These are the bytes of
-# "caraway".
+# The key of the advisory lock in Postgres: any number will do that no other program locks in this database. These are
+# the bytes of "caraway".
 LOCK_KEY = int.from_bytes(b"caraway")
 POLL_SECONDS = 0.2
 

@@ -69,5 +69,6 @@ class Caller:
         return [name for name, tags in entities if not any(grant.covers(tags) for grant in grants)]
 
 
-# The caller of every request to a server that requires no tokens.
+# The caller of every request to a server that requires no tokens, and of requests to public endpoints, which need no
+# token on any server. This caller may do everything.
 ANYBODY = Caller(account="", token_id="", grants=(EVERYTHING,))

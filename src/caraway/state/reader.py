@@ -88,7 +88,8 @@ class StateReader(Store):
             .where(assets.c.generation > FIRST_GENERATION, assets.c.state.not_in(ENDING))
             .scalar_subquery()
         )
-        # All is read by one statement, since a statement sees one state of the database.
+        # Branches and generations are read by one statement, since all parts of a statement see the same state of the
+        # database. So the generations fit the heads, even if a commit is written meanwhile.
         query = sa.select(branches, further.label("generations")).order_by(branches.c.name)
         rows = self._rows(query, "read the branches")
         generations = [row.pop("generations") for row in rows]

@@ -21,8 +21,8 @@ replays = sa.Table(
     metadata,
     sa.Column("letter", sa.Text, primary_key=True),
     sa.Column("account", sa.Text, nullable=False),
-    # `begun_at` is the time of the first attempt, from which on the topic is searched for the row. `tried_at` is the
-    # time of the newest attempt.
+    # `begun_at` is the time of the first attempt: a later attempt looks in the topic, from this time on, for a row that
+    # an earlier one wrote without marking it as done. `tried_at` is the time of the newest attempt.
     sa.Column("begun_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("tried_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("done_at", sa.DateTime(timezone=True)),
@@ -53,7 +53,8 @@ class Replays(Store):
 
         def run(connection: sa.Connection) -> ReplayClaim:
             first = insert(replays).values(letter=dead_letter, account=account).on_conflict_do_nothing()
-            # The returned row shows that the insertion succeeded; `rowcount` is -1 in either case.
+            # Postgres returns the row only if it was inserted, so a row means that this is the first attempt.
+            # `rowcount` doesn't show it: it is -1 in either case.
             if connection.execute(first.returning(replays.c.letter)).one_or_none() is not None:
                 return ReplayClaim(elapsed=None, done_at=None)
             ages = (NOW - replays.c.begun_at).label("elapsed"), (NOW - replays.c.tried_at).label("tried")

@@ -176,8 +176,8 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.DateTime(timezone=True)),
 )
 
-# This table has one row, whose number grows with every change of accounts, roles and tokens. So a server notices a
-# change by reading one number.
+# This table has one row, whose number grows with every change of accounts, roles and tokens. So a server that keeps
+# those in memory notices a change by reading one number, and then reads them anew.
 access_changes = sa.Table("access_changes", metadata, sa.Column("number", sa.BigInteger, primary_key=True))
 
 audit = sa.Table(

@@ -28,8 +28,8 @@ COMPOSITES = {
 SIGNS = {"%": "%", "t": "\t", "n": "\n"}
 # Numbers that take the padding modifiers `-` (none), `_` (blanks) and `0`.
 NUMBERS = frozenset("YCymdejHkIlMSuwUWGgV")
-# Fractions of a second: %f is a number of nanoseconds. A dot in the directive stands for a dot in the text, and a digit
-# is the number of digits.
+# Fractions of a second. %f is a number of nanoseconds. In the others a dot stands for a dot in the text, and a digit is
+# the number of digits: %.3f is ".123", %3f is "123".
 FRACTIONS = frozenset({"f", ".f", ".3f", ".6f", ".9f", "3f", "6f", "9f"})
 NAMES = frozenset("bBaApPZs")
 OFFSETS = frozenset({"z", ":z"})

@@ -32,7 +32,7 @@ MONTHS = (
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
-# Two-digit years below this one are of this century, others of the last, as in POSIX.
+# The directive %y reads two digits: 00 to 69 are the years 2000 to 2069, and 70 to 99 are 1970 to 1999.
 CENTURY_BREAK = 70
 
 Reader = Callable[[str], int]
@@ -69,7 +69,8 @@ PATTERNS = {
     "z": _OFFSET,
     ":z": _OFFSET,
 }
-# For each directive that spells the same field as another, that other one.
+# Some directives read the same field as another, such as %e and %d, which both read the day of the month. The key is
+# one of them, and the value is the one by whose name the field is known in this module.
 FIELDS = {"e": "d", "k": "H", "l": "I", "P": "p", "B": "b", "A": "a", ":z": "z"}
 
 
@@ -138,7 +139,8 @@ def _number(name: str, value: str) -> tuple[str, int]:
             return "p", int(value.lower() == "pm")
         case "z":
             hours, minutes = int(value[1:3]), int(value[-2:])
-            # Minutes from 60 on are wrong: 10,000 is more than a day, which `_instant` refuses as an offset.
+            # An offset such as +01:75 is wrong. It becomes 10,000 minutes, which is more than a day, so that `_instant`
+            # refuses it.
             return "z", (hours * 60 + minutes) * (-1 if value[0] == "-" else 1) if minutes < 60 else 10_000
         case "f":
             return "us", int(value) // 1_000

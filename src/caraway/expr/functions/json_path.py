@@ -30,7 +30,7 @@ Operand = Callable[[Any, Any], Any]
 
 JsonPath = tuple[Select, ...]
 
-# The value, in a comparison, of a path that selects nothing.
+# The value, in a comparison, of a path that selects nothing. It isn't None, because None is a null in the document.
 MISSING = object()
 
 _NAME = re.compile(r"[^\W\d][\w-]*")

@@ -12,7 +12,8 @@ import orjson
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.json_path import JsonPath, first_match
 
-# Bound on the nested levels of a document, well below the depth at which a recursive reader overflows its stack.
+# The most levels of arrays and objects inside of each other in a document; a deeper one is refused as invalid JSON.
+# Recursive functions read documents, and a document of 200 levels is far from overflowing their stack.
 DEEPEST = 200
 
 

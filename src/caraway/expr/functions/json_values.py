@@ -130,7 +130,7 @@ def _decimal(dtype: t.DecimalType) -> Convert:
     stored = cast(dtype)
 
     def to_decimal(value: Any) -> Any:
-        # A float is converted by its shortest digits, so that 0.1 is a tenth.
+        # A float is converted by its shortest digits (`repr`), so that 0.1 is exactly a tenth, not a binary fraction.
         return stored(value if isinstance(value, str) else repr(_number(value, t.type_name(dtype))))
 
     return to_decimal

@@ -5,7 +5,8 @@ from caraway.errors import InvalidInputError
 
 # From this value on every double is an integer, so rounding doesn't change it.
 ALL_INTEGERS = 2.0**52
-# Rounding to more decimals than this leaves a double as it is; ten to the power of 309 would be infinite.
+# Rounding to n decimals multiplies by 10**n, which is infinite from n = 309 on. So rounding to more decimals than this
+# returns the double as it is.
 MOST_DECIMALS = 300
 
 

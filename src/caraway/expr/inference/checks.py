@@ -10,7 +10,8 @@ from caraway.expr import nodes as n
 from caraway.expr.inference.scopes import Schema
 from caraway.expr.printer import print_node
 
-# The names by which users know operations, where these aren't the names of the node classes in lower case.
+# The names of operations in error messages. An operation that isn't here has the name of its node's class in lower
+# case.
 _NAMES: dict[type, str] = {
     n.DatetimeLiteral: "datetime",
     n.DictContains: "dict.contains",

@@ -72,7 +72,7 @@ def _(node: n.ListFilter, schema: Schema) -> t.DataType | None:
     if found != t.BOOL:
         hint = "; fill its nulls with fillnull()" if found == t.optional(t.BOOL) else ""
         raise wrong(node, f"the predicate of list.filter() is {spell(found)}, not bool{hint}")
-    # A filtered embedding may have fewer elements, so it is a list.
+    # The number of elements is part of an embedding's type. A filter may leave fewer of them, so the result is a list.
     return operand if operand is not None and not _is_embedding(operand) else like(operand, t.ListType(t.FLOAT))
 
 

@@ -20,7 +20,8 @@ from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Node, Since
 
 EPOCH_UNITS = (TimeUnit.SECOND, TimeUnit.MILLISECOND, TimeUnit.MICROSECOND)
 
-# `ZoneInfo` finds these names in the operating system's folder of time zones, though they aren't IANA's.
+# A time zone whose name begins with one of these is refused. `ZoneInfo` finds such files in the operating system's
+# folder of time zones, but they aren't IANA's zones and may be absent or different on another machine.
 _NO_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 
 

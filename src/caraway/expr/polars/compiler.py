@@ -14,7 +14,7 @@ from caraway.dtypes.types import DataType
 from caraway.expr.inference import infer
 from caraway.expr.nodes import Literal, Node
 
-# The import registers the handlers of these modules.
+# Importing these modules registers their functions as `compile_node`'s handlers of the classes of nodes.
 from caraway.expr.polars import lists, numbers, operators, strings, structs, time  # noqa: F401
 from caraway.expr.polars.scope import PolarsScope, compile_node, widened
 from caraway.expr.polars.values import INSTANT, polars_type

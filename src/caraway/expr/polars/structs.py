@@ -34,7 +34,7 @@ def _values_at(columns: list[pl.Series]) -> pl.Series:
     values = of_array(pairs.field("value").take(pa.array(positions, mask=positions < 0)))
     if len(columns) == 2:
         return values
-    # A key that is present may have the value null. The default replaces only the values of absent keys.
+    # The default, `columns[2]`, replaces only the values of absent keys. A key that is present may have the value null.
     absent = (positions < 0) & elements.valid & ~null_where(keys)
     return columns[2].zip_with(pl.Series(absent), values)
 

@@ -23,7 +23,7 @@ def _(node: DatePart, scope: PolarsScope) -> pl.Expr:
 
 def date_part(instant: pl.Expr, part: TimeUnit, timezone: str) -> pl.Expr:
     """Return a calendar part of instants in a time zone."""
-    # The units have the names of polars's methods.
+    # The text of a unit, such as "year", is the name of the polars method that returns this part.
     found: pl.Expr = getattr(instant.dt.convert_time_zone(timezone).dt, part)()
     return found.cast(pl.Int64)
 

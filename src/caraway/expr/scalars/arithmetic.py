@@ -48,7 +48,8 @@ def power_of_floats(base: float, exponent: float) -> float:
     except OverflowError:
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
     except ValueError:
-        # C returns infinity for a pole at zero, and NaN for a root of a negative number.
+        # Python raises this error for zero to a negative power and for a root of a negative number. C's pow(), which
+        # polars uses, returns infinity for the first and NaN for the second.
         if base == 0:
             return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
         return math.nan
@@ -96,7 +97,7 @@ def spelled(value: float) -> str:
         return mantissa
     power = int(exponent)
     if power == -5:
-        # Python spells these numbers with an exponent, polars without one.
+        # Python spells numbers from 0.00001 to below 0.0001 with an exponent, polars without one.
         sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
         return f"{sign}0.0000{digits.replace('.', '')}"
     return f"{mantissa}e{power}"

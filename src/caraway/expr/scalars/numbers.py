@@ -17,7 +17,8 @@ def _or_nan(function: Callable[[float], float]) -> Callable[[float], float]:
         try:
             return function(value)
         except ValueError:
-            # Python raises this error for a root of a negative number, a sine of infinity, and an arcsine beyond 1.
+            # Python raises this error for a root of a negative number, a sine of infinity, and an arcsine beyond 1. The
+            # result is NaN, as in polars.
             return math.nan
 
     return evaluate
@@ -44,7 +45,7 @@ def _(node: NumberCall, scope: ScalarScope) -> Scalar:
     operand, is_float = scope.operand(node.operand, base), base == FLOAT
     match node.function:
         case NumberFunction.ABS:
-            # The least int has no absolute value in 64 bits.
+            # The absolute value of the least int, 2**63, doesn't fit 64 bits, so the result is null.
             return strict(abs if is_float else lambda value: None if value == INT_MIN else abs(value), operand)
         case NumberFunction.CEIL:
             return strict(arithmetic.ceiling, operand) if is_float else operand

@@ -11,8 +11,8 @@ from caraway.expr.scalars import arithmetic, values
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, ScalarScope, compile_node
 
-# The nodes whose evaluation fails for some values. A choice that contains one evaluates all of its branches for each
-# row, as polars does, so that both fail for the same rows.
+# The nodes whose evaluation raises an error for some values. A `when()` that contains one evaluates all of its branches
+# for each row, as polars does, so that both fail for the same rows.
 REFUSING = (n.JsonExtract, n.ParseJson, n.Power, n.Repeat, n.Strftime, n.Strptime, n.Zip)
 
 Function = Callable[[Any, Any], Any]

@@ -16,7 +16,8 @@ from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node
 
-# The first and the last instant that are converted to Python's datetime, whose years are 1 to 9999, in microseconds.
+# Instants from FIRST to LAST, in microseconds since the epoch, are converted to Python's datetime, which supports the
+# years 1 to 9999. The first and the last day of these years are left to polars, as are all other years.
 FIRST = (datetime(1, 1, 2, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 LAST = (datetime(9999, 12, 31, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 

@@ -20,7 +20,8 @@ def equality(dtype: DataType) -> Equal:
             return _all_equal(_nullable(equality(of)))
         case MapType(of):
             inner = _all_equal(_nullable(equality(of)))
-            # The order of entries counts, as in polars.
+            # Two dicts with the same entries in another order aren't equal, as in polars, where a dict is a list of
+            # entries.
             return lambda left, right: list(left) == list(right) and inner(list(left.values()), list(right.values()))
         case StructType(_, fields):
             equals = [_nullable(equality(of)) for _, of in fields]

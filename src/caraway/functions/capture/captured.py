@@ -17,8 +17,8 @@ from caraway.functions.capture.code_text import code_text
 # longer value, such as a table of a million rates, is shown as its type and a hash.
 LONGEST_TEXT = 200
 
-# The attribute in which an object made from a class body carries the body's helpers and constants, so that they are
-# pickled with functions that use them.
+# A `Dataset` object carries the helpers and constants of the class body that it was made from in this attribute, so
+# that they are pickled with the functions that use them.
 MEMBERS_ATTRIBUTE = "__caraway_members__"
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), date, datetime, time, timedelta, Decimal, Enum)
@@ -140,7 +140,8 @@ def _used(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         try:
             yield name, cell.cell_contents
         except ValueError:
-            # The variable has no value yet: it will be a function that is being defined and refers to itself.
+            # The variable has no value yet, and reading its cell raises `ValueError`: a function that refers to itself
+            # is captured while it is being defined.
             continue
     for name in dict.fromkeys(names_in(function.__code__)):
         if name in function.__globals__ and not name.startswith("__"):

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# Bound on the files whose trees are kept. Definitions are made file by file, and a few are open at a time if one
-# imports another.
+# The most source files whose syntax trees, lambdas and classes are cached. Definitions are made file by file, so only a
+# few files are in use at a time: one file, and those that it is importing.
 KEPT_FILES = 8
 
 

@@ -7,7 +7,7 @@ from caraway.errors import DefinitionTypeError
 
 INCLUDES_ATTRIBUTE = "__caraway_includes__"
 
-# A function, or the object that a decorator below made from it.
+# The type of a function, or of the object that a decorator between `@includes` and the function made from it.
 F = TypeVar("F")
 
 

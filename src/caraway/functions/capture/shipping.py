@@ -128,7 +128,8 @@ def _bare(member: Any) -> Any:
         member.__code__, member.__globals__, member.__name__, member.__defaults__, member.__closure__
     )
     copy.__kwdefaults__ = member.__kwdefaults__
-    # A function that can't be found under its own name is pickled by value, whatever module it is from.
+    # cloudpickle pickles a function by reference if it can be imported by its qualified name. This name can't be found
+    # in any module, so the function is pickled by value, with its code.
     copy.__qualname__ = f"{member.__qualname__}.<shipped>"
     return copy
 

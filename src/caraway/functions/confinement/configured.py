@@ -6,7 +6,8 @@ from pathlib import Path
 from caraway.config.settings import Settings
 from caraway.functions.confinement.policy import Confinement, Report, deployment_user
 
-# The note, beside the heartbeat of the engine, which `caraway status` reads.
+# The note is a file below the data folder, beside the heartbeat of the engine. The server writes into it which
+# confinement is in force, and `caraway status` reads it.
 NOTE = Path("run") / "functions.txt"
 
 
@@ -28,7 +29,7 @@ def confinement_of(settings: Settings) -> Confinement:
 
 def write_note(data_dir: Path, report: Report | None) -> None:
     """Write the note of the confinement in force, for `caraway status`."""
-    # Functions must run even if the disk is full.
+    # An error, such as a full disk, is ignored, because functions must run even without the note.
     with suppress(OSError):
         (data_dir / NOTE).parent.mkdir(parents=True, exist_ok=True)
         (data_dir / NOTE).write_text(

@@ -17,8 +17,9 @@ from caraway.functions.confinement.policy import Confinement, Report
 FILE_BYTES = 256 << 20
 # The most files that a process may have open.
 OPEN_FILES = 1024
-# The most threads and processes that a user may start beyond those that run when a process is confined. Libraries start
-# a thread for each processor, and some have several such pools.
+# Linux limits the threads and processes of a user id as a whole (RLIMIT_NPROC). A process may start so many beyond
+# those that its user has when it is confined: libraries start a thread for each processor, and some have several such
+# pools.
 THREADS = 512
 
 
@@ -33,7 +34,8 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     """
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
     os.chdir(scratch)
-    # The fork has copied the state of the fork server's `sys.stdin`, so a new file object replaces it.
+    # File descriptor 0 is /dev/null by now, but the fork has copied the `sys.stdin` object of the fork server with its
+    # state, so a new object replaces it.
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
     if memory_mb is not None:
         _limit_memory(memory_mb)
@@ -106,8 +108,9 @@ def _user(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
         yield True, f"user {os.geteuid()}, who is the platform's"
         return
     user = policy.user
-    # Python may be in a folder that this user can't enter, such as /root. Then one capability stays, to read files of
-    # other users. Landlock restricts these to Python's files; without Landlock the capability doesn't stay.
+    # Python may be in a folder that this user can't enter, such as /root. Then the process keeps the capability
+    # CAP_DAC_READ_SEARCH, to read files of other users. Landlock restricts these to Python's files; without Landlock
+    # the process keeps no capability.
     must_see = landlock.version() > 0 and not places.open_to_all([*places.python_places(), *policy.readable])
     try:
         os.chown(scratch, user, user)
@@ -167,7 +170,8 @@ def _limit_memory(memory_mb: int) -> None:
     status = Path("/proc/self/status")
     if not status.exists():
         return
-    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
+    # Arrow's own allocator maps 1 GiB at its first use. Linux counts that as data memory of the process, so the
+    # function would have less. With the system's allocator only the memory that is used counts.
     pa.set_memory_pool(pa.system_memory_pool())
     lines = status.read_text(encoding="ascii").splitlines()
     held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))

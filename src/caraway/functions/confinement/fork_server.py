@@ -43,13 +43,14 @@ class _ForkServer:
         woken, wake = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(wake, False)
-        # The handler does nothing, but without a handler the signal wouldn't write to the wake-up descriptor.
+        # Python writes to the wake-up descriptor only for signals that have a handler, so SIGCHLD gets one that does
+        # nothing. When a process ends, the write makes `select` return, and the process is reaped.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake)
         self._selector.register(woken, selectors.EVENT_READ, "woken")
         self._selector.register(self._control, selectors.EVENT_READ, "control")
         # Standard input is a pipe, whose other end all processes that may request forks hold open. So when the pipe
-        # ends, none of these processes is left.
+        # ends, none of these processes is left, and the fork server ends, too.
         self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "end")
         while True:
             for key, _ in self._selector.select():
@@ -78,7 +79,8 @@ class _ForkServer:
             scratch = Path(tempfile.mkdtemp(prefix="caraway-function-"))
             pid = os.fork()
         except OSError as error:
-            # The platform, which waits for the process, finds its socket closed.
+            # The platform waits for the first message of the new process. It sees by the closed channel that there is
+            # no process.
             sys.stderr.write(f"no process for users' functions can be started: {error}\n")
             channel.close()
             exit_socket.close()
@@ -129,9 +131,11 @@ def serve(descriptor: int, module: str) -> None:
 
     Requests come on the socket of `descriptor`.
     """
-    # Ctrl-C in a terminal reaches this process, too, but the server handles it, and this process ends with the server.
+    # Ctrl-C in a terminal sends SIGINT to this process, too. It is ignored here, because the process that requests the
+    # forks handles it, and this process ends with that one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Code that is slow at its first call is called before the first fork.
+    # `warm_up` runs code that is slow at its first call. It runs before the first fork, so no forked process has to
+    # wait for that code.
     getattr(importlib.import_module(module), "warm_up", lambda: None)()
     _ForkServer(socket.socket(fileno=descriptor)).run()
 
@@ -157,7 +161,7 @@ def _work(descriptor: int, scratch: Path, parent: int) -> None:
         getattr(importlib.import_module(module), function)(channel)
         code = 0
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The platform has closed the channel, so the process is no longer needed.
+        # The platform has closed the channel because it no longer needs this process, so this is no error.
         code = 0
     except BaseException:  # noqa: BLE001 (the process ends, whatever it is)
         traceback.print_exc()

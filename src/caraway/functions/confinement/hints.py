@@ -10,7 +10,8 @@ _FILES = (
     "(CARAWAY_FUNCTIONS__READABLE) names further ones"
 )
 _NO_WAY = {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH}
-# The most errors of a chain that are looked at. Libraries make shorter chains; a function may make a circular one.
+# The most errors in a chain of causes that are searched for a refusal by the confinement. Libraries make shorter
+# chains, but a function may make a circular one, in which the search would never end.
 _LONGEST_CHAIN = 20
 
 

@@ -24,9 +24,10 @@ _BIND_TCP, _CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
 
 READ = EXECUTE | READ_FILE | READ_DIR
-# The rights that a rule for a file may have; the others apply to folders only.
+# A rule for a file may grant only these rights. The others apply to folders, and Landlock refuses a rule that grants
+# one of them to a file.
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
-# The first version of the interface that knows each of these rights.
+# The versions of Landlock's kernel interface (ABI) that were the first to know these rights.
 _ABI_REFER, _ABI_TRUNCATE, _ABI_NETWORK, _ABI_IOCTL, _ABI_SCOPE = 2, 3, 4, 5, 6
 
 

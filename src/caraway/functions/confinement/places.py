@@ -37,8 +37,8 @@ def python_places() -> list[Path]:
     """Return the folders of Python and its packages."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     found = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    # A prefix isn't added as a whole, since with the prefix "/" a function could read every file. The prefix /usr loses
-    # nothing by this, because `SYSTEM` has all of /usr anyway.
+    # A prefix of Python, such as /usr/local, isn't added as a whole, but only these folders of it: if the prefix is
+    # "/", a function could read every file. The prefix /usr loses nothing by this, because `SYSTEM` has all of /usr.
     found |= {os.path.join(prefix, part) for prefix in prefixes for part in ("lib", "lib64", "share", "bin")}  # noqa: PTH118
     found |= {path for path in sys.path if path}
     found |= {os.path.realpath(path) for path in found}
@@ -71,7 +71,7 @@ def _without(place: Path, hidden: Sequence[Path], listed: list[Path]) -> Iterato
     listed.append(place)
     with suppress(OSError):
         for entry in sorted(place.iterdir()):
-            # A link is left out, since its target may be hidden.
+            # A symbolic link is left out, since it may lead to a hidden file or folder.
             if not entry.is_symlink():
                 yield from _without(entry, inner, listed)
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 Mode = Literal["required", "available", "off"]
 
-# The numbers of users that systemd assigns to services without an entry in /etc/passwd (DynamicUser): no other user has
-# them, and they are among the 65,536 users of a container.
+# The user ids that systemd gives to services with DynamicUser, which have no entry in /etc/passwd, so no other user has
+# them. They also exist in containers that have only 65,536 user ids.
 FIRST_USER, LAST_USER = 61184, 65519
 
 

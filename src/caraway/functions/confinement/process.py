@@ -19,13 +19,15 @@ from caraway.functions.confinement.fork_server import STATUS
 from caraway.functions.confinement.policy import Confinement, Report
 from caraway.functions.confinement.values import unpacked
 
-# A start fails after this time. It takes some milliseconds, but the first one waits for modules to be loaded, which
-# takes long on a busy machine.
+# The start of a process counts as failed after this many seconds. It takes some milliseconds, but the first one waits
+# until the fork server has loaded its modules, which takes long on a busy machine.
 START_S = 120.0
-# A process gets `ENDING_S` to end by itself after its channel is closed, and `JOIN_S` to be gone after it is killed.
+# After its channel is closed, a process gets `ENDING_S` seconds to end by itself. Then it is killed, and gets `JOIN_S`
+# seconds to be gone.
 ENDING_S = 0.2
 JOIN_S = 5.0
-# Environment variables without secrets, by which Python and numerical libraries find their files and settings.
+# The environment variables that the fork server inherits. They contain no secrets; Python and numerical libraries find
+# their files and settings by them.
 KEPT_VARIABLES = (
     "LANG",
     "LC_ALL",
@@ -191,7 +193,7 @@ class ConfinedProcess:
         self.channel.close()
         code = self._ended_within(ENDING_S)
         if code is None:
-            # This makes the fork server kill the process.
+            # The fork server sees that this end of the exit socket is closed, and kills the process.
             with suppress(OSError):
                 self._exit.shutdown(socket.SHUT_WR)
             code = self._ended_within(JOIN_S)

@@ -93,7 +93,8 @@ def secret_answer(secrets: SecretProvider, name: object) -> tuple[str | None, st
 
 def received(channel: Channel) -> Any:
     """Wait for a message of the platform, in a process of users' functions."""
-    # Unpickling is safe: only the platform sends to this process, and the platform has more rights than this process.
+    # Unpickling can run code that the sender chooses. Here that is safe: only the platform sends to this process, and
+    # the platform has more rights than this process.
     return pickle.loads(channel.receive())  # noqa: S301
 
 

@@ -15,7 +15,8 @@ from caraway.functions.confinement import system
 # The kernel's codes, from linux/audit.h, of the architectures whose system call numbers this module has.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# The numbers of the system calls on x86-64, and on the architectures with the common table; None if a call is missing.
+# The numbers of the system calls on x86-64, and on the architectures that use Linux's generic table, such as aarch64;
+# None if a call is missing there.
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "accept": (43, 202),
     "accept4": (288, 242),
@@ -93,7 +94,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 _NETWORK = ("accept", "accept4", "bind", "connect", "listen", "socket")
 _PROCESSES = ("execve", "execveat", "fork", "vfork")
-# Calls whose first argument is a process. Only this process is allowed, by its number or by 0.
+# Calls whose first argument is the id of a process. They are allowed only for this process, by its id or by 0.
 _OF_A_PROCESS = (
     "kill",
     "prlimit64",
@@ -103,10 +104,12 @@ _OF_A_PROCESS = (
     "sched_setscheduler",
     "tgkill",
 )
-# Calls that are refused as unknown, so that programs fall back to other calls or report a clear error.
+# Calls that are refused with ENOSYS, as if the kernel didn't have them. So the C library uses `clone` in place of
+# `clone3`, and programs that need io_uring fall back to other calls or report a clear error.
 _UNKNOWN = ("clone3", "io_uring_setup")
 _NEVER = tuple(name for name in _NUMBERS if name not in {*_NETWORK, *_PROCESSES, *_OF_A_PROCESS, *_UNKNOWN, "clone"})
-# The last call of Linux 6.18. Later calls are unknown to this filter, which refuses them as missing.
+# The number of the last system call of Linux 6.18. The filter refuses all later calls with ENOSYS, because it can't
+# know what they do.
 _LAST = 469
 # Flags from linux/sched.h: the first makes a clone a thread, each of the others gives it a namespace of its own.
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000
@@ -148,7 +151,7 @@ def _instructions(*, network: bool, processes: bool) -> Iterator[bytes]:
     yield _instruction(_EQUAL, _ARCHITECTURES[platform.machine()], 1, 0)
     yield _instruction(_RETURN, _KILL)
     yield _instruction(_LOAD, _NUMBER)
-    # This refuses later calls, and those of the x32 interface: the same calls with bit 30 of the number set.
+    # The numbers above `_LAST` are those of later calls, and of the calls of the x32 interface, which have bit 30 set.
     yield _instruction(_GREATER, _LAST, 0, 1)
     yield _refuse(errno.ENOSYS)
     for name in _NEVER:

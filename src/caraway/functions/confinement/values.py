@@ -34,7 +34,8 @@ def packed(message: object) -> bytes:
         try:
             return _encode(sendable)
         except OverflowError:
-            # Great ints are rare, so values are looked at one by one only after the encoder has refused one.
+            # The encoder refuses ints of more than 64 bits. They are rare, so the values are searched for them only
+            # now.
             return _encode(_with_great_ints(sendable))
     except (UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(f"a value can't be sent: {error}") from error

@@ -24,7 +24,7 @@ from caraway.functions.extractors.worker import Columns, FunctionWorker
 from caraway.functions.extractors.workers import Workers
 from caraway.graph.runtime import SecretProvider
 
-# This makes servers import polars when they start, not at their first large query.
+# This import makes servers load polars when they start. Otherwise their first large query would wait for it.
 from caraway.query import polars_expressions  # noqa: F401
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import DatasetLookups
@@ -38,7 +38,7 @@ MakeLookups = Callable[[PythonStep, bool], DatasetLookups]
 TRACE_SECONDS = 1.0
 
 _NUMBERS = itertools.count()
-# The errors of calls after which the process can't be used again.
+# After one of these errors the process has ended or may still run the function, so another process replaces it.
 _FATAL = (TimeoutError, MemoryError, EOFError, OSError)
 
 
@@ -138,7 +138,8 @@ class FunctionPool:
             how = await loop.run_in_executor(self._threads, self._workers.replace, worker)
             raise self._ended(remote, error, how) from None
         except BaseException:
-            # The request was cancelled, so no request waits until the process is replaced.
+            # The request was cancelled while its function ran, so it must end at once. Another thread replaces the
+            # process.
             self._threads.submit(self._workers.replace, worker)
             raise
         self._workers.give(worker)

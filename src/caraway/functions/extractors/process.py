@@ -29,7 +29,8 @@ def serve(channel: Channel) -> None:
     gc.freeze()
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(channel)
-    # The provider applies to this thread, the only one that runs functions.
+    # `secrets.get` in this thread requests secrets from the platform through the channel. Functions are called in no
+    # other thread.
     secret_provider.set(remembered(secrets_through(channel)))
     redact_output()
     while True:
@@ -46,7 +47,7 @@ def serve(channel: Channel) -> None:
         answer = _answer(*functions[number], columns, rows, at, past=past)
         channel.send(answer)
         if answer == _SPENT:
-            # The process ends, because the function may have left anything half done in it.
+            # The function used up the memory, and may have left anything half done, so the process ends.
             return
 
 

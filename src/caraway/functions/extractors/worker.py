@@ -21,7 +21,8 @@ from caraway.query.batch import Batch
 from caraway.query.datasets import DatasetLookups, FoundRows, Question
 from caraway.query.model import PythonStep
 
-# The most functions that a process keeps. Each commit brings new ones; at this number the process forgets all of them.
+# The most functions that a process keeps loaded. Each commit brings new ones. At this number the process forgets all of
+# them, and each is sent to it again with its next call.
 MAX_KNOWN = 200
 # The function that the process runs.
 TARGET = "caraway.functions.extractors.process:serve"
@@ -87,7 +88,8 @@ class FunctionWorker:
                     await self._channel.send_async(pickled(message))
                     received = _message(await self._channel.receive_async())
                     if received[0] == "lookup" and lookups.asks_others:
-                        # Answering a lookup may be slow, so it runs in a thread and the event loop goes on.
+                        # A lookup that asks other servers may be slow, so it runs in a thread, and the event loop goes
+                        # on.
                         message = await asyncio.to_thread(talk.send, received)
                     else:
                         message = talk.send(received)

@@ -131,7 +131,7 @@ class Workers:
         try:
             return await asyncio.shield(asyncio.wrap_future(starting))
         except asyncio.CancelledError:
-            # The request was cancelled, so the process is kept for the next one.
+            # The request was cancelled while a process was being started for it, so another request gets that process.
             starting.add_done_callback(self._keep)
             raise
 

@@ -89,7 +89,7 @@ class CallBatch:
         """Return the rows from one position to another."""
         if high - low == len(self.called):
             return self
-        # A pickled slice would carry all rows of the array that it was cut out of.
+        # pickle would write the whole array behind an Arrow slice, so the rows are copied into arrays of their own.
         rows = pa.array(range(low, high), pa.int64())
         return replace(self, called=self.called.take(rows), columns=tuple(c.take(rows) for c in self.columns))
 

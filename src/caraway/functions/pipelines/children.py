@@ -32,8 +32,9 @@ _CONFINEMENT = "spark.caraway.function.confinement"
 # Each half of a batch gets half of its time, but no less than this share of the limit. A bad row among 10,000 is found
 # after 14 halvings, the last eleven with this share.
 _LEAST_SHARE = 0.1
-# A batch may have at most `_MOST_ENDS` failures, and they may take at most `_MOST_LIMITS` time limits in total. Beyond
-# that the job fails with a message, because a function that always hangs or exits would occupy it for hours.
+# In a batch at most `_MOST_ENDS` calls may hang or end their process, and they may take at most `_MOST_LIMITS` time
+# limits in total. Beyond that the job fails with a message, because a function that always hangs or exits would occupy
+# it for hours.
 _MOST_LIMITS = 5.0
 _MOST_ENDS = 100
 
@@ -43,8 +44,8 @@ class Limits:
     """The limits of a user's function.
 
     Attributes:
-        seconds: The time for one call with a batch.
-        memory_mb: The memory beyond that of its process with all modules loaded.
+        seconds: The most seconds that one call with a batch may take.
+        memory_mb: The most MiB that its process may use beyond what it uses once all modules are loaded.
         confinement: The rights of its process.
     """
 

@@ -12,8 +12,8 @@ from caraway.graph.runtime import SecretProvider
 from caraway.rows.calls import Outcome
 
 TARGET = "caraway.functions.sources.process:serve"
-# Rows of one batch for which a function may hang or end its process before the whole source waits: a function that does
-# so for every row would otherwise turn all rows into dead letters, each after the time limit.
+# The most rows of one batch for which a function may hang or end its process; at the next one the whole source waits.
+# Otherwise a function that does so for every row would turn all rows into dead letters, each after the time limit.
 MAX_ENDED = 3
 
 

@@ -20,13 +20,15 @@ from caraway.expr import nodes as n
 from caraway.expr.references import walk
 
 INT64_END = 2**63
-# Bound on the nodes of an expression; a larger one is no simple function any more.
+# The most nodes of an expression that replaces a function. A function with a larger expression is called as it is.
 MAX_NODES = 300
-# Types of constants that a function may take from its surroundings, matched exactly.
+# The types of constants that a function may take from its surroundings. The type of a constant must be exactly one of
+# them, not a subclass.
 CONSTANTS: Mapping[type, t.DataType] = {bool: t.BOOL, int: t.INT, float: t.FLOAT, str: t.STRING}
 PLAIN = (t.IntType, t.FloatType, t.BoolType, t.StringType)
 _NUMBERS = (t.INT, t.FLOAT)
-# `TracedColumn` has a property `str`, so its methods use this name for the type.
+# The class `TracedColumn` has a property `str`, which hides Python's type in the class body. So the class uses this
+# name for the type.
 _TEXT = str
 _ORDERS = (n.BinaryOp.LT, n.BinaryOp.LE, n.BinaryOp.GT, n.BinaryOp.GE)
 _NULL, _FALSE, _TRUE = (
@@ -111,7 +113,8 @@ class Silent:
     """A stand-in on which no operation can be recorded: each gives up, whatever Python asks of the object."""
 
     __slots__ = ("_recording",)
-    # This makes numpy leave operators between its numbers and a stand-in to the stand-in, which gives up.
+    # With None here, numpy doesn't compute an operator between its numbers and a stand-in itself. So Python calls the
+    # stand-in's operator, which gives up.
     __array_ufunc__ = None
 
     def __init__(self, recording: Recording) -> None:
@@ -209,7 +212,7 @@ class TracedColumn(Silent):
             self._give_up()
         return self._made_with(other, n.Binary(op=op, left=self.node, right=other.node), t.BOOL)
 
-    # `&` and `|` have the same value with their sides exchanged.
+    # `a & b` has the same value as `b & a`, so the reflected operators are the same methods; `|` likewise.
     __and__ = __rand__ = partialmethod(_logical, n.BinaryOp.AND)
     __or__ = __ror__ = partialmethod(_logical, n.BinaryOp.OR)
 

@@ -17,7 +17,8 @@ from caraway.graph.schemas.model import (
 )
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, print_window
 
-# The key that a groupby over a window adds, of type Window.
+# The key field that `groupby(window=...)` adds to the given keys: the begin and end of the row's window, of type
+# Window.
 WINDOW_KEY = "window"
 
 

@@ -17,8 +17,8 @@ class Schema:
     keys: Mapping[str, DataType]
     values: Mapping[str, DataType]
     timestamp: str
-    #: True after an eager aggregate over continuous windows: its values are computed when they are read, so nothing may
-    #: follow it in the pipeline.
+    #: True after an aggregate whose values depend on the time of the read: one that has ExpDecaySum, or continuous
+    #: windows without emit="final". They are computed when they are read, so no operator can follow it in the pipeline.
     terminal: bool = field(default=False, compare=False)
 
     @cached_property
@@ -54,9 +54,9 @@ def step_rule(operator: Operator, before: Schema) -> Schema:
 
 
 def require_not_terminal(before: Schema, operator: str) -> None:
-    """Refuse to put anything behind an eager aggregate over continuous windows.
+    """Refuse to put anything behind an aggregate whose values are computed when they are read.
 
-    Raises `DefinitionError` if the input ends in such an aggregate.
+    Raises `DefinitionError` if the input ends in such an aggregate (`Schema.terminal`).
     """
     if before.terminal:
         raise DefinitionError(

@@ -70,8 +70,8 @@ def _type_of(node: Node, before: Schema, where: str) -> DataType | None:
 def _(operator: ops.AssignFunction, before: Schema) -> Schema:
     _require_assignable(operator.column, before)
     if operator.traced is not None:
-        # An expression that may be null is allowed: at a row where it is null and the type isn't optional the step
-        # fails, as the function does.
+        # The expression is an equivalent of the user's Python function. Its type may be optional although the column's
+        # isn't: at a row where its value is null the step then fails, as it does if the function returns None.
         _require_traced(f"assign: column {operator.column}", operator.traced, optional(operator.dtype), before)
     return _with_values(before, {operator.column: operator.dtype})
 

@@ -17,7 +17,8 @@ Add: TypeAlias = Callable[[Value], int]
 # The nodes of a tree that have been decoded, those before the current one.
 Nodes: TypeAlias = list[Value]
 
-# The second argument serves the references between the nodes of a tree; outside of a tree it isn't used.
+# In a tree the second argument resolves references between nodes: it is an `Add` for encoding and the `Nodes` so far
+# for decoding. Outside of a tree it isn't used.
 Encode = Callable[[Value, Any], Argument]
 Decode = Callable[[Content, Any], Value]
 
@@ -170,7 +171,8 @@ def record(make: Callable[..., Any], slots: list[Slot]) -> Codec:
             elif value is None and optional:
                 continue
             elif encode_part is _position:
-                # Python bounds the depth of calls, and so the depth of a tree: a call less leaves room for more levels.
+                # `add` is what `_position` would call. Encoding a tree is recursive and Python limits the depth of
+                # calls, so one call less for each level allows deeper trees.
                 message[field] = add(value)
             elif field is None:
                 message.update(encode_part(value, add))
@@ -225,7 +227,7 @@ def choice(oneof: str, noun: str, members: Callable[[], list[Member]]) -> Choice
             return encoders[cls]
         if not encoders:
             encoders.update({c: (None if m.around else m.case, m.codec.encode) for m in members() for c in m.classes})
-        # The class of a value may be derived from that of the member, as an enum of texts is from str.
+        # The class of a value may be derived from a member's class: an enum of texts, for example, is sent as a str.
         found = next((encoders[base] for base in cls.__mro__ if base in encoders), None)
         if found is None:
             raise NotImplementedError(f"no wire form for {cls.__name__}")

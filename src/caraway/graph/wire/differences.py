@@ -23,7 +23,7 @@ from caraway.graph.windows import Window
 from caraway.graph.wire import shapes
 from caraway.graph.wire.codec import Codec
 
-# Messages whose shape differs, by name, with the function that returns their codec for a type.
+# Messages, by name, whose fields aren't those of a spec, each with the function that returns its codec for a type.
 SHAPES: dict[str, Callable[[Any, shapes.Message, shapes.CodecOf], Codec]] = {
     "Value": shapes.constant,
     "Expr": partial(shapes.tree, kind="expression", node="a node", foreign=ValueError),
@@ -53,9 +53,10 @@ _CASES: dict[type, str] = {
     int: "at_us",
     PythonFunction: "function",
 }
-# Endings of class names that the cases leave out.
+# Endings of class names that the names of the cases in a oneof lack: the case of SessionWindow is `session`.
 _SUFFIXES = ("Type", "Window", "Extractor", "Connector", "Format")
-# Unions of which some fields of specs admit a part only, by the name of the message.
+# Unions, by the name of their message, that some fields of specs admit only in part: the window of an aggregate, for
+# example, is never a session. The codec is made for the whole union, and refuses the other members.
 WHOLE: dict[str, Any] = {"DataType": DataType, "Window": Window}
 
 # Base classes that stand for all of their subclasses, as a union of them would.
@@ -78,7 +79,7 @@ NOUNS = {
     "Computed": "a computation",
     "Extractor": "an extractor",
 }
-# Errors for members of a union in a field that admits only others, by case.
+# Messages of errors when a field has a member of its union that it doesn't admit, by the name of the member's case.
 MISPLACED = {
     "session": "a damaged pipeline: a session window is that of a groupby, never of one aggregate",
     "continuous": "a damaged pipeline: a continuous window is that of an aggregate, never of a group",
@@ -103,5 +104,6 @@ def cases(member: type, fields: list[str]) -> Iterator[str]:
     if len(fields) == 1:
         yield f"{name}_{fields[0]}"
     if member in NODE_TYPES:
-        # In a union with other things than nodes, a node is the root of a whole expression.
+        # In a union of nodes and other classes (a computation is an expression or a function), one case is for all
+        # kinds of nodes: it has the message of a whole expression.
         yield "expr"

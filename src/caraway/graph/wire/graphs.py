@@ -86,5 +86,6 @@ def _decoded(spec: type, message: Message) -> object:
     try:
         return codec_of(spec, message.DESCRIPTOR).decode(message, None)
     except ValueError as error:
-        # Decoding raises these for an operator, function or unit that a newer client knows and this version doesn't.
+        # Decoding raises a ValueError for an operator, function or unit that a newer client knows and this version
+        # doesn't.
         raise InvalidInputError(f"this version of Caraway can't read the graph: {error}") from error

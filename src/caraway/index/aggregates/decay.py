@@ -15,12 +15,13 @@ import msgspec
 from caraway.index.aggregates.exact import packed_int
 
 SECOND_US = 1_000_000
-# A decayed sum whose magnitude is below e^-25 is returned as 0, as the in-process engine does.
+# A decayed sum whose magnitude is below e^-25 is returned as 0. The engine that runs pipelines inside a Python process
+# has the same rule, so both return equal results.
 NOTHING_LEFT = math.exp(-25)
-# Values this many half-lives older than the newest one are left out: 2^-256 of it is below all digits of any result
-# that isn't returned as 0.
+# The bits of a sum that count less than 2^-256 at the time of the newest value are cut off. A result that isn't
+# returned as 0 is at least 2^-37, and a float has 53 bits, so these bits are far below its last digit.
 KEPT_BITS = 256
-# The binary logarithms above and below which a number is beyond the range of floats.
+# A number above 2^1100 or below 2^-1100 in magnitude is outside the range of floats, which ends at 2^1024 and 2^-1074.
 _LARGEST, _SMALLEST = 1100, -1100
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -75,7 +76,8 @@ class DecayedSum:
         """Subtract a sum; `left` aggregate inputs remain. Return True if the rest has to be computed anew."""
         if other.newest is None and not (other.infinities or other.negative or other.nans):
             return self.stale
-        # Bits that were cut off can't be subtracted, and without the newest value fewer bits would have been cut off.
+        # Low bits of old values were cut off and can't be subtracted. If the newest value is removed, fewer bits should
+        # have been cut off. In both cases the sum has to be computed anew from the values that remain.
         if left == 0:
             self.clear()
         elif self.cut or other.cut or other.newest == self.newest:
@@ -110,8 +112,8 @@ class DecayedSum:
         if self.infinities or self.negative:
             return math.inf if self.infinities else -math.inf
         whole, rest_us = divmod(at_us, self.half_life_us)
-        # The sum is decayed to the next whole half-life, then corrected upwards; in the other order a large sum would
-        # overflow in between.
+        # The sum is scaled down to the next whole half-life, then multiplied by at most 2. In the other order a large
+        # sum would overflow the range of floats in between.
         value = _scaled(self.total, self.exponent - whole - 1) * 2.0 ** (1 - rest_us / self.half_life_us)
         return 0.0 if abs(value) < NOTHING_LEFT else value
 

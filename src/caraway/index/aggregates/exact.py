@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from caraway.graph.aggregates import AggregateFunction
 
-# The longest integers of MessagePack, without their sign.
+# The integers of MessagePack have at most 63 bits besides the sign; longer ones are packed as bytes.
 _MSGPACK_BITS = 63
 
 Packed = list[Any]
@@ -54,7 +54,7 @@ class Moments:
             except (OverflowError, ValueError):
                 self._add_special(value)
                 continue
-            # The denominator is a power of two; the value is numerator * 2**-bits.
+            # The denominator of a float is a power of two, 2**bits, so the value is numerator * 2**-bits.
             bits = denominator.bit_length() - 1
             spare = -self.exponent - bits
             if spare < 0:
@@ -194,7 +194,8 @@ class Moments:
         return -math.inf if self.negative_infinities else None
 
 
-# The aggregates that are a function of moments and of the unit in which they were added.
+# The aggregates that are computed from moments. The second argument of their functions is the unit: the number of units
+# into which 1 is divided in the values, such as 100 for decimals with two digits.
 MOMENTS: Mapping[AggregateFunction, Callable[[Moments, int], float]] = {
     AggregateFunction.AVERAGE: Moments.mean,
     AggregateFunction.STDDEV: Moments.stddev,

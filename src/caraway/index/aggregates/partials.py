@@ -14,7 +14,8 @@ from caraway.index.aggregates.values import Values
 
 # ruff: noqa: PLR1730 - these comparisons take most of the time, and a call would take three times as long
 
-# The bounds of a tile without aggregate inputs: no event time is greater than `low` or less than `high`.
+# The least and the greatest event time of a tile without aggregate inputs. Each is the opposite extreme of int64, so
+# the first aggregate input that is added replaces both.
 NO_LOW, NO_HIGH = (1 << 63) - 1, -(1 << 63)
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -24,7 +25,8 @@ SPLIT = 1
 HAS_ENDED = 2
 
 
-# A summary of a column that some functions need beyond sums and bounds.
+# A summary of a column beside its sums and bounds, for the aggregates that can't be computed from these: single values
+# and how often each occurs, or a decayed sum.
 Extra = Values | DecayedSum
 
 

@@ -20,7 +20,8 @@ LOGGER = logging.getLogger(__name__)
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
-# A function from the partial aggregate of a window and the time of the read to the result.
+# A function that returns the result of an aggregate. Its arguments are the partial aggregate of the window and the time
+# of the read, in microseconds.
 Finisher = Callable[[Partial, int], object]
 
 
@@ -46,7 +47,8 @@ def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
 
 def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
     of, traits = spec.of, TRAITS[spec.function]
-    # Some functions return their default for a key that was never seen too; the others return null for it.
+    # For a key that was never seen, some functions (average, for example) return their default too. The others return
+    # null, and use their default only for empty windows.
     unseen = default = _default(spec, layout) if traits.default_if_unseen else None
     if traits.result is ResultType.LIST_OF_COLUMN:
         return Result(spec.into, spec, None, None)

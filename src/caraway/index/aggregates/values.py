@@ -14,7 +14,8 @@ import msgspec
 
 from caraway.index.aggregates.sketches import REGISTERS, bin_of, distinct_count, element, observe, united
 
-# The position of a value: its time, and its rank among aggregate inputs of equal times.
+# The position of a value in order of time: its event time in microseconds, and its rank among aggregate inputs of equal
+# times.
 Position = tuple[int, bytes]
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode

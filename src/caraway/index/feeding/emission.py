@@ -37,13 +37,14 @@ from caraway.index.windows.current import CurrentRows, Row, row_readers
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import PUT, RETRACT, RecordCodec
 
-# A function that sends records (key, value) to a topic and returns when they are durable.
+# A function that sends records (key, value) to the topic of a name, and returns once the broker has acknowledged them.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 
-# The most records of one write. Computing a row takes some 50 us, so a write takes some 0.1 s.
+# The most records of one write to the database. Computing a row takes some 50 us, so a write takes some 0.1 s.
 MOST_RECORDS = 2000
 REVISION_BYTES = 8
-# The bytes between time and key in an identity, which has to be at least as long as a position.
+# An identity is the time, these bytes and the key. They make it at least 12 bytes long, as the identities that are made
+# from an offset and a partition are, even if the key is empty.
 ID_FILLING = bytes(4)
 
 
@@ -67,7 +68,8 @@ NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US, 0)
 pack = msgspec.msgpack.Encoder().encode
 _PROGRESS = msgspec.msgpack.Decoder(Progress).decode
 _LETTER = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
-# The entry of what was emitted for a time: Kafka's key, the row as a record without identity, the revision.
+# The entry of the row that was emitted for a time: Kafka's key, the row encoded as a record without identity, the
+# revision with which it was sent.
 unpack_sent = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
 
 

@@ -95,8 +95,9 @@ class _Sent:
                 data = self._store.get(entry)
                 known = None if data is None else unpack_sent(data)
             if record.op == PUT:
-                # Rows of two windows that end at this time may be on the topic, but only one of them exists now. Their
-                # records may come from different partitions, in any order, so the greater revision decides.
+                # Rows of two windows of a group that end at this time may be on the topic, though only one of the
+                # windows exists now. The key has the window, so their records may be in different partitions and come
+                # in any order. The row with the greater revision was sent last, so it is kept.
                 if known is None or revision >= known[2]:
                     bare = self._rows.encode_value(op=PUT, time_us=record.time, ingested_us=0, row=record.row)
                     kept[entry] = key, bare, revision

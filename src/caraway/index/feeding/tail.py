@@ -26,9 +26,11 @@ from caraway.plan.model import IndexPlan
 
 LOGGER = logging.getLogger(__name__)
 
-# How long a poll waits for the first record; a change of plans has to wait as long.
+# The seconds for which a poll waits for a record. Commands, such as a change of plans, are executed between polls, so
+# they wait as long.
 POLL_S = 0.1
-# The pause before another attempt if a topic doesn't exist yet, a broker doesn't answer, or a disk is full.
+# The seconds before another attempt if a topic doesn't exist yet, a broker doesn't answer, or the disk of the database
+# is full.
 RETRY_S = 0.5
 METADATA_TIMEOUT_S = 5.0
 
@@ -95,7 +97,8 @@ class Tail:
         self._waiting: list[Subscription] = []
         self._retry_at = 0.0
         self._topics: dict[str, list[Subscription]] = {}
-        # The offset behind the last record read, by topic and partition.
+        # The offset behind the last record that was read, by topic and partition. An index that starts at earlier
+        # offsets has missed records that were read already.
         self._positions: dict[str, dict[int, int]] = {}
         # The ends of the partitions, by topic. Only the tail's thread asks the consumer for them: another thread would
         # wait forever for the consumer's lock, because the polling thread takes it again at once.
@@ -237,14 +240,16 @@ class Tail:
             stored = self._store.offsets(subscription.plan.asset)
             subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
-        # The subscription with the greatest offsets comes first, and those behind it are left to `when_behind`.
+        # The subscription with the greatest offsets comes first. The tail reads the topic from there, and `_join`
+        # leaves the others, which need earlier records, to `when_behind`.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
             self._join(subscription)
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from the index's offsets."""
         self._emissions.pop(subscription.plan.asset, None)
-        # Records may have been left in the outbox when the index was last followed.
+        # The process may have ended between a write and the sending of its rows. The rows that wait in the database
+        # since then are sent now, even if no further record comes.
         self._emit(subscription, subscription.next)
         topic = subscription.plan.topic
         reading = self._positions.get(topic)
@@ -363,8 +368,9 @@ class Tail:
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
                 subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
             except NotOursError:
-                # The dirty groups stay stored. When this server gets the right again, it follows the topic anew, and
-                # sends the rows of these groups then.
+                # The groups whose rows changed stay stored as dirty. When this server gets the right again, it sends
+                # their rows. If another server has sent rows meanwhile, the index is first built anew, and learns from
+                # its output topic what was sent.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
                 return
             except DamagedError:

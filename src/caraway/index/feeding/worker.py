@@ -22,12 +22,15 @@ from caraway.recurring import Recurring
 LOGGER = logging.getLogger(__name__)
 
 STOP_S = 10.0
-# The interval between two checks whether the database was found damaged, and the longest wait for a check at the stop.
+# The seconds between two checks whether the database was found damaged, and the seconds for which `stop` waits for a
+# check that is under way.
 REPAIR_INTERVAL_S = 0.2
 REPAIR_STOP_S = 3.0
-# How long to wait for a thread's answer before checking again that the thread still runs.
+# The seconds to wait for the result of a command to a tail's thread before checking that the thread still runs; an
+# ended thread would never answer.
 ANSWER_S = 1.0
-# The entries of one slice of a removal. A slice takes some 3 ms, during which no record is applied.
+# The number of entries after which a slice of a removal ends. A slice takes some 3 ms of the live tail's thread, and no
+# record is applied meanwhile.
 SWEPT_AT_ONCE = 300
 
 T = TypeVar("T")
@@ -272,7 +275,8 @@ class IndexWorker:
 
     def _done(self, command: Callable[[], T]) -> T | None:
         """Have the live tail execute a command, and return its result; None if the tail has ended."""
-        # A repair may replace `self._live` by another tail during the wait.
+        # A repair may replace `self._live` by another tail during the wait. The command waits in the old one, so that
+        # one is watched.
         live = self._live
         done = live.do(command)
         while True:
@@ -293,7 +297,8 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
     for status in statuses:
         known = found.get(status.asset)
         if known is not None:
-            # The lag of a part without partitions is unknown, and is left out.
+            # A database without a partition of the topic has no offsets and an unknown lag. It misses no record, so its
+            # lag is left out of the sum.
             lags = [part.lag for part in (known, status) if part.offsets]
             status = replace(  # noqa: PLW2901 (the sum so far)
                 known,
@@ -317,7 +322,8 @@ def spelled(status: IndexStatus) -> dict[str, object]:
 
 def _reaches(status: IndexStatus, due: Mapping[int, int]) -> bool:
     reached = all(status.offsets.get(partition, 0) >= end for partition, end in due.items())
-    # The end of a topic that was created anew may lie before these offsets.
+    # A topic that was created anew may end before these offsets. Then the index is done once it has read all of the
+    # topic.
     return reached or (status.following and status.lag == 0)
 
 

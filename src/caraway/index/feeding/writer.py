@@ -22,7 +22,7 @@ LOGGER = logging.getLogger(__name__)
 # A record as Kafka delivers it: key, value, partition, offset.
 Message = tuple[bytes | None, bytes | None, int, int]
 
-# The most unreadable records of a batch that are logged one by one; further ones are only counted.
+# The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
 LOGGED_REFUSALS = 5
 
 # A feed of a topic's records into an index: `read` decodes a record, and `apply` adds the changes of some to a batch.

@@ -19,7 +19,8 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
     for a new one. Only the thread that writes the asset may call this.
     """
     iterator, batch = store.iterator(), store.batch()
-    # The entries of the whole asset, the first of which are the erased keys, lie behind the entries of all keys.
+    # The entries of keys sort before those of the whole asset, such as locations. The first of the latter are the
+    # erased keys.
     end = asset + ERASED
     iterator.seek(start or asset)
     looked = removed = 0

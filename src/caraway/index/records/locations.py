@@ -156,7 +156,7 @@ class Locations:
         if end is None or end.op != DELETE:
             entry = timed_key(prefix + RAW, location.time, order)
             return LocatedEntry(record_id, prefix, RAW, entry, location.time, (location.time, None))
-        # A version that ends at its own begin, or before it, has never held.
+        # A version that ends at its own begin, or before it, never held, so it is never counted.
         begin_us = unpack_u64(location.rank, 0)[0] - SIGN if self._along else location.time
         if end.time <= begin_us:
             kind, reaches_us = NEVER, None

@@ -20,7 +20,8 @@ from caraway.index.storage.keys import ERASED, LOCATIONS, after, key_of, prefix_
 from caraway.index.storage.store import IndexStore
 from caraway.topics.codec import RETRACT
 
-# The longest wait for reads that still use old files, and the pause between two looks at the disk.
+# After the compaction `compact` waits until reads no longer use the old files and RocksDB has removed them: at most
+# this many seconds, with this pause between two looks at the disk.
 GONE_SECONDS = 60.0
 GONE_PAUSE_SECONDS = 0.02
 PENDING, REMOVED = b"\x00", b"\x01"

@@ -47,7 +47,8 @@ class VersionFeed:
             applied.written += len(movements)
             applied.unchanged += len(delivered) - len(movements)
             return
-        # Without revisions an identity has one time and one key, so a repeated record writes the same entry again.
+        # If records are never revised, an identity has one time and one key. A record that is delivered again then
+        # writes the same entry again.
         asset, put = self._asset, batch.put
         for item in delivered:
             if item.record.op == RETRACT or item.erased:
@@ -68,7 +69,7 @@ class VersionReader:
         row = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
-        # Most reads want value columns only, and then one call takes all of them out of the row.
+        # Most reads want no key columns. Then one call takes all values out of the row.
         self._values = _values(columns, keys, row)
 
     def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:

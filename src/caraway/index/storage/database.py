@@ -21,14 +21,15 @@ from rocksdict import (
 from caraway.errors import ConflictError, UnavailableError
 
 MEBIBYTE = 1 << 20
-# RocksDB fills one write buffer while it flushes the other one to disk. The two take 32 MiB of memory, and some 200,000
-# entries are written between two flushes.
+# RocksDB fills one write buffer while it flushes the other one to disk. The two take 32 MiB of memory. A buffer is
+# full, and is flushed, after some 200,000 entries of the index.
 WRITE_BUFFER_BYTES = 16 * MEBIBYTE
 WRITE_BUFFERS = 2
-# The greatest size of the write-ahead log. RocksDB reads the log when it starts after a kill; 64 MiB take less than a
-# second.
+# The most bytes of the write-ahead log. After a kill RocksDB reads the log when it opens the database; for 64 MiB that
+# takes less than a second.
 LOG_BYTES = 64 * MEBIBYTE
-# Bits of the Bloom filter for each key: at 10, one of a hundred lookups of a missing key reads from disk.
+# The bits that the Bloom filter of a table has for each key. With 10 bits only one of a hundred lookups of a key that
+# the table lacks reads from disk.
 BLOOM_BITS = 10
 
 
@@ -45,7 +46,9 @@ class _Translation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
+        # rocksdict raises an error of RocksDB as a plain Exception, and an access to a closed database as a
+        # DbClosedError. Errors of other classes, such as a TypeError, don't come from RocksDB, so they aren't
+        # translated.
         if kind is Exception or kind is DbClosedError:
             if is_damage(text := str(error)):
                 raise DamagedError(f"the index is damaged and is about to be built anew: {text}") from error
@@ -108,7 +111,8 @@ def database_options(cache: Cache) -> Options:
     table.set_block_cache(cache)
     table.set_block_size(8 * 1024)
     table.set_bloom_filter(BLOOM_BITS, block_based=False)
-    # Index and filters are kept in the cache, so that memory doesn't grow with the number of keys.
+    # The index and filter blocks of the tables are kept in the block cache, whose size is fixed. Outside of it they
+    # would take memory that grows with the number of keys.
     table.set_cache_index_and_filter_blocks(v=True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(v=True)
     table.set_format_version(5)

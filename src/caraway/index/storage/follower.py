@@ -22,13 +22,14 @@ from caraway.index.storage.store import format_of
 
 LOGGER = logging.getLogger(__name__)
 
-# The size of the cache of blocks: half the size of the writer's, because the writer also reads in order to write.
+# The bytes of this process's block cache: half of those of the writer's cache, because the writer also reads tiles and
+# locations in order to change them.
 CACHE_BYTES = 48 << 20
-# How often one catch-up is tried. An attempt may miss the records of a log that the writer is just flushing to a table;
-# the next attempt finds them in the table.
+# The most attempts of one catch-up to reach the writer's last write. An attempt may miss the records of a log that the
+# writer is just flushing to a table; the next attempt finds them in the table.
 ATTEMPTS = 5
-# The pause before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that was
-# opened before.
+# The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that
+# was opened before.
 RETRY_S = 0.2
 # RocksDB's number of the oldest log whose records aren't all in tables. When this number grows, logs were removed, and
 # the database is opened anew, which takes some 10 ms for each 16 MiB that were written. Otherwise an entry could come
@@ -60,8 +61,9 @@ class IndexFollower:
         self._path = path
         self._own = own
         self._options = database_options(Cache(cache_bytes))
-        # An open table stays readable after the writer has removed it, so tables are kept open. One thread opens them:
-        # more threads would all be started at each catch-up, which then takes 500 us instead of 20.
+        # The limit of -1 keeps all tables open, since an open table stays readable after the writer has removed its
+        # file. One thread opens them: more threads would all be started at each catch-up, which then takes 500 us
+        # instead of 20.
         self._options.set_max_open_files(-1)
         self._options.set_max_file_opening_threads(1)
         self._counters = counters_of(path)
@@ -129,7 +131,8 @@ class IndexFollower:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
                 mark(self._path, reason)
             self._suspect = self._counters[GENERATION]
-            # Reads in progress keep the database that they have.
+            # The generation 0 differs from the writer's, so the next read opens the database. Reads in progress keep
+            # the one that they have.
             self._generation = 0
 
     def _open(self, generation: int) -> None:
@@ -142,7 +145,8 @@ class IndexFollower:
             level = logging.ERROR if isinstance(error, DamagedError) else logging.INFO
             LOGGER.log(level, "the index at %s can't be opened to be read: %s", self._path, error)
             return
-        # Iterators keep a reference to their database, so reads in progress aren't disturbed.
+        # An iterator keeps a reference to its database, so reads in progress go on with the database that is replaced
+        # here.
         self._db, self._generation, self._reached = db, generation, db.latest_sequence_number()
         self._oldest_log = db.property_int_value(OLDEST_LOG)
         LOGGER.info("reading the index at %s", self._path)

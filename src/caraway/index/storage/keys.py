@@ -4,38 +4,40 @@ import struct
 
 ASSET_BYTES = 8
 TIME_BYTES = 8
-# The size of a key's length, which precedes the key in its entries.
+# The entries of a Kafka key begin with the asset, the length of the Kafka key in this many bytes, and the Kafka key.
 LENGTH_BYTES = 2
 
-# The kinds of entries of a key. Their order matters: the root lies just before the raw aggregate inputs, so a read of a
-# key with few aggregate inputs finds all that it needs in one place.
+# The kinds of entries of a Kafka key. RocksDB sorts by them: the root tile lies just before the raw aggregate inputs,
+# so a read of a key with few aggregate inputs finds all that it needs in neighbouring entries.
 VERSION = b"\x01"
 ROOT = b"\x0e"
 RAW = b"\x10"
 ENDED = b"\x11"
 NEVER = b"\x12"
 SESSION = b"\x13"
-# The entries of a group in an index that emits rows: its change points, and the rows that were emitted for them.
+# The entries of a group in an index that emits rows to a topic for jobs: the times at which the group's row changes,
+# and the rows that were emitted for these times.
 CHANGE_POINT = b"\x14"
 SENT = b"\x15"
 TILE = 0x20
 
-# Entries of the whole asset have one of these in place of a key's length, which is always less (`caraway.topics.keys`).
-# They are the locations of identities and the times of aggregate inputs; in an index that emits rows also the change
-# points of all groups in order of time, the dirty intervals of groups, and the records that wait to be sent.
+# Entries of the whole asset have one of these in place of a key's length, which is at most 0xFFF9. They are the
+# locations of identities and the times of aggregate inputs; in an index that emits rows also the change points of all
+# groups in order of time, the dirty intervals of groups, and the records that wait to be sent.
 LOCATIONS = b"\xff\xff"
 TIMES = b"\xff\xfe"
 CHANGE_POINTS = b"\xff\xfd"
 DIRTY = b"\xff\xfc"
 OUTBOX = b"\xff\xfb"
-# The erased keys, each with a mark whether its entries have been removed.
+# The erased keys, each with a byte that tells whether its entries have been removed from the index already.
 ERASED = b"\xff\xfa"
 
-# The prefix of entries of the database itself. It differs from every asset, since an asset is the beginning of a hash,
-# which is never all zeros in practice.
+# The prefix of entries of the database itself, such as offsets. It differs from the prefix of every asset: an asset is
+# the first eight bytes of a hash, which aren't all zeros in practice.
 META = bytes(ASSET_BYTES)
 
-# Added to signed 64-bit times, this number makes them unsigned and keeps their order.
+# Added to a signed 64-bit time, this number makes it unsigned. Unsigned big-endian bytes sort in the order of the
+# times.
 SIGN = 1 << 63
 FIRST_TIME_US, LAST_TIME_US = -SIGN, SIGN - 1
 _MAX = (1 << 64) - 1

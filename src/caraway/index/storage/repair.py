@@ -21,16 +21,19 @@ from caraway.index.storage.keys import META, after, emission_key, max_event_time
 LOGGER = logging.getLogger(__name__)
 
 FORMAT_KEY = META + b"format"
-# The name of the file that requests that the database be built anew, because a read found it damaged.
+# The file of this name in the folder of the database requests that the database be built anew. It is written when a
+# read finds damage.
 DAMAGED = "DAMAGED"
-# The name of the file that has the name of the snapshot from which the database began. If the database turns out
-# damaged, this snapshot and later ones may contain the damaged table too, so only older snapshots are tried.
+# The file of this name holds the name of the snapshot from which the database began. If the database turns out damaged,
+# this snapshot and later ones may contain the damaged table too, so only older snapshots are tried.
 RESTORED = "RESTORED"
-# The pause between attempts to open the damaged database while reads still have it open, and the longest wait for them.
+# Reads keep a damaged database open until they end. `replace` tries to open it at this interval, and gives up after the
+# timeout; both are in seconds.
 RETRY_S = 0.05
 TIMEOUT_S = 10.0
 
-# The offsets that each index had reached in a damaged database, by asset and partition.
+# The offsets that each index had reached in a damaged database, by asset and partition. Reads are refused until the new
+# database has reached them too, because it would return older rows than before.
 Due = dict[bytes, dict[int, int]]
 # A function that puts a snapshot into a folder that doesn't exist yet, and returns the snapshot's name; None if there
 # is no snapshot. Its arguments are the folder, the format of the database, and the name of a snapshot that is skipped
@@ -124,8 +127,9 @@ class DatabaseFolder:
             db = open_database(folder, self.cache)
             with TRANSLATED:
                 sound: bool = db.get(FORMAT_KEY) == self.format
-                # A snapshot lacks the rows that were emitted after it was taken. An index that emits rows is therefore
-                # removed from it and built anew, and reads from its topic which rows it has emitted.
+                # A snapshot lacks the rows that were emitted after it was taken. So the data of an index that emits
+                # rows is removed from the restored database. The index is built anew, and reads from its output topic
+                # which rows it has emitted.
                 prefix = emission_key(b"")
                 for key, _ in list(scan_database(db, prefix, after(prefix))):
                     db.write(removal_of(key[len(prefix) :]))
@@ -193,5 +197,5 @@ def write_due(path: Path, due: Mapping[bytes, Mapping[int, int]] | None) -> None
 
 
 def _due_file(path: Path) -> Path:
-    # The file lies beside the database, which may be moved aside.
+    # The file lies beside the database's folder, not in it: it must stay when a damaged database is moved aside.
     return path.with_name(f"{path.name}.due")

@@ -38,7 +38,8 @@ class Signals:
 
     def written(self, db: Rdict) -> None:
         """Have the readers catch up with the last write."""
-        # Two threads write to the database. Without the lock the older sequence number might be stored last.
+        # Several threads write to the database, such as the two that feed the index. Without the lock one might store
+        # its sequence number after another has stored a greater one, and readers would miss the last write.
         with self._lock:
             self._counters[SEQUENCE] = db.latest_sequence_number()
 

@@ -25,12 +25,14 @@ LOGGER = logging.getLogger(__name__)
 
 FOLDER = "index-snapshots"
 MANIFESTS, FILES = f"{FOLDER}/manifests", f"{FOLDER}/files"
-# How many snapshots are kept: more than one, since the newest may turn out damaged.
+# The number of snapshots that are kept in the object store. It is more than one, since the newest may turn out damaged.
 KEPT = 3
-# A file that no manifest lists may belong to a snapshot that is being taken, so it is removed only at this age.
+# The seconds for which a file stays in the object store although no manifest lists it. Files are written before their
+# manifest, so a younger one may belong to a snapshot that another server is taking.
 GRACE_S = 3600.0
-# How long to wait for a flush in the background. A checkpoint flushes the write buffer too, but holds Python's lock
-# meanwhile: 250 ms for a full buffer. After a flush in the background the checkpoint takes some 10 ms.
+# The longest wait for a flush in the background, in seconds, and the pause between two looks. A checkpoint flushes the
+# write buffer too, but holds Python's global lock meanwhile: 250 ms for a full buffer. After a flush in the background
+# it holds the lock for some 10 ms.
 SETTLE_S = 10.0
 SETTLE_POLL_S = 0.02
 
@@ -54,7 +56,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 _DECODE = msgspec.json.Decoder(Manifest).decode
 
 
-# The state by which a change of a file is seen: inode, size, time of the last change.
+# The inode of a file, its size, and the time of its last change in nanoseconds. If they are those of the last snapshot,
+# the file is the same, and its digest isn't computed again.
 _State = tuple[int, int, int]
 
 

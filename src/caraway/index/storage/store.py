@@ -18,7 +18,8 @@ from caraway.index.storage.signals import Signals
 
 LOGGER = logging.getLogger(__name__)
 
-# The version of the entries' layout. A database of another version is built anew from the topics.
+# The version of the entries' layout, which is part of the format stored in the database. A database of another version
+# is moved aside and built anew from the topics.
 FORMAT = b"2"
 CACHE_BYTES = 96 * MEBIBYTE
 
@@ -53,7 +54,8 @@ class IndexStore:
         self._folder = DatabaseFolder(path, self.format, Cache(cache_bytes), restore)
         self._found_damaged = False
         self.db = self._folder.open()
-        # The offsets that indexes must reach before reads are allowed; None if reads are allowed.
+        # After a repair: the offsets that indexes must reach before reads are allowed, by asset and partition. None if
+        # reads are allowed.
         self.due = due_of(path)
         self._signals = Signals(path) if shared else None
         if self._signals is not None:
@@ -139,7 +141,8 @@ class IndexStore:
 
     def unused_tables(self) -> frozenset[str]:
         """Return the names of table files that aren't in use by the database: no longer, or not yet."""
-        # The disk is listed before the tables in use, so a table that comes into use in between isn't returned.
+        # The disk is listed before the tables in use. In the other order a table that comes into use in between would
+        # be returned as unused.
         tables = self.tables()
         with TRANSLATED:
             return tables - {str(table["name"]).lstrip("/") for table in self.db.live_files()}

@@ -90,8 +90,8 @@ class Bounds(NamedTuple):
     max_event_time_us: int | None
 
 
-# A function that finds a window and returns the interval of its event times; None if there is no such window, or if it
-# is a bucket that isn't closed yet.
+# A function that finds the window of a group with the given begin and end, and returns the first and the last event
+# time in it. It returns None if there is no such window, or if it is a bucket that isn't closed yet.
 Find = Callable[[KeyEntries, Bounds], Interval | None]
 
 

@@ -27,13 +27,14 @@ from caraway.index.storage.keys import (
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 
-# The life of an aggregate input: its time, and the time of its end (None if it has none).
+# The life of an aggregate input: its event time, and the event time of its end (None if it has none).
 Lived = tuple[int, int | None]
 
-# The most dirty intervals of one group, which bounds the size of its entry; more are replaced by one around them all.
+# The most dirty intervals that are stored for one group. More are replaced by one interval around them all, so that the
+# entry stays small; the emission then compares more rows than necessary.
 MAX_INTERVALS = 64
 
-# The size of the number of aggregate inputs at a change point.
+# At each change point the number of aggregate inputs that enter or leave a window then is stored, in this many bytes.
 COUNT_BYTES = 4
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -85,8 +86,8 @@ class ChangePoints:
         if self._bucket is not None:
             length_us, stride_us = self._bucket.length_us or 0, self._bucket.stride_us
             first = next_end(self._bucket, time_us)
-            # The last of the buckets that contain the aggregate input is found by its end. An empty bucket behind it
-            # may have a row too.
+            # `last` is the end of the last bucket that contains the aggregate input. The empty bucket after it may have
+            # a row too, which shows that no more came.
             last = first + (time_us + length_us - first) // stride_us * stride_us
             if last < first:
                 return []

@@ -26,10 +26,12 @@ class Row(NamedTuple):
     values: Sequence[object]
 
 
-# A function that yields the rows of a group that begin in an interval of time, ends included, in order of time.
+# A function that yields the rows of a group that begin to hold in an interval of time, in order of time. Its arguments
+# are the store, the prefix of the group's entries, and the interval, whose first and last time are included.
 CurrentRows = Callable[[IndexStore, bytes, Interval], Iterator[Row]]
 
-# A function that yields begin and end of the windows that end in an interval of time.
+# A function that yields begin and end of each window of a group that ends in an interval of time. Its arguments are
+# those of `CurrentRows`.
 Bounds = Callable[[IndexStore, bytes, Interval], Iterator[Interval]]
 
 

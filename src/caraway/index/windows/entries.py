@@ -23,7 +23,8 @@ class IndexShape:
         self.codec = RecordCodec(plan.schema)
         self.layout = Layout(plan, geometry.values)
         self.total = self.layout.total
-        # After a removal the bounds of a root may be wider than the times of its aggregate inputs.
+        # True if the event times stored in a root are exactly the least and the greatest of its aggregate inputs. If
+        # records may be revised, aggregate inputs are removed, and the stored times may then be further apart.
         self.bounds_exact = not plan.revised
 
 

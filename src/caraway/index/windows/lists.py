@@ -21,7 +21,7 @@ from caraway.index.storage.intervals import Interval
 from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.topics.codec import Record
 
-# A value, or its identity, with its position.
+# A value of the column, or the hashable object by which equal values are found, with the value's position.
 Found = tuple[Position, Any]
 
 _POSITION = itemgetter(0)
@@ -102,7 +102,7 @@ class ListReader:
 def _picker(shape: IndexShape, name: str) -> Callable[[Record], Any]:
     names = [column.name for column in shape.codec.schema.columns]
     if name not in names:
-        # The column is the timestamp, which isn't in the row.
+        # The column is the timestamp, which a record has beside its row.
         return lambda record: record.time
     position = names.index(name)
     return lambda record: None if record.row is None else record.row[position]

@@ -18,8 +18,8 @@ from caraway.index.storage.keys import ENDED, RAW, SIGN, TIME_BYTES, pack_u64, t
 from caraway.index.storage.store import IndexStore
 from caraway.topics.codec import RecordCodec
 
-# The most decoded tiles that are kept between batches. They are in two generations: when the younger one is full, the
-# older one is dropped. A tile takes 0.5 to 1 KiB, so the cache takes up to 20 MiB.
+# The most decoded tiles that the writer keeps between batches. They are in two generations of half as many: when the
+# younger one is full, the older one is dropped. A tile takes 0.5 to 1 KiB, so all take up to 20 MiB.
 CACHED_TILES = 20_000
 
 

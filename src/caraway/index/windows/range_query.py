@@ -75,7 +75,8 @@ def totals_of(
     for last in dict.fromkeys(last for _, last in intervals):
         total = shape.total(needed)
         behind, until = position[last + 1], last
-        # Intervals with the same end are handled in order of length, since each contains the one before.
+        # Intervals with the same end are handled from the shortest to the longest. Each contains the one before, so
+        # only the parts before that one are added to the total.
         for first in sorted({first for first, end in intervals if end == last}, reverse=True):
             for part in parts[position[first] : behind]:
                 if part.count:

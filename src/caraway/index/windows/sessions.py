@@ -17,7 +17,7 @@ from caraway.index.storage.keys import RAW, SESSION, SIGN, from_time, pack_u64, 
 from caraway.index.storage.store import IndexStore
 
 SECOND_US = 1_000_000
-# The distance from the second of the last aggregate input to the exclusive end of the session.
+# The microseconds from the start of the second of a session's last aggregate input to the exclusive end of its window.
 END_US = 1
 
 
@@ -91,7 +91,8 @@ class Sessions:
         """Remove a second that has no aggregate input left: its session is shortened, divided or removed."""
         position = bisect_right(sessions, second, key=_first) - 1
         if position < 0 or sessions[position].last_us < second:
-            # The removal of another second has removed this one from the sessions already.
+            # When another second was removed, this one was cut off from the sessions too, because it had no aggregate
+            # input left either.
             return
         following = raw.first_from(second)
         if following is not None and following < second + SECOND_US:

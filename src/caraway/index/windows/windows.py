@@ -26,9 +26,11 @@ from caraway.index.windows.lists import ListReader
 from caraway.index.windows.range_query import RangeQuery, add_ended, totals_of
 from caraway.plan.model import IndexPlan
 
-# A function that reads a key as of a time: it returns the columns' values, and whether the key was found.
+# A function that reads a key as of a time in microseconds. It returns the values of the columns, and whether the key
+# was found.
 Read = Callable[[bytes, int], tuple[list[object], bool]]
-# A function that returns the max event time of an asset in those parts of the index that are in other databases.
+# A function that returns the max event time of an asset over the other shards of a divided index, which are in other
+# databases; None if it isn't known. Discrete windows close by the greatest event time of all shards.
 Elsewhere = Callable[[bytes], int | None]
 
 
@@ -48,7 +50,8 @@ class WindowReader:
         for result in wanted:
             if result.finish is not None:
                 summed.setdefault(_window(result), []).append(result)
-        # `_continuous` needs the windows in descending order of length.
+        # The windows are sorted from the longest to the shortest. `_continuous` goes through them backwards, and adds
+        # to each total only the rows by which a window is longer than the one before.
         self._summed = [(window, summed[window]) for window in sorted(summed, key=_shortness)]
         self._lengths = [_lived_us(window) for window, _ in self._summed]
         self._needed = frozenset[int]().union(*(result.extras for result in wanted))
@@ -75,7 +78,8 @@ class WindowReader:
         intervals: dict[OwnWindow, Interval] = {}
         least = latest = at_us
         if self._has_max_event_time:
-            # Discrete windows show an aggregate input only once its bucket has closed, so a key is found only then.
+            # A discrete window shows an aggregate input only after the bucket has closed. So the key is found only if
+            # it has an aggregate input in the last closed bucket of a window, or before it.
             intervals = {window: interval_at(window, at_us, max_event_time_us) for window in self._windows}
             ends = [last for _, last in intervals.values()]
             least, latest = min(ends), max(ends)

@@ -11,13 +11,14 @@ from caraway.graph.connectors import KafkaConnector, KafkaSystem, Secretish
 from caraway.ingest.sources.reader import Offsets, SourceRecord
 from caraway.topics.connection import kafka_logger
 
-# The longest wait for an answer about the topic's partitions.
+# The seconds for which the broker's answer about the topic's partitions is awaited.
 ANSWER_TIMEOUT_S = 10.0
-# Interval between two looks for partitions that were added to the topic.
+# The seconds after which the reader asks the broker again for partitions that were added to the topic.
 PARTITIONS_INTERVAL_S = 30.0
-# The kB of records that librdkafka fetches ahead and keeps in memory, for each source.
+# The most kB of records that librdkafka fetches ahead of the reader and keeps in memory, for each source.
 BUFFER_KB = 16 * 1024
-# The error of a lost connection, which librdkafka opens again by itself; that no broker is left is another error.
+# librdkafka's error for a lost connection to one broker, which it opens again by itself, so the reader ignores it. If
+# all brokers are gone, librdkafka reports another error, which isn't ignored.
 LOST = KafkaError._TRANSPORT  # noqa: SLF001 (the library names it so)
 
 
@@ -40,7 +41,8 @@ class KafkaReader:
             "security.protocol": system.security_protocol,
             "group.id": group,
             "enable.auto.commit": False,
-            # Records that are gone before they were read can't be read any more; what is left is.
+            # If retention has deleted the next record before it was read, reading goes on with the oldest record that
+            # is left.
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": BUFFER_KB,
             "fetch.message.max.bytes": BUFFER_KB * 1024 // 4,
@@ -74,7 +76,7 @@ class KafkaReader:
                 self._consumer.incremental_assign([self._from(partition) for partition in new])
         self._error = ""
         found: list[SourceRecord] = []
-        # The first record is waited for, and those that have arrived with it are taken as well.
+        # Only the first record is waited for; those that librdkafka has fetched by then are returned with it.
         message = self._consumer.poll(timeout_s)
         while message is not None:
             record = self._record(message)
@@ -91,7 +93,8 @@ class KafkaReader:
     def acknowledge(self, offsets: Offsets) -> None:
         """Commit the offsets to the consumer group, by which Kafka's own tools show the lag."""
         positions = [TopicPartition(self._topic, int(partition), offset) for partition, offset in offsets.items()]
-        # The group is for people only, so a user who may not commit to it can read all the same.
+        # Reading doesn't depend on the group: its offsets only show people the lag, and the real positions are in
+        # Postgres. So it doesn't matter if the user may not commit to the group.
         with suppress(KafkaException):
             self._consumer.commit(offsets=positions, asynchronous=True)
 

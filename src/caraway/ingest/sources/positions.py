@@ -1,4 +1,4 @@
-"""How far sources are read: checkpoints, from which the rest is found on the topics (decision 35)."""
+"""How far sources are read: checkpoints in Postgres. Marks on the topics show which later rows were written."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class SourcePositions:
         row = attempt(self._engine, lambda c: c.execute(query).one_or_none(), what=f"read the position of {source}")
         if row is None:
             return None
-        # The keys of objects in JSON are texts.
+        # The column is JSON, whose keys are texts, so the numbers of partitions are made from texts.
         written = {topic: {int(p): end for p, end in ends.items()} for topic, ends in row.written.items()}
         return Checkpoint(read=row.read, written=written)
 

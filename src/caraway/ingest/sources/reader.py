@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-# The position behind the last record that was read of each partition, by the partition's name.
+# The offset behind the last record that was read of each partition, by the partition's name: the next one to read.
 Offsets = Mapping[str, int]
 
 

@@ -22,15 +22,17 @@ from caraway.recurring import Recurring
 from caraway.state.blueprints import content_of
 from caraway.topics.producer import TopicWriter
 
-# Interval between two tries to read a source that can't be read now, or that another server reads.
+# The seconds between two tries to read a source that failed, or that another server reads because it has the lease.
 RETRY_S = 2.0
-# Interval between two looks for sources to start or stop; `set_plans` makes one happen at once.
+# The seconds after which a server compares the sources that it reads with the wanted ones, and starts and stops
+# workers; `set_plans` makes it do so at once.
 FOLLOW_S = 30.0
-# Longest wait for a worker to finish what it is doing.
+# The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
 
 Resolve = Callable[[Secretish], str]
-# Opens a source, given its connector, a name for its consumer group, and the look-up of secrets.
+# Opens a source, given its connector, the name of its consumer group, and a function that returns the value of a
+# setting or of the secret that it refers to.
 OpenReader = Callable[[Any, str, Resolve], SourceReader]
 
 
@@ -92,10 +94,12 @@ class Sources:
         self._erased = erased
         self._resolve = resolve
         self._functions = functions
-        # The functions of webhooks share one process; each source that is read has its own.
+        # The process in which users' functions of all webhooks run. Each source that the server reads has a process of
+        # its own, so that slow functions of one don't delay the others.
         self.call = functions()
         self.positions = SourcePositions(engine)
-        # This writer, made for the first source, isn't that of log requests, whose rows must not wait behind others.
+        # The Kafka producer for rows of sources, made when the first source starts. Log requests have another one, so
+        # that their rows don't wait in a queue behind rows of sources.
         self._writer: TopicWriter | None = None
         self._topics = SourceTopics(bootstrap_servers)
         self._wanted: Mapping[str, IngestPlan] = {}
@@ -135,7 +139,8 @@ class Sources:
             for name in gone:
                 self._running[name].work.stopping.set()
             for name in gone:
-                # A worker that hangs goes on to count as running, so that no other one reads its source beside it.
+                # A worker that hasn't stopped in time stays in `_running`, so that no second worker starts to read the
+                # same source; the next round waits for it again.
                 if self._running[name].work.stop(STOP_S):
                     del self._running[name]
             for name in wanted.keys() - self._running.keys():

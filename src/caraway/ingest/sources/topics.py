@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from caraway.ingest.marks import Starts, Written, read_marks
 from caraway.topics.positions import TopicEnds
 
-# How long reading back may take. It reads what was written in seconds, or what others wrote since the last checkpoint.
+# The seconds that reading back marks may take. It reads what was written since the source's last checkpoint: rows of a
+# second or two by its worker, and all that others wrote to these topics while no server read the source.
 READ_BACK_S = 120.0
 
 

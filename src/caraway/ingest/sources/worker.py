@@ -1,9 +1,10 @@
 """The worker of one source: it reads records, turns them into rows, and writes these durably, each exactly once.
 
-Each record that it writes bears the position of its source record as a mark (`caraway.ingest.marks`). Checkpoints say
-up to where all is durable. After a crash, or when another server takes over, the worker goes on from the last
-checkpoint, reads the marks that were written behind it, and leaves those rows out. So the topics themselves say what
-was taken of the source, and a checkpoint only bounds how much of them is read.
+Each record that it writes has the position of its source record in a header, as a mark (`caraway.ingest.marks`). A
+checkpoint in Postgres has a position up to which all rows of the source are durable. After a crash, or when another
+server takes over, the worker goes on from the last checkpoint: it reads the marks on the records written since then,
+and leaves those rows out. So the topics show which rows were written, and a checkpoint only limits how much is
+read back.
 """
 
 import time
@@ -27,17 +28,18 @@ from caraway.recurring import Recurring
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 HEADER = "caraway-source"
-# The rows and bytes of one poll: enough that the costs of a write don't count, and few enough that a process holds only
-# some MB for each source.
+# The most rows and bytes of one poll: so many that the fixed costs of a write don't count, and so few that a process
+# holds only some MB for each source.
 POLL_ROWS, POLL_BYTES = 1_000, 4 * 1024 * 1024
-# The longest wait for a record, after which a worker looks whether it shall stop and whether its lease must be renewed.
+# The seconds for which a record is awaited. Then the worker checks whether it must stop, and whether its lease must be
+# renewed.
 POLL_S = 0.5
-# Interval between two checkpoints while rows come, which bounds how much is read back after a crash; and while none
-# come, so that rows that others write to the same topics needn't be read back.
+# The seconds between two checkpoints. A worker reads its topics back from the last one after a crash. While its source
+# has no rows, checkpoints still move on, so that rows of others on the same topics needn't be read back.
 CHECKPOINT_S, IDLE_CHECKPOINT_S = 1.0, 30.0
-# Duration of the lease, and the interval between renewals; the right is looked at before each write. The writer gives a
-# record up after `WRITE_S`, so even after a pause of a quarter of a minute each record has arrived, or never will, when
-# another server takes over.
+# The lease lasts 30 s and is renewed before a write if it is 3 s old, so a write begins with 27 s left. The writer
+# gives a record up after 10 s. So even if the process pauses for 15 s, no record arrives after another server has taken
+# over.
 LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
 WRITE_S = 10.0
@@ -212,12 +214,14 @@ class SourceWorker:
                 delivery = deliverer.deliver(self._target, start, min(start + SLICE, total), time.time_ns() // 1000)
                 refused.update(error.row for error in delivery.errors)
                 filtered += delivery.filtered
-                # A user's function may have taken long, so the right may be another server's by now.
+                # The rows above may have taken long in a user's function. If another server has claimed the lease
+                # meanwhile, it reads the same rows, so this one must not write them.
                 if not self._right.keep(succeeds=True):
                     raise UnavailableError(LOST)
                 pending += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
         finally:
-            # Nothing may be on its way when the marks of what was written are read again.
+            # After an error the worker opens its source again and reads from the topics which rows were written. A
+            # write still in progress would be missed there, and its rows would be written twice.
             wait(pending)
         for write in pending:
             write.result()
@@ -229,7 +233,9 @@ class SourceWorker:
         self._written = frozenset(written for written in self._written if self._is_ahead(written[1]))
         ends = self._topics.ends([self._target.topic, DEAD_LETTERS])
         if self._written:
-            # The marks of rows that were written before a crash, and aren't read again yet, must be found once more.
+            # `_written` has marks of rows that were written before a crash and whose source records aren't read again
+            # yet. Until they are, the checkpoint keeps its old ends, so that these marks are found also after another
+            # crash.
             ends = self._checkpoint.written
         self._store(Checkpoint(read=dict(self._read), written=ends))
         if self._reader is not None:

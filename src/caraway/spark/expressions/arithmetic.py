@@ -15,10 +15,11 @@ from caraway.spark.expressions.scope import divided
 LONG_MIN = -(2**63)
 INFINITY = float("inf")
 NAN = float("nan")
-# Every double from here on is a whole number.
+# Every double whose size is at least 2**53 is a whole number, so rounding returns it as it is.
 _WHOLE = float(2**53)
 _LONG_END = float(2**63)
-# The bits of a long that can be set in an exponent, since a negative exponent gives null.
+# The bits of a long without its sign. A negative exponent gives null, so repeated squaring takes at most a step for
+# each of these bits.
 _EXPONENT_BITS = 63
 
 _Operator = Callable[[Column, Column], Column]
@@ -88,7 +89,7 @@ def _modulo(left: Column, right: Column) -> Column:
 
 
 def _float_modulo(left: Column, right: Column) -> Column:
-    # polars computes its modulo by this formula, too, so that both engines round in the same way.
+    # polars computes its modulo by this formula, too, so Spark rounds in the same way as polars.
     return left - floor(divide(left, right)) * right
 
 

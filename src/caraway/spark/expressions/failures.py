@@ -84,7 +84,7 @@ def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) 
     def fails(position: int) -> Callable[[Column], Column]:
         return lambda item: F.coalesce(in_body(item)[position], F.lit(False))
 
-    # All elements have the same conditions, in which only the column of the element differs.
+    # The number of conditions is the same for all elements, so it is counted with null as the element.
     for position in range(len(in_body(F.lit(None)))):
         yield F.exists(compile_node(operand, scope), fails(position))
 

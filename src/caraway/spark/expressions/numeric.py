@@ -52,7 +52,7 @@ def _float_call(function: NumberFunction, number: Column) -> Column:
 def _int_call(function: NumberFunction, number: Column) -> Column:
     match function:
         case NumberFunction.ABS:
-            # The absolute value of the least int is no int, so it is null.
+            # -2**63, the least int, has no absolute value among ints of 64 bits, so the result for it is null.
             return F.when(number != arithmetic.LONG_MIN, F.abs(number))
         case NumberFunction.TO_STRING:
             return number.cast("string")

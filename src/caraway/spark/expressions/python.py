@@ -72,14 +72,15 @@ def evaluated(node: Node, scope: SparkScope) -> Column:
     """Return the column of an expression that Python evaluates over the columns that it refers to."""
     evaluation, inputs = _evaluation(node, scope)
 
-    # PySpark takes the kind of a function from the annotations of its signature.
+    # PySpark sees by the annotations that the function takes and returns whole columns as Arrow arrays.
     def value(*columns: pa.Array) -> pa.Array:
         return evaluation.value(*columns)
 
     return _apply(value, spark_type(evaluation.dtype), inputs)
 
 
-# Spark's own readers of JSON accept text that isn't JSON, and lose parts of text that is.
+# Spark's own readers of JSON accept text that isn't JSON, and lose parts of text that is. So Python evaluates these
+# expressions.
 compile_node.register(ParseJson, evaluated)
 compile_node.register(JsonExtract, evaluated)
 

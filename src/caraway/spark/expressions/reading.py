@@ -18,7 +18,7 @@ from caraway.expr.nodes import Strptime
 from caraway.spark.expressions.instants import local_timestamp
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, let
 
-# The character between the groups that a match yields; no number, name or offset contains it.
+# The character that separates the groups of a match until they are split; no number, name or offset contains it.
 _SEPARATOR = ","
 _MINUTE_US = 60 * US_PER_SECOND
 
@@ -50,7 +50,8 @@ def _(node: Strptime, scope: SparkScope) -> Column:
     text = compile_as(node.operand, STRING, scope)
     whole = rf"\A(?:{pattern})\z"
     pieces = _SEPARATOR.join(f"${group}" for group in range(1, len(names) + 1))
-    # One match yields all groups, instead of a match for each group.
+    # One match replaces the text by all of its groups, which are then split. `regexp_extract` would match the text
+    # again for each group.
     found = F.when(F.rlike(text, F.lit(whole)), F.split(F.regexp_replace(text, whole, pieces), _SEPARATOR, -1))
     return let(found, lambda groups: _instant(_read(names, groups), node.timezone))
 

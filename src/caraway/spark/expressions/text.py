@@ -29,7 +29,8 @@ def _(node: StringCall, scope: SparkScope) -> Column:
 def _(node: Split, scope: SparkScope) -> Column:
     text = compile_as(node.operand, STRING, scope)
     if node.separator == "":
-        # An empty separator splits text into its characters. Spark finds an empty one in an empty text.
+        # An empty separator splits text into its characters. Spark would return one empty text for an empty text, which
+        # has no characters.
         return F.when(text == "", F.array().cast("array<string>")).otherwise(F.split(text, "", -1))
     # Spark's separator is a regular expression, so ours is quoted; a `\E` in it would end the quotation, and gets its
     # own.

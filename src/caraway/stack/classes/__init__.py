@@ -1,1 +1,1 @@
-"""Archives of the classes of Kafka and Spark (`caraway.class_archives`)."""
+"""Archives of the loaded classes of Kafka and Spark, with which their JVMs start faster (`caraway.class_archives`)."""

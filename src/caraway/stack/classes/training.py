@@ -136,7 +136,8 @@ def _work(session: SparkSession, folder: Path, plan: GraphPlan, bootstrap_server
         observer=Observer(ends.ends, LiveRows(session).look),
         slots=SlotBook(lambda: SLOTS),
     )
-    # The topics are still empty: a job with a backlog would start in another phase.
+    # Jobs are started before any row is written, so that they find no backlog and run as live jobs. With a backlog they
+    # would start in the phase that reads history in large batches, and load other classes.
     queries = [runtime.start(job) for job in plan.jobs]
     written = [job.output.name for job in plan.jobs]
 

@@ -12,7 +12,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Upgrade the schema to this version."""
-    # Commits outlive their branch.
+    # Commits stay when their branch is deleted, so they can't refer to a row of `branches`.
     op.drop_constraint("commits_branch_fkey", "commits", type_="foreignkey")
     op.add_column("branches", sa.Column("serving", sa.Text))
     op.create_foreign_key("branches_serving_fkey", "branches", "commits", ["serving"], ["id"])
