@@ -80,12 +80,16 @@ class Codec:
         columns = F.struct(*(name(column.name) for column in schema.columns))
         value = call_java(encode, name(OP), name(TIME), name(INGESTED), name(ID), name(REV), columns)
         keys = _key_row(schema)
-        key = self.encode_row(keys, [name(f.name) for f in keys.fields]) if schema.keys else F.lit(None).cast("binary")
+        key = self.encode_key(keys, [name(f.name) for f in keys.fields]) if schema.keys else F.lit(None).cast("binary")
         return key, value
 
     def encode_row(self, row: spark.StructType, columns: Iterable[Column]) -> Column:
         """Return the MessagePack array of `columns`, which have the types of `row`."""
         return call_java(self._codec.rowEncoder(row.json()), F.struct(*columns))
+
+    def encode_key(self, row: spark.StructType, columns: Iterable[Column]) -> Column:
+        """Return the Kafka key of `columns`, which have the types of `row`; equal values get equal bytes."""
+        return call_java(self._codec.keyEncoder(row.json()), F.struct(*columns))
 
     def decode_row(self, column: Column, row: spark.StructType) -> Column:
         """Return the struct whose columns `encode_row` wrote into `column`."""

@@ -3,14 +3,13 @@
 An operator sees the key, the meta columns and the encoded row; only this module knows the columns of the row.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from caraway.dtypes.types import BOOL, DataType, FloatType, ListType, base_type, optional
+from caraway.dtypes.types import BOOL, optional
 from caraway.graph.operators import Changelog, Dedup, Join, JoinKind
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.plan.model import TopicPlan
@@ -103,7 +102,7 @@ def _join_key(codec: Codec, rows: Stream, right: TopicPlan, join: Join) -> Colum
     key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
     # The scope includes the time stamp, which is in the meta column only and may be joined on.
     at = rows.scope().columns
-    return codec.encode_row(key_row, [at[left_of[column.name]] for column in right.schema.keys])
+    return codec.encode_key(key_row, [at[left_of[column.name]] for column in right.schema.keys])
 
 
 def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
@@ -205,18 +204,7 @@ def _with_adjacent_rows(
 def _group_key(codec: Codec, rows: Stream, by: Sequence[str]) -> Column:
     """Return the encoded key of each row's group; equal values get equal bytes."""
     key_row = row_type((column, rows.types[column]) for column in by)
-    return codec.encode_row(key_row, [_as_key(rows.scope().columns[column], rows.types[column]) for column in by])
-
-
-def _as_key(column: Column, dtype: DataType) -> Column:
-    """Return a column with one bit pattern for equal values: 0.0 for -0.0, and one of the many NaNs."""
-    match base_type(dtype):
-        case FloatType():
-            return F.when(F.isnan(column), F.lit(math.nan)).otherwise(column + F.lit(0.0))
-        case ListType(of=of):
-            return F.transform(column, lambda item: _as_key(item, of))
-        case _:
-            return column
+    return codec.encode_key(key_row, [rows.scope().columns[column] for column in by])
 
 
 def _pass_through(own: Column) -> list[Column]:

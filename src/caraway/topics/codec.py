@@ -4,6 +4,7 @@ Values are in *stored form*: datetime as int microseconds, date as int days, dec
 its fields.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
@@ -63,8 +64,8 @@ class RecordCodec:
         self._fingerprint = schema.fingerprint
         self._key_columns = len(schema.keys)
         self._row_columns = len(schema.columns)
-        self._key_fixes = _fixes(schema.keys)
-        self._row_fixes = _fixes(schema.columns)
+        self._key_fixes = _fixes(schema.keys, _as_key_float)
+        self._row_fixes = _fixes(schema.columns, _as_float)
 
     @classmethod
     def of_keys(cls, columns: Iterable[Column]) -> "RecordCodec":
@@ -74,6 +75,8 @@ class RecordCodec:
 
     def encode_key(self, values: Sequence[object]) -> bytes | None:
         """Return the Kafka key for the values of the key columns; None for a keyless schema.
+
+        Equal values get equal bytes: -0.0 is written as 0.0, and all NaNs as one.
 
         Raises:
             InvalidInputError: Not as many values as key columns, or a value that has no MessagePack form.
@@ -156,25 +159,25 @@ def _fixed(values: Sequence[object], fixes: tuple[tuple[int, Normaliser], ...]) 
     return fixed
 
 
-def _fixes(columns: tuple[Column, ...]) -> tuple[tuple[int, Normaliser], ...]:
-    """Return the columns with floats in them, each with the function that fixes a value; others need none."""
-    fixes = ((position, _normaliser(column.dtype)) for position, column in enumerate(columns))
+def _fixes(columns: tuple[Column, ...], number: Normaliser) -> tuple[tuple[int, Normaliser], ...]:
+    """Return the columns with floats in them, each with the function that fixes a value; `number` fixes a float."""
+    fixes = ((position, _normaliser(column.dtype, number)) for position, column in enumerate(columns))
     return tuple((position, fix) for position, fix in fixes if fix is not None)
 
 
-def _normaliser(dtype: DataType) -> Normaliser | None:
-    """Return a function that turns ints in float places of a value (not None) into floats; None if it has none."""
+def _normaliser(dtype: DataType, number: Normaliser) -> Normaliser | None:
+    """Return a function that applies `number` to the floats in a value that isn't None; None if it can have none."""
     match stored_type(dtype):
         case FloatType():
-            return _as_float
+            return number
         case ListType(of):
-            item = _normaliser(of)
+            item = _normaliser(of, number)
             return None if item is None else _each(item)
         case MapType(of):
-            item = _normaliser(of)
+            item = _normaliser(of, number)
             return None if item is None else _each_value(item)
         case StructType(_, fields):
-            items = tuple(_normaliser(of) for _, of in fields)
+            items = tuple(_normaliser(of, number) for _, of in fields)
             return _each_field(items) if any(items) else None
         case _:
             return None
@@ -182,6 +185,14 @@ def _normaliser(dtype: DataType) -> Normaliser | None:
 
 def _as_float(value: object) -> object:
     return float(value) if type(value) is int else value
+
+
+def _as_key_float(value: object) -> object:
+    """Return a float with one bit pattern for equal values: 0.0 for -0.0, and one of the many NaNs."""
+    if type(value) not in (int, float):
+        return value
+    number = float(value) + 0.0  # type: ignore[arg-type]  # an int or a float
+    return number if number == number else math.nan  # noqa: PLR0124 (NaN only)
 
 
 def _each(item: Normaliser) -> Normaliser:

@@ -41,10 +41,12 @@ COLUMNS: dict[str, DataType] = {
     "vector": optional(EmbeddingType(2)),
     "list_": ListType(optional(INT)),
     "map_": MapType(FLOAT),
-    "struct_": optional(StructType("S", (("x", INT), ("y", ListType(STRING))))),
+    "struct_": optional(StructType("S", (("x", INT), ("y", ListType(STRING)), ("z", optional(FLOAT))))),
 }
+# Floats in keys, also inside other values, have equal bytes if they are equal.
+KEYS = ("a_long", "a_text", "a_float", "vector", "map_", "struct_")
 SCHEMA = RecordSchema(
-    keys=tuple(Column(name=name, dtype=COLUMNS[name]) for name in ("a_long", "a_text")),
+    keys=tuple(Column(name=name, dtype=COLUMNS[name]) for name in KEYS),
     columns=tuple(Column(name=name, dtype=dtype) for name, dtype in COLUMNS.items()),
     timestamp="event_at",
     fingerprint=0xFFFFFFFF,
@@ -68,7 +70,7 @@ ROWS = st.tuples(
     st.none() | st.lists(FLOATS, min_size=2, max_size=2),
     st.lists(st.none() | LONGS, max_size=20),
     st.dictionaries(TEXTS, FLOATS, max_size=20),
-    st.none() | st.tuples(LONGS, st.lists(TEXTS, max_size=3)),
+    st.none() | st.tuples(LONGS, st.lists(TEXTS, max_size=3), st.none() | FLOATS),
 )
 METAS = st.tuples(
     st.sampled_from([1, 0, -1]), LONGS, LONGS, st.none() | st.binary(min_size=1), st.none() | st.binary(min_size=1)
@@ -81,12 +83,13 @@ lots = settings(max_examples=examples(15), deadline=None, suppress_health_check=
 @given(lot=st.lists(st.tuples(METAS, ROWS), min_size=50, max_size=80))
 def test_what_python_wrote_is_read_and_written_as_the_same_bytes(spark: SparkSession, lot: Sequence[Any]) -> None:
     codec = RecordCodec(SCHEMA)
+    key_positions = [list(COLUMNS).index(name) for name in KEYS]
     sent = []
     for position, ((op, time, ingested, identity, rev), row) in enumerate(lot):
         value = codec.encode_value(
             op=op, time_us=time, ingested_us=ingested, row=list(row), record_id=identity, rev=rev
         )
-        sent.append((codec.encode_key(row[:2]), value, 1, position))
+        sent.append((codec.encode_key([row[at] for at in key_positions]), value, 1, position))
     kafka = spark.createDataFrame([(_array(k), _array(v), p, o) for k, v, p, o in sent], KAFKA).coalesce(1)
     java = Codec(spark)
     decoded = java.decode_records(kafka, SCHEMA)
@@ -121,7 +124,9 @@ def test_payloads_of_operators_come_back(spark: SparkSession, lot: Sequence[Any]
 def test_a_retraction_without_a_row_has_its_key_from_kafka(spark: SparkSession) -> None:
     codec = RecordCodec(SCHEMA)
     value = codec.encode_value(op=0, time_us=1, ingested_us=2, row=None)
-    kafka = spark.createDataFrame([(_array(codec.encode_key([7, "k"])), _array(value), 0, 0)], KAFKA)
+    kafka = spark.createDataFrame(
+        [(_array(codec.encode_key([7, "k", None, None, {}, None])), _array(value), 0, 0)], KAFKA
+    )
     (row,) = Codec(spark).decode_records(kafka, SCHEMA).collect()
     assert (row.a_long, row.a_text, row.a_float, row["$op"]) == (7, "k", None, 0)
     assert set(META) <= set(row.asDict())

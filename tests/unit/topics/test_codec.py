@@ -1,5 +1,7 @@
 """Records as bytes: the vectors that the Java codec must meet as well, and bytes that a reader refuses."""
 
+import math
+import struct
 from typing import Any
 
 import msgspec
@@ -80,6 +82,27 @@ def test_values_have_one_form(dtype: DataType, value: Any, encoded: str) -> None
     assert codec(dtype, keys=1).encode_key([value]) == bytes.fromhex("91" + encoded)
     row = codec(dtype).encode_value(op=PUT, time_us=0, ingested_us=0, row=[value])
     assert row == bytes.fromhex("9801cedeadbeef010000c0c091" + encoded)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "equal"),
+    [
+        (FLOAT, -0.0, 0),
+        (optional(FLOAT), -0.0, 0.0),
+        (FLOAT, struct.unpack(">d", bytes.fromhex("fff8000000000001"))[0], math.nan),
+        (ListType(FLOAT), [-0.0, None], [0.0, None]),
+        (MapType(FLOAT), {"a": -0.0}, {"a": 0}),
+        (POINT, [-0.0, "p", -0.0], [0.0, "p", 0.0]),
+    ],
+)
+def test_equal_floats_of_keys_are_equal_bytes(dtype: DataType, value: Any, equal: Any) -> None:
+    known = codec(dtype, keys=1)
+    assert known.encode_key([value]) == known.encode_key([equal])
+
+
+def test_a_row_keeps_the_sign_of_a_zero() -> None:
+    encoded = codec(FLOAT).encode_value(op=PUT, time_us=0, ingested_us=0, row=[-0.0])
+    assert encoded.hex().endswith("cb8000000000000000")
 
 
 def test_a_record_has_one_form() -> None:

@@ -9,8 +9,18 @@ final class MessagePack {
 
   /** Appends values to a buffer that grows. */
   static final class Writer {
+    private final boolean ofKeys;
     private byte[] buffer = new byte[128];
     private int size;
+
+    Writer() {
+      this(false);
+    }
+
+    /** With {@code ofKeys}, equal floats get equal bytes: -0.0 is written as 0.0, and all NaNs as one. */
+    Writer(boolean ofKeys) {
+      this.ofKeys = ofKeys;
+    }
 
     byte[] toBytes() {
       return Arrays.copyOf(buffer, size);
@@ -51,7 +61,7 @@ final class MessagePack {
     }
 
     void float64(double value) {
-      number(0xcb, Double.doubleToRawLongBits(value), 8);
+      number(0xcb, ofKeys ? Double.doubleToLongBits(value + 0.0) : Double.doubleToRawLongBits(value), 8);
     }
 
     void string(byte[] utf8) {

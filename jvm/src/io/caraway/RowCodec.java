@@ -73,9 +73,14 @@ public final class RowCodec {
     return new Function(new Rows(type), "decode", type);
   }
 
-  /** Returns the function row -> MessagePack array of its columns, for payloads of operators and for Kafka keys. */
+  /** Returns the function row -> MessagePack array of its columns, for payloads of operators. */
   public static Function rowEncoder(String rowType) {
     return new Function(new Rows((StructType) DataType.fromJson(rowType)), "encode", DataTypes.BinaryType);
+  }
+
+  /** Returns the function row -> Kafka key: the MessagePack array of its columns, with equal bytes for equal floats. */
+  public static Function keyEncoder(String rowType) {
+    return new Function(new Keys((StructType) DataType.fromJson(rowType)), "encode", DataTypes.BinaryType);
   }
 
   /**
@@ -139,6 +144,18 @@ public final class RowCodec {
         return null;
       }
       MessagePack.Writer out = new MessagePack.Writer();
+      writeRow(out, row, type);
+      return out.toBytes();
+    }
+  }
+
+  /** See {@link #keyEncoder}. */
+  public record Keys(StructType type) implements Serializable {
+    public byte[] encode(InternalRow row) {
+      if (row == null) {
+        return null;
+      }
+      MessagePack.Writer out = new MessagePack.Writer(true);
       writeRow(out, row, type);
       return out.toBytes();
     }
