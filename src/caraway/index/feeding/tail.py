@@ -9,15 +9,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Message as KafkaMessage
+from confluent_kafka import KafkaError, KafkaException
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.index.feeding.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
+from caraway.index.feeding.consumption import LOST_OFFSET
 from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import NotOursError
 from caraway.index.feeding.recovery import recover
+from caraway.index.feeding.topic_reader import TopicReader
 from caraway.index.feeding.writer import IndexWriter, Message
 from caraway.index.records.delivery import Applied
 from caraway.index.storage.database import DamagedError
@@ -32,7 +32,6 @@ POLL_S = 0.1
 # The seconds before another attempt if a topic doesn't exist yet, a broker doesn't answer, or the disk of the database
 # is full.
 RETRY_S = 0.5
-METADATA_TIMEOUT_S = 5.0
 
 T = TypeVar("T")
 
@@ -97,14 +96,8 @@ class Tail:
         self._waiting: list[Subscription] = []
         self._retry_at = 0.0
         self._topics: dict[str, list[Subscription]] = {}
-        # The offset behind the last record that was read, by topic and partition. An index that starts at earlier
-        # offsets has missed records that were read already.
-        self._positions: dict[str, dict[int, int]] = {}
-        # The ends of the partitions, by topic. Only the tail's thread asks the consumer for them: another thread would
-        # wait forever for the consumer's lock, because the polling thread takes it again at once.
-        self._ends: dict[str, dict[int, int]] = {}
-        self._ends_at = 0.0
-        self._consumer: Consumer | None = None
+        # An index that starts at earlier offsets than the reader's positions has missed records that were read already.
+        self._reader = TopicReader(bootstrap_servers)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"index-{name}", daemon=True)
         self.failure: Exception | None = None
@@ -150,7 +143,7 @@ class Tail:
         Only the tail's thread may call this.
         """
         self._emissions.pop(subscription.plan.asset, None)
-        positions = self._positions.get(subscription.plan.topic)
+        positions = self._reader.positions(subscription.plan.topic)
         if positions is None:
             return self.add(subscription)
         if any(subscription.next.get(p, 0) < offset for p, offset in positions.items()):
@@ -178,9 +171,9 @@ class Tail:
         """Return all subscriptions, also those whose topic doesn't exist yet."""
         return [*self._waiting, *(s for subscriptions in list(self._topics.values()) for s in subscriptions)]
 
-    def ends(self, topic: str) -> dict[int, int]:
+    def ends(self, topic: str) -> Mapping[int, int]:
         """Return the last known end of each partition of a topic; partitions without a known end are missing."""
-        return self._ends.get(topic, {})
+        return self._reader.ends(topic)
 
     def _run(self) -> None:
         try:
@@ -195,9 +188,7 @@ class Tail:
             self.failure = error
             LOGGER.exception("the index no longer follows its topics (%s)", self._name)
         finally:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
+            self._reader.close()
 
     def _obey(self) -> None:
         """Execute the waiting commands; if there is nothing to read, wait for one."""
@@ -218,9 +209,8 @@ class Tail:
         if not self._waiting or time.monotonic() < self._retry_at:
             return
         self._retry_at = time.monotonic() + RETRY_S
-        consumer = self._connected()
         try:
-            topics = consumer.list_topics(timeout=METADATA_TIMEOUT_S).topics
+            topics = self._reader.topics()
         except KafkaException as error:
             LOGGER.warning("the index waits for Kafka at %s: %s", self._bootstrap_servers, error.args[0].str())
             return
@@ -252,7 +242,7 @@ class Tail:
         # since then are sent now, even if no further record comes.
         self._emit(subscription, subscription.next)
         topic = subscription.plan.topic
-        reading = self._positions.get(topic)
+        reading = self._reader.positions(topic)
         if reading is not None:
             if all(offset >= reading.get(p, 0) for p, offset in subscription.next.items()):
                 self._topics[topic].append(subscription)
@@ -261,65 +251,27 @@ class Tail:
                 self._when_behind(subscription)
                 return
             start = {p: min(reading.get(p, 0), offset) for p, offset in subscription.next.items()}
-            self._connected().incremental_unassign([TopicPartition(topic, p) for p in reading])
         else:
-            start = dict(subscription.next)
-        self._connected().incremental_assign([TopicPartition(topic, p, offset) for p, offset in start.items()])
-        self._positions[topic] = start
+            start = subscription.next
+        self._reader.start(topic, start)
         self._topics.setdefault(topic, []).append(subscription)
 
     def _leave(self, topic: str) -> None:
         del self._topics[topic]
-        positions = self._positions.pop(topic)
-        self._connected().incremental_unassign([TopicPartition(topic, p) for p in positions])
-
-    def _connected(self) -> Consumer:
-        if self._consumer is None:
-            self._consumer = connect(self._bootstrap_servers)
-        return self._consumer
+        self._reader.stop(topic)
 
     def _step(self) -> None:
         """Read the records that are there and apply them."""
-        consumer = self._connected()
-        first = consumer.poll(POLL_S)
-        self._note_ends(consumer)
-        if first is None:
+        taken = self._reader.read(POLL_S)
+        for topic, error in taken.errors:
+            self._on_error(error, topic)
+        if not taken.records:
             self._hand_over(self.subscriptions())
-            return
-        taken = [first, *consumer.consume(FRESH_BATCH - 1, 0)]
-        if len(taken) == FRESH_BATCH:
-            taken += consumer.consume(BACKLOG_BATCH - FRESH_BATCH, 0)
-        by_topic: dict[str, list[Message]] = {}
-        for message in taken:
-            error = message.error()
-            if error is None:
-                by_topic.setdefault(message.topic() or "", []).append(
-                    (message.key(), message.value(), message.partition() or 0, message.offset() or 0)
-                )
-            else:
-                self._on_error(error, message)
-        for topic, messages in by_topic.items():
+        for topic, messages in taken.records.items():
             self._apply_topic(topic, messages)
 
-    def _note_ends(self, consumer: Consumer) -> None:
-        if time.monotonic() < self._ends_at + POLL_S:
-            return
-        self._ends_at = time.monotonic()
-        ends: dict[str, dict[int, int]] = {}
-        for topic, positions in self._positions.items():
-            for partition in positions:
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
-                if end >= 0:
-                    ends.setdefault(topic, {})[partition] = end
-        self._ends = ends
-
     def _apply_topic(self, topic: str, messages: list[Message]) -> None:
-        positions = self._positions.get(topic)
-        if positions is None:
-            return
-        for _, _, partition, offset in messages:
-            positions[partition] = offset + 1
-        subscriptions = self._topics[topic]
+        subscriptions = self._topics.get(topic, [])
         for subscription in subscriptions:
             starts = subscription.next
             new = [m for m in messages if m[3] >= starts.get(m[2], 0)]
@@ -392,9 +344,8 @@ class Tail:
                 self._writer.skip(subscription.plan, message)
                 subscription.refused += 1
 
-    def _on_error(self, error: KafkaError, message: KafkaMessage) -> None:
+    def _on_error(self, error: KafkaError, topic: str | None) -> None:
         """Handle an error: connections recover by themselves, a topic without the offset is indexed anew."""
-        topic = message.topic()
         if error.code() in LOST_OFFSET and topic in self._topics:
             LOGGER.error("topic %s has no record at the index's offset (%s): indexing it anew", topic, error.str())
             subscriptions = self._topics[topic]
