@@ -161,9 +161,10 @@ def _history(part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[dict[st
     some thousand events: a count of all time has the same keys, and `_lengths` tells when rows leave.
     """
     operator = spec.pipelines[0].operator
-    if not isinstance(operator, Aggregate) or not all(
-        isinstance(a.window, ContinuousWindow) for a in operator.aggregates
-    ):
+    # An aggregate whose groupby has a window may have no columns at all.
+    if not isinstance(operator, Aggregate) or operator.window is not None:
+        return engine.rows(spec.name)
+    if not all(isinstance(aggregate.window, ContinuousWindow) for aggregate in operator.aggregates):
         return engine.rows(spec.name)
     window = ContinuousWindow(length_us=None)
     count = AggregateSpec(
