@@ -67,7 +67,7 @@ test *options:
 archives:
     .venv/bin/caraway jars --classes
 
-# Everything: what `test` leaves out and what it runs, with three times its examples, then damage and kills, then fresh random graphs; run it before a release. Some two hours.
+# Everything: what `test` leaves out and what it runs, with five times its examples, then damage and kills, then fresh random graphs; run it before a release. Some two hours.
 full: check archives && (faults) (fuzz) (soak "5" "10")
     CARAWAY_TESTS=full {{python}} -m pytest tests/unit -n {{cores}} --dist worksteal --durations=10
     CARAWAY_TESTS=full {{python}} -m pytest tests/integration tests/e2e tests/parity -n {{processes}} {{services}}

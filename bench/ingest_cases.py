@@ -27,6 +27,8 @@ LONG_AGO = pd.Timestamp("2012-01-01T00:00:00Z")
 BEGIN = pd.Timestamp("2026-01-01T00:00:00Z")
 # The time over which the events of a case are spread: more than its longest window, so that rows leave windows too.
 SPREAD = pd.Timedelta("30d")
+# A window counts rows up to its length of age, which is cut to whole seconds.
+SECOND = pd.Timedelta("1s")
 SPANS = {"1h": 1, "1d": 24, "7d": 7 * 24, "28d": 28 * 24}
 FUNCTIONS: Mapping[str, Any] = {"count": Count, "sum": Sum, "average": Average, "stddev": Stddev, "max": Max}
 # The most keys whose values one question asks for.
@@ -102,7 +104,7 @@ def demo(events: int) -> Case:
         return encode(WEBHOOK, "departures", early)
 
     end = departures["departed"].max()
-    hour, day, week = (departures[departures["departed"] >= end - hours * HOUR] for hours in (1, 24, 7 * 24))
+    hour, day, week = (departures[departures["departed"] > end - hours * HOUR - SECOND] for hours in (1, 24, 7 * 24))
     late = (week["delay"] > LATE_MINUTES).groupby(week["carrier"]).mean()
     return Case(
         datasets=flights.datasets,
@@ -195,7 +197,7 @@ def joined(events: int) -> Case:
     by_country = _aggregated("ByCountry", "country", names, aggregate)
     features = _features("Country", "country", {name: getattr(by_country, name) for name in names})
     payments = _payments(events, ACCOUNTS)
-    day = payments[payments["at"] > payments["at"].max() - 24 * HOUR]
+    day = payments[payments["at"] > payments["at"].max() - 24 * HOUR - SECOND]
     of_day = day["amount"].groupby(day["account"] % COUNTRIES)
     end = payments["at"].max()
     # The account -1 of the warm-up is the only one of its country.
@@ -266,7 +268,7 @@ def _spent(payments: pd.DataFrame) -> list[Question]:
     theirs = payments[payments["account"].isin(asked)]
     found = []
     for span, hours in SPANS.items():
-        within = theirs[theirs["at"] > end - hours * HOUR].groupby("account")["amount"]
+        within = theirs[theirs["at"] > end - hours * HOUR - SECOND].groupby("account")["amount"]
         wanted = {
             "count": within.size(),
             "sum": within.sum(),

@@ -185,7 +185,7 @@ def _lengths(spec: DatasetSpec) -> set[int]:
 
 
 def compared_columns(spec: DatasetSpec) -> list[str]:
-    """Return the columns whose values are compared: see `EXCEPTIONS`."""
+    """Return the columns whose values are compared: keys are asked for, and an aggregate's time stamp is left out."""
     aggregated = bool(_aggregates(spec))
     return [field.name for field in spec.fields if not field.key and not (aggregated and field.timestamp)]
 
