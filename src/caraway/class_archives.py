@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Self
 
 FOLDER = "classes"
-# Suppresses the JVM's messages about classes that it leaves out, and about an archive that it can't use.
+# Suppresses the JVM's messages about classes that it leaves out of an archive, and about an archive that it can't use.
+# Neither is an error: the JVM then loads those classes from their jars.
 _QUIETLY = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 

@@ -30,7 +30,7 @@ class Launch:
         folder: Working folder.
         environment: Variables in addition to those of this process.
         user: The user to run as; None: the user of this process.
-        see_all: See `caraway.children.launch.become`.
+        see_all: True: with `user`, the process may read all files on Linux, although it doesn't run as root.
         pipe: True: its standard input is a pipe, whose end shows it on any system that this process has ended. (Linux
             also sends it a signal.)
         leads: True: it leads a session and a process group of its own. So Ctrl-C in a terminal reaches only this

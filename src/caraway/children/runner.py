@@ -20,7 +20,8 @@ RUNNING_SECONDS = 2.0
 # machine under load a check may fail once or twice without anything being wrong.
 TOLERATED_FAILURES = 3
 
-# Pauses before the next start, by the number of deaths in a row; the last one repeats for ever.
+# Pauses before a part is started again, in seconds, by how often its process has died in a row; the last one repeats
+# for ever.
 BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 # A part that has lived for so long counts as recovered: its next death counts as the first in a row.
@@ -141,7 +142,8 @@ class Runner:
                 if not ready or self.status.state is not PartState.RUNNING:
                     ready = True
                     self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
-                    # Parts that wait for this one start once this is set, so it is set after the change is reported.
+                    # Parts that need this one start as soon as this is true. It is set after the change is reported, so
+                    # that reports come in the order of the starts.
                     self.has_been_ready = True
                 self._rotate()
             elif not ready:

@@ -12,7 +12,8 @@ from caraway.stack.errors import NotRunningError
 from caraway.stack.folder import DataFolder
 from caraway.stack.record import StackRecord, read_record
 
-# Longer than all parts may take one after another, so that the supervisor kills those that hang, and logs it.
+# Seconds until this command kills the supervisor, the process of `caraway up`. The supervisor needs up to 50 s: it
+# gives the engine and the server up to 30 s and then Kafka and Postgres up to 20 s, and kills and logs those that hang.
 STOP_SECONDS = 60.0
 
 
@@ -26,7 +27,8 @@ def down(data: DataOption = None) -> None:
         raise NotRunningError(f"Nothing runs in {settings.data_dir}. Another folder is named by --data.")
     if record.pid and record.process_created_at and is_alive(record.pid, record.process_created_at):
         _end(record.pid, record.process_created_at)
-    # A killed supervisor leaves its record behind, and on macOS its parts as well.
+    # A killed supervisor doesn't remove its record of the stack. On Linux the kernel ends its parts (Kafka, Postgres,
+    # engine, server) with it; on macOS they go on running and are ended here.
     end_leftovers(_leftovers(record))
     out.print("Stopped. The data stays.")
 

@@ -14,7 +14,7 @@ from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.cli.rows import of_options
 from caraway.errors import InvalidInputError
 
-# Bound on the keys in one request, which the server sets; more keys are sent in several requests.
+# The most keys in one request: the server refuses a request with more, so more keys are sent in several requests.
 AT_ONCE = 10_000
 
 

@@ -62,7 +62,8 @@ def log(
                 "/log",
                 server=server,
                 body=body,
-                # With a key the request can be repeated, and no row counts twice.
+                # The server logs the rows of requests with the same key once. So if a proxy repeats this request after
+                # a lost answer, its rows aren't logged twice.
                 headers={"Idempotency-Key": uuid.uuid4().hex},
                 accepted=(422,),
             )

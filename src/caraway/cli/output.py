@@ -11,7 +11,7 @@ from rich.text import Text
 
 from caraway.errors import CarawayError
 
-# Output into a file or a pipe isn't limited by the width of a terminal; its lines may be this wide.
+# The characters of a line of output that goes into a file or a pipe, where no terminal limits the width.
 WIDE = 160
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)

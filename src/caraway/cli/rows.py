@@ -16,9 +16,11 @@ from caraway.errors import InvalidInputError
 Row = dict[str, Any]
 
 STANDARD_INPUT = "-"
-# JSON that isn't lines is read into memory as a whole; larger files must come as lines.
+# The most characters of a JSON document, which is read into memory as a whole. Larger inputs must be JSON lines or
+# Parquet, which are read in parts.
 MAX_JSON_BYTES = 256 * 1024 * 1024
-# A longer line of JSON or CSV exceeds the limit of a request, so it can't be a row.
+# The most characters of one line of JSON lines. The server accepts requests of at most 32 MiB, and each character takes
+# a byte or more, so a longer line can't be a row that it accepts.
 MAX_LINE = 32 * 1024 * 1024
 
 

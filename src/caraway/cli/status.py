@@ -19,7 +19,8 @@ from caraway.errors import CarawayError
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import PartReport, SourceReport, StackReport, report_sources, report_stack
 
-# The longest wait for the server's account of its sources: an operator asks for the status when something hangs.
+# The most seconds for which this command waits until the server reports on its sources. It is short because operators
+# ask for the status when something hangs, which may be the server.
 SERVER_TIMEOUT_SECONDS = 3.0
 SOURCE_COLOURS = {"reading": "green", "failing": "red"}
 

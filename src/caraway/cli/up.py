@@ -96,7 +96,8 @@ def _ending_in_order(stack: Stack) -> Iterator[_End]:
             stack.kill()
             os._exit(130)
         end.asked.set()
-        # Elsewhere no exception is raised: one in the middle of printing would make a line come out twice.
+        # Outside of `by_exception` the end is only noted in `asked`, which the main thread waits for. An exception
+        # there could come in the middle of printing, and the same line would be printed twice.
         if end.raises:
             raise KeyboardInterrupt
 

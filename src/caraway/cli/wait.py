@@ -24,8 +24,8 @@ def wait(
 ) -> None:
     """Wait until all rows that were accepted before are served; exit code 1 and a list of what lags if they aren't."""
 
-    # The time left isn't passed to the request: it is for repeating it, and this command ends if the server is
-    # unreachable.
+    # The second argument is the time for which a client repeats a request that the server doesn't answer. This command
+    # doesn't repeat requests: it ends with an error if the server is unreachable.
     def ask(body: Mapping[str, Any], _left: float) -> Response:
         response = send("POST", "/wait", server.address, headers={BRANCH_HEADER: server.branch}, body=body)
         if response.status_code != OK:

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
-# The default time limit of `wait`, in seconds: a job that starts, or an engine that comes back, takes up to a minute.
+# The default time limit in seconds of `wait`, and of a `log` or `commit` that waits until its effect is served. A job
+# that starts, or an engine that comes back, takes up to a minute, and a chain of several jobs takes longer.
 WAIT_TIMEOUT_S = 300.0
 
 __all__ = ["MAIN_BRANCH", "Client", "build_graph"]
@@ -198,7 +199,8 @@ class Client:
         validate(given, partial=incremental)
         return CommitRequest(
             message=message,
-            # Entities that are marked as deleted are sent, too: the server refuses a commit that merely leaves one out.
+            # Entities that are marked as deleted are sent, too: unless the commit is incremental, the server refuses
+            # one that merely leaves out an entity of the branch.
             graph=given,
             preview=preview,
             incremental=incremental,

@@ -9,12 +9,13 @@ import orjson
 from caraway.client.response import V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
 
-# Time limits of a request. They are long enough for a server that is busy with a commit; a server that is down refuses
-# the connection at once.
+# Time limits of a request, in seconds. They are long enough for a server that is busy with a commit. They don't delay
+# the error if the server's process is down, since its machine then refuses the connection at once.
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
 
-# The first pause before a request is sent again, and the longest, to which the pauses double.
+# Seconds between two attempts to send a request that got no answer: the first pause, which doubles with each attempt,
+# and the longest one.
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 

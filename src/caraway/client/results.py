@@ -12,9 +12,10 @@ from caraway.errors import InvalidInputError, RemoteError, UnavailableError
 
 # The HTTP status of an answer that reports that no row was accepted.
 NONE_TAKEN = 422
-# The number of refused rows whose reasons an error contains.
+# The most refused rows whose reasons the text of an error contains.
 SHOWN_REASONS = 10
-# The number of reasons and names that a plain `repr` contains; the attributes contain all of them.
+# The most reasons, and the most names of one kind of change, that a plain `repr` contains; the attributes contain all
+# of them.
 SHOWN = 5
 
 

@@ -10,9 +10,9 @@ from caraway.client.response import Response
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, NotServedError
 
-# Seconds that the server waits, in the first request and at most, before it reports that something lags. Each request
-# follows the chain of jobs from its start again, so later ones must last long enough for the whole chain. The first one
-# is short, so that some progress is shown soon.
+# Seconds for which the server waits before it answers that something lags: in the first request, which is short so that
+# some progress is shown soon, and at most. Each request follows the chain of jobs anew from its first topic, so later
+# ones double up to a time that is enough for the whole chain.
 FIRST_S, LONGEST_S = 0.5, 10.0
 # The number of lagging parts that a message lists.
 SHOWN = 10

@@ -29,7 +29,8 @@ DEFAULT_DATA_DIR = Path("caraway-data")
 
 
 def _absolute(path: Path) -> Path:
-    # Parts are started in other working directories, so a relative path is made absolute once, here.
+    # Processes such as Kafka and the engine are started in working directories of their own and read these settings
+    # again. A relative path would mean another folder there, so it is made absolute first.
     return path.expanduser().absolute()
 
 
@@ -54,7 +55,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
 
 
-# Kafka's Java configuration holds the user and the password in quotes, so neither may contain a quote.
+# Kafka's JAAS configuration, a line of text, holds the user and the password in double quotes. Quotes and backslashes
+# in them would change how the line is read, so they are refused, and so are semicolons and white space.
 _NO_QUOTES = r'^[^"\\\s;]+$'
 
 
@@ -99,11 +101,12 @@ class SparkSettings(_Section):
         driver_memory: Java heap of the driver, such as `1g`.
         checkpoints: Folder of the jobs' checkpoints, which all engines that share jobs must see, under the same path;
             None is one in the data folder.
-        checkpoint_interval_seconds: How often a job checkpoints. Each checkpoint pauses its job for a third of a
-            second, and a restart replays at most one interval. Spark's real-time mode wants at least 5.
-        function_seconds: Time for one call of a user's function with a batch; rows for which it takes longer become
-            dead letters.
-        function_memory_mb: Memory that a user's function may take.
+        checkpoint_interval_seconds: Seconds between two checkpoints of a job. Each checkpoint pauses its job for a
+            third of a second, and a restart replays at most one interval. Spark's real-time mode wants at least 5.
+        function_seconds: The most seconds that one call of a user's function with a batch may take; rows for which it
+            takes longer become dead letters.
+        function_memory_mb: Memory that a user's function may take, in MiB, beyond what its process has with all modules
+            loaded.
         conf: More of Spark's own settings, as `name=value`, such as `spark.executor.memory=2g`.
         jars: Jars of the Kafka connector; the stack fills this in for the parts that it starts.
     """
@@ -135,20 +138,23 @@ class ServerSettings(_Section):
         allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
         allow_network_without_tokens: True: a server without tokens may listen on an address that other machines reach.
         extractor_processes: Processes that run Python extractors, so as many at a time.
-        extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
-        extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
-        snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
-        poll_seconds: How often the server polls for commits of other processes; Postgres notifies at once, unless a
-            pooler is in between.
-        request_seconds: Time for a request, from its first byte to its answer; after it the request fails (504, or 408
-            if its body isn't complete).
+        extractor_seconds: The most seconds for one call of an extractor; after it the process is ended and the request
+            fails.
+        extractor_memory_mb: Memory that an extractor may take, in MiB, beyond what its process has with all modules
+            loaded.
+        snapshot_seconds: Seconds between two copies of the index into the object store, from which a new server starts;
+            0: the index is never copied.
+        poll_seconds: Seconds between two looks of the server in Postgres for commits of other processes. Postgres also
+            notifies it of each commit at once, but a connection pooler in between may lose the notification.
+        request_seconds: The most seconds for a request, from its first byte to its answer; after it the request fails
+            (504, or 408 if its body isn't complete).
         requests_memory_mb: Memory that the bodies of all requests under way, and the values made of them, may take
             together, in MiB; beyond it a request is refused (429).
         concurrency_per_token: Requests that one token may have under way at a time; 0: no limit. Without tokens, the
             limit is for all callers together.
         requests_per_second_per_token: Requests that one token may make in a second, and also in a burst; 0: no limit.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
-        archive_seconds: Features served with `log=true` are in a file of the object store after this time.
+        archive_seconds: Seconds after which features served with `log=true` are in a file of the object store.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -206,7 +212,8 @@ class SecretsSettings(_Section):
     Attributes:
         key_file: The file with the deployment's keys, which is created if it doesn't exist; None: `secret.key` in the
             data folder. Servers and engines of one deployment need the same file.
-        cache_seconds: How long a value from another system of secrets is used before it is looked up again.
+        cache_seconds: Seconds for which a value from another system of secrets, such as AWS Secrets Manager, is used
+            before it is looked up again.
     """
 
     key_file: FolderPath | None = None
@@ -296,7 +303,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # The settings file lies in the data folder, so that folder is determined first.
+        # The settings file lies in the data folder. So that folder is determined before the file is read, from the
+        # argument, the environment or the default.
         data_dir = init_settings().get("data_dir") or env_settings().get("data_dir") or DEFAULT_DATA_DIR
         file = _absolute(Path(data_dir)) / FILE_NAME
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
@@ -322,7 +330,7 @@ def load_settings(data_dir: Path | None = None) -> Settings:
         lines = [_explain(problem["loc"], problem["msg"], problem.get("input")) for problem in error.errors()]
         raise ConfigurationError("\n".join(lines)) from error
     except SettingsError as error:
-        # An example is an environment variable for a list whose text isn't JSON.
+        # This happens, for example, if the setting is a list and the text of its environment variable isn't JSON.
         raise ConfigurationError(f"{error}. Lists and sections are written as JSON.") from error
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE_NAME} in the data folder can't be read: {error}") from error

@@ -29,7 +29,9 @@ class LocalEngine:
         self._specs: dict[str, DatasetSpec] = {}
         # The functions that compute derived datasets, each after the datasets that it reads.
         self._runs: dict[str, Run] = {}
-        # The logged events, in order. A derived dataset has none but those of `put_derived`, until it is next computed.
+        # The logged events of each dataset, in order of event time and then of arrival. A derived dataset, which a
+        # pipeline computes, has none, except after `put_derived` has replaced its rows, until its inputs change and the
+        # pipeline computes it again.
         self._events: dict[str, list[Event]] = {}
         self._tables: dict[str, Table] = {}
         self._erased: dict[str, Erased] = {}

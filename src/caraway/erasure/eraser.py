@@ -69,7 +69,7 @@ class Eraser(Recurring):
             writer: The writer of the records.
             archive: The finder of the archive's rows of erased keys, and the archive.
             member: The name of this server, under which its progress is written down.
-            needed: Returns the topics that exist.
+            needed: Returns what the branches need, None before the first read; only topics in it get records.
         """
         super().__init__("eraser", self._erase, INTERVAL_S, at_once=True)
         self._log = log
@@ -83,7 +83,8 @@ class Eraser(Recurring):
         self._number = 0
         self._known: dict[tuple[str, Erasure], int] = {}
         self._met: set[bytes] = set()
-        # Erasures that are done here but not written to Postgres yet, by place.
+        # By place (the index of this server, the archive): the numbers of the erasures that are done there, but not
+        # marked as done in Postgres yet.
         self._unwritten: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
 
@@ -110,7 +111,8 @@ class Eraser(Recurring):
                 self._number = records[-1].id
 
     def _erase(self) -> None:
-        # The tables of erasures may not exist before the served graph was read for the first time.
+        # The first read of the served graphs also creates the tables of erasures in Postgres, so they may not exist
+        # before.
         if self._needed() is not None:
             self.write_records()
             self.remove()
@@ -127,7 +129,8 @@ class Eraser(Recurring):
         written = []
         try:
             for record in self._log.unrecorded():
-                # A topic that nobody needs any more is deleted with all of its rows, so it gets no record.
+                # A topic that nobody needs any more is deleted with all of its rows, so it gets no record, and counts
+                # as recorded.
                 if record.key.topic in topics:
                     message = encode_erasure(erasure_by(record.key))
                     self._writer.write_to_all(record.key.topic, *message).result(WRITE_TIMEOUT_S)
@@ -145,8 +148,8 @@ class Eraser(Recurring):
         """
         waiting = self._index.erasures(pending=True)
         if any(plan.asset not in self._met for plan, _ in waiting):
-            # Erasures that aren't pending were done here, perhaps just before a crash that prevented the note in
-            # Postgres.
+            # Erasures that aren't pending were done here, perhaps just before a crash that kept them from being marked
+            # in Postgres. So they are marked once after each start.
             for plan, gone in self._index.erasures(pending=False):
                 self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)
@@ -154,8 +157,9 @@ class Eraser(Recurring):
             if left and self._index.remove_erased(plan, self.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.topic, left)
-        # A later sweep finds rows that were written before other servers knew of the erasure, and those that a crash
-        # has left.
+        # Each sweep removes the rows of all erased keys, not only of the new ones: another server may have archived
+        # rows of a key before it knew of the erasure. If a crash ends a sweep, the erasures stay undone in Postgres,
+        # and the next start sweeps again.
         number = self._number
         if number > self._searched:
             undone = [n for n in self._log.undone(PLACE) if n <= number]

@@ -15,8 +15,8 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.plan.model import Column
 from caraway.topics.codec import RecordCodec
 
-# The Kafka key of the record of an erasure. No MessagePack begins with the byte c1, so no record of a dataset has this
-# key.
+# The Kafka key of the records that announce erasures. Keys of rows are MessagePack, which never begins with the byte
+# c1, so no row has this key.
 ERASURE_KEY = b"\xc1caraway.erase"
 ERASURE_FORMAT = 1
 DIGEST_BYTES = 16
@@ -106,7 +106,8 @@ class ErasedKeys:
         if not groups:
             return None
         known = self._known.get((topic, keys))
-        # Secrets that were missing are looked for again, since the key file may have been added.
+        # Secrets that were missing are looked for again, since an operator may have added them to the key file
+        # meanwhile.
         if known is None or known[0] != len(groups) or known[2]:
             with self._lock:
                 known = self._known[topic, keys] = (len(groups), *self._compiled(topic, keys, dict(groups)))
@@ -156,7 +157,8 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
 
         return whole
     if not set(columns) <= set(names):
-        # The key was erased in a dataset of the same name with other key columns.
+        # The erased key has a column that these keys lack: the dataset had other key columns, or only some columns of
+        # the row are known. So no key here can be equal to it.
         return lambda _: False
     positions = [names.index(name) for name in columns]
     encode = RecordCodec.of_keys(keys[position] for position in positions).encode_key

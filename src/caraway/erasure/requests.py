@@ -11,8 +11,8 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.tables import metadata
 
-# Any number that no other lock uses. Under this lock erasures get their numbers in the order in which they commit, so a
-# reader that has read up to a number has missed none.
+# The key of an advisory lock in Postgres: any number that no other lock uses. Under this lock erasures get their
+# numbers in the order in which they commit, so a reader that has read up to a number has missed none.
 LOCK_KEY = int.from_bytes(b"erasure")
 READ_AT_ONCE = 10_000
 

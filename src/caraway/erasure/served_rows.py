@@ -112,7 +112,8 @@ class ErasedRows:
             rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
             kept = [row for row in rows if not self.hides(row)]
             if len(kept) < len(rows):
-                # The file keeps its name, because the name shows the offsets that are archived.
+                # The file is replaced under its old name. The name shows which offsets are archived, and from it the
+                # archive knows where to go on.
                 objects.write(stored.name, parquet(kept))
                 LOG.info("removed rows of erased keys from the archive", file=stored.name, rows=len(rows) - len(kept))
         return True
@@ -150,7 +151,8 @@ def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, fro
     pairs = [
         (Column(name=key, dtype=types[key]), alike.get(feature, frozenset({feature})))
         for key, feature in zip(spec.keys, extractor.inputs, strict=True)
-        # Keys of aggregates are erased by their group, so the window isn't compared.
+        # A key of a dataset that pipelines compute is erased by its group, in all windows at once, so the window isn't
+        # compared.
         if key != WINDOW_KEY or not spec.pipelines
     ]
     return Rule(

@@ -91,7 +91,9 @@ class CompiledPlan:
             if len(elsewhere) == 1:
                 await elsewhere[0].later(batch)
             elif elsewhere:
-                # If a step fails, the others still run to their end: a cancelled step would end the process it runs in.
+                # If a step fails, the others still run to their end. Cancelling a step that calls a user's function
+                # would end the process in which the function runs, and a new process would have to be started for later
+                # requests.
                 ended = await asyncio.gather(*(step.later(batch) for step in elsewhere), return_exceptions=True)
                 for error in ended:
                     if error is not None:
@@ -208,7 +210,7 @@ class QueryEngine:
                 self.asks_others and any(isinstance(step, LookupStep) for step in plan.steps),
             )
             # Two threads may both make this plan, which is harmless, since their plans are equal. If there are too many
-            # plans, the oldest one is dropped.
+            # plans, the one that was made first is dropped, even if it is in use; its next query makes it again.
             self._plans[key] = compiled
             if len(self._plans) > MAX_PLANS:
                 self._plans.popitem(last=False)

@@ -24,7 +24,7 @@ from caraway.query.model import (
 )
 from caraway.query.rounds import added, read
 
-# The most runs of a plan that one request may measure.
+# The most runs of a plan that one request may measure, so that a request can't occupy the server for long.
 MAX_RUNS = 1_000
 
 

@@ -19,11 +19,13 @@ from multiprocessing.connection import Client, Connection, Listener
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
 
-# A worker keeps a secret for this time, after which running functions see a changed one.
+# Seconds for which a worker of Spark uses a secret without asking the engine again. So a running function sees a
+# changed secret after at most this time and the engine's own delay.
 KEPT_S = 10.0
 # The random bytes of a password, too many to guess.
 PASSWORD_BYTES = 32
-# The kinds of answers: the value, no such secret, and no secret at the moment; the latter two with a reason.
+# The kinds of answers of the engine: the secret's value; that there is no such secret; and that it can't be read at the
+# moment, since its store doesn't answer. With the latter two comes the reason, as text.
 _FOUND, _MISSING, _AWAY = "found", "missing", "away"
 
 

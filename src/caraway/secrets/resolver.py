@@ -18,7 +18,7 @@ from caraway.graph.connectors import Secretish, SecretRef
 
 GROUP = "caraway.secrets"
 KEPT_S = 30.0
-# Bound on the bytes of a secret's file. A larger file is surely no secret, and is refused.
+# The most bytes of a file that a reference `file:/path` names. A larger file is surely no secret, and is refused.
 MAX_FILE_BYTES = 1 << 20
 
 # Returns the secret of a reference (its scheme included). The second argument is the AWS role to assume, if the

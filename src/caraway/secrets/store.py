@@ -20,7 +20,8 @@ from caraway.secrets.rules import NAME, checked_name, checked_value
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.tables import metadata
 
-# The engine sees a changed secret after this time; while Postgres is unreachable it uses the secrets read last.
+# Seconds between two looks of the engine at the secrets in Postgres, so it sees a changed secret after at most this
+# time. While Postgres is unreachable it uses the secrets that it read last.
 INTERVAL_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -148,7 +149,8 @@ class SecretStore:
     def delete(self, name: str) -> None:
         """Delete a secret. Raises `UnknownEntityError` if there is no secret of this name."""
         statement = sa.delete(secrets).where(secrets.c.name == name)
-        # Postgres refuses some texts as names, such as those with a NUL character.
+        # A name that no secret may have isn't sent to Postgres, which refuses texts with a NUL character with an error
+        # of its own.
         if not NAME.fullmatch(name) or not self._do(
             lambda connection: connection.execute(statement).rowcount, "forget a secret"
         ):

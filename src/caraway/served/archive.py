@@ -31,7 +31,8 @@ from caraway.topics.connection import client_config, kafka_logger
 LOG = structlog.get_logger(__name__)
 
 FOLDER = "served-features"
-# Number of gathered rows at which a file is written, even if it isn't old enough yet.
+# A file is written as soon as so many rows of a partition are gathered, or records of so many bytes, even if they have
+# waited for less than the interval of the archive.
 MAX_ROWS = 50_000
 MAX_BYTES = 16 << 20
 BATCH = 200
@@ -137,7 +138,7 @@ def _digest(text: str) -> str:
 
 
 class Archive(Recurring):
-    """Writes the rows of the topic, which must exist, into files; when it is stopped, those that were read."""
+    """Writes the rows of the topic, which must exist, into files; when it is stopped, also those that still wait."""
 
     def __init__(
         self,
@@ -155,7 +156,8 @@ class Archive(Recurring):
         restart; without a name it would get partitions only when its earlier session has expired. `hides` returns
         whether a row is of an erased key, and left out. `clock` returns the time in seconds.
         """
-        # If `_follow` fails, it is called again after a pause, and reads the rows again that weren't written yet.
+        # If `_follow` fails, it is called again after a pause. It then begins behind the last file, so rows that
+        # weren't written yet are read again.
         super().__init__("archive", self._follow, RETRY_S, at_once=True)
         self._hides = hides
         self._bootstrap_servers = bootstrap_servers
@@ -221,8 +223,8 @@ class Archive(Recurring):
         for partition, gathered in list(self._gathered.items()):
             if not chosen(gathered):
                 continue
-            # The broker takes a commit only from the owner of the partition, which keeps two servers from writing the
-            # same rows. The committed offset isn't read: the names of the files show where to go on.
+            # The broker accepts a commit of an offset only from the consumer that has the partition, so two servers
+            # don't write the same rows. The committed offset isn't read: the names of the files show where to go on.
             consumer.commit(offsets=[TopicPartition(SERVED, partition, gathered.end)], asynchronous=False)
             kept = [row for row in gathered.rows if not self._hides(row)]
             if gathered.rows:

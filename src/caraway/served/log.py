@@ -26,19 +26,21 @@ from caraway.topics.producer import TopicItem, TopicWriter
 LOG = structlog.get_logger(__name__)
 
 SERVED = "caraway.served-features"
-# The topic keeps rows for a week. The archive copies them within minutes, so it loses none even if the object store is
-# away for days.
+# The topic keeps rows for a week. The archive copies them to the object store within minutes
+# (`server.archive_seconds`), so it loses none even if the object store is away for days.
 SERVED_TOPIC_CONFIG = {"retention.ms": str(7 * 24 * 3600 * 1000)}
 RECORD_FORMAT = 1
 # The time for which the thread waits after the first query, so that it handles all queries of this time at once.
 GATHER_S = 0.02
-# Bounds on the rows that wait to become records, and on the bytes that wait for Kafka: some seconds of full load.
+# The most rows of queries that wait for the thread, and the most bytes of records that wait for Kafka: some seconds of
+# full load. Rows beyond these bounds are counted as lost, so that queries never wait for Kafka.
 MAX_ROWS_WAITING = 200_000
 MAX_BYTES_WAITING = 64 << 20
-# Bound on a record, below the megabyte that Kafka accepts.
+# The most bytes of a record, below the 1,000,000 that librdkafka allows a message. The rows of a query that need more
+# are divided among several records.
 MAX_RECORD_BYTES = 900_000
 CLOSE_S = 1.0
-# Interval between two log lines about an outage.
+# The shortest time, in seconds, between two log lines about lost rows, of which an outage of Kafka causes many.
 COMPLAIN_S = 30.0
 
 
@@ -67,7 +69,7 @@ class ServedLog(Recurring):
 
     def __init__(self, writer: TopicWriter, *, chance: Callable[[], float] | None = None) -> None:
         """Send through `writer`, on which no other caller should wait; `chance` draws numbers from 0 to 1."""
-        # The thread sleeps until the first query that waits wakes it.
+        # The interval never ends in practice: the thread sleeps until `keep` wakes it for the first query that waits.
         super().__init__("served-features", self._send_gathered, threading.TIMEOUT_MAX, finish=self._send)
         self._writer = writer
         self._chance = chance or random.SystemRandom().random
@@ -81,7 +83,8 @@ class ServedLog(Recurring):
         """Keep a query that was answered; this returns at once."""
         served = Served(plan, batch, origin, time.time_ns() // 1000)
         with self._lock:
-            # If nothing waits, a query of any size is accepted.
+            # If nothing waits, a query of any size is accepted; otherwise a query with more than MAX_ROWS_WAITING rows
+            # would always be lost.
             full = self._rows_waiting and self._rows_waiting + batch.rows > MAX_ROWS_WAITING
             first = not full and not self._queue
             if not full:

@@ -23,12 +23,14 @@ SERVED_ROWS = Counter(
 ARCHIVED_ROWS = Counter("caraway_archived_rows_counter", "Rows of served features that were written to the archive.")
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
-# Bound on the workflows that are counted apart. Clients choose the names; further ones are counted as "other".
+# The most workflows that are counted apart. Clients choose their names, so there could be any number of them; further
+# ones are counted together as "other".
 MAX_WORKFLOWS = 100
 OTHER_WORKFLOWS = "other"
 # This cache exists because prometheus_client takes longer to find a series by its labels than to count.
 EXTRACT_LATENCY_OF = lru_cache(maxsize=MAX_WORKFLOWS + 1)(EXTRACT_LATENCY.labels)
-# Bound on the combinations of outputs that are counted before they are added up by feature.
+# The most combinations of outputs and workflow that are counted apart in memory. If there are more, `FeatureCounts`
+# adds them up by feature, and counts combinations from zero again.
 MAX_COMBINATIONS = 1_000
 
 

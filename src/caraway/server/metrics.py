@@ -10,7 +10,8 @@ from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 
-# The client library would add a series with the creation time of each counter, and so double the page.
+# By default prometheus_client adds a series with the time of creation for each series of a counter or histogram. Nobody
+# reads these times, and for counters they would double the text of `GET /metrics`.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REQUESTS = Counter("caraway_request_counter", "API calls.", ["target", "code"])
@@ -23,7 +24,8 @@ LATENCY = Histogram(
 SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
 PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
 JOBS = Gauge("caraway_job_metrics", "How streaming jobs are doing.", ["pipeline_name", "dataset_name", "job", "metric"])
-# The numbers of a job's progress that get a metric (docs/engine.md).
+# The metrics of a job, by the names that they have in the label `metric`. `running` and `starts` come from the job's
+# row in Postgres, the others from the progress that its engine reports there (docs/engine.md).
 JOB_METRICS = frozenset(
     {
         "running",

@@ -1,4 +1,8 @@
-"""The periodic work of a server: due actions of the ledger, the right to emit, and the removal of unneeded indexes."""
+"""The periodic work of a server, in rounds.
+
+A round does the due actions of the ledger, renews the right to write rows of aggregates for jobs, and removes what the
+server still has of indexes and sources that the ledger has destroyed.
+"""
 
 import time
 from collections.abc import Callable
@@ -9,15 +13,17 @@ from caraway.server.server_index import ServerIndex
 from caraway.state.blueprints import EMITS, AssetKind
 from caraway.state.ledger import Ledger
 
-# Interval between two looks at the ledger while actions wait, such as for an index to catch up; a branch switches at
-# most this much late.
+# Seconds between two rounds while an action of the ledger is due or soon will be. For example, a branch serves its new
+# commit only when the indexes of the commit have caught up; a round notices that at most this much later.
 LEDGER_INTERVAL_S = 0.5
-# Interval between two looks at the ledger when nothing is due. Postgres notifies this server of changes, so these looks
-# find only changes whose notification was lost.
+# Seconds between two rounds while no action is due or soon will be. These rounds find the actions that become due
+# later, such as removals, and changes of which a notification by Postgres was lost.
 IDLE_INTERVAL_S = 2.0
-# Interval between two searches for indexes and sources that nobody needs any more.
+# Seconds between two removals of data of destroyed indexes and sources: entries in the database of this server, and the
+# positions of sources in Postgres.
 FORGET_INTERVAL_S = 30.0
-# Interval between two renewals of the right to write rows of aggregates; without them another server takes over.
+# Seconds between two renewals of the lease in Postgres that allows only one server to write rows of aggregates for
+# jobs. If its owner doesn't renew it for `emitting.LASTING`, another server claims it.
 EMISSION_INTERVAL_S = 2.0
 
 

@@ -24,7 +24,7 @@ from caraway.state.plans import Needed, Planned
 
 LOG = structlog.get_logger(__name__)
 
-# The version of a branch that has no commit.
+# The version of the empty graph that a branch serves until its first commit is ready.
 NO_COMMIT = ""
 EMPTY = Planned(graph=Graph(), plan=GraphPlan())
 
@@ -69,7 +69,7 @@ class ServedGraph:
     """All that a request needs of one version of the graph. Frozen, so that a request sees one version throughout.
 
     Attributes:
-        version: The served commit; empty before the first.
+        version: The id of the served commit; `NO_COMMIT` before the first.
         graph: Its definitions.
         plan: Its topics, jobs and indexes.
         endpoints: The endpoints to which rows are logged, of all branches and their newest commits.

@@ -41,7 +41,7 @@ class ServerIndex:
         Args:
             settings: The settings of the server.
             bootstrap_servers: The broker, "host:port".
-            engine: Postgres, which has the owner of the right to emit.
+            engine: Postgres, which has the lease of the right to write rows of aggregates for jobs.
             snapshots: The snapshots of the database, None if there are none.
             erased: The keys that are read as if they had never had a row.
             member: The name of this server, which stays the same after a restart.
@@ -59,7 +59,7 @@ class ServerIndex:
         self._emission = EmissionRight(Lease(engine=engine, name=LEASE, owner=member), self._store)
         self._worker = IndexWorker(bootstrap_servers, self._store, erased, may_emit=self._emission.may_send)
         self.rows: Reader[IndexPlan, bytes] = IndexReader(self._store, erased)
-        # The plans are None before the graph was read.
+        # The indexes that `follow` was told to fill; None until the server has read the served graphs from Postgres.
         self._plans: Sequence[IndexPlan] | None = None
         self._emitting = False
         self._following = threading.Lock()

@@ -21,23 +21,26 @@ LOG = structlog.get_logger(__name__)
 # of 5 ms a request waits that long for it, several times over: at 200 events/s the p99 of a log request fell from 196
 # to 12 ms.
 SWITCH_INTERVAL_S = 0.0005
-# Seconds for requests under way to finish; together with the steps after them, the end takes less than the 15 s of a
-# supervisor.
+# After SIGTERM the requests under way have this many seconds to finish. The stop of the other parts follows, and all of
+# it must take less than the 15 s after which a supervisor kills the server.
 DRAIN_S = 6.0
-# Seconds after which the process ends in any case, so that a call that hangs can't keep it alive. Unfinished work is
-# done again after the next start.
+# The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs. Unfinished work, such as
+# actions of the ledger, is done again after the next start.
 END_S = 12.0
-# Bound on the connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
+# The most connections that the kernel holds until this process accepts them; the system may allow fewer
+# (net.core.somaxconn).
 BACKLOG = 1024
-# The limit of open files that is set if the system has none.
+# The limit of open files that this process sets for itself if its hard limit is infinite.
 MAX_FILES = 1_000_000
-# Files that a server needs besides connections: RocksDB keeps up to 512 open, the rest is for Kafka, Postgres, logs.
+# The files that a process needs besides connections. RocksDB keeps up to 512 tables open (a reader of
+# `caraway.server.workers` all tables); the rest is for Kafka, Postgres and logs.
 OWN_FILES = 1024
 # A connection is closed if the head of its next request isn't complete after this time. This frees connections that are
 # idle, or that send their headers byte by byte. Clients close idle connections sooner (httpx after 5 s, aiohttp after
 # 15), so they seldom find one closed that they are about to use.
 IDLE_MS = 30_000
-# Bound on the head of a request with all its headers. The outputs of a query in Arrow are in its query string.
+# The most bytes of the head of a request: its path, query string and headers. Queries with Arrow bodies name their
+# outputs in the query string, which may be long.
 MAX_HEAD_BYTES = 64 * 1024
 
 
@@ -50,7 +53,7 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as error:
-        # macOS refuses limits above its kernel's own.
+        # macOS refuses limits above its kernel's own (kern.maxfilesperproc), even if the hard limit is infinite.
         LOG.warning("the limit of open files stays as it is", limit=soft, reason=str(error))
         return soft
     return wanted
@@ -102,7 +105,7 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         stopping.cancel()
-        # The HTTP server ends by itself only after a failure, which this raises.
+        # The HTTP server ends without `stop` only after a failure, which `result` raises here.
         serving.result()
         raise RuntimeError("the HTTP server ended by itself")
     LOG.info("stopping")

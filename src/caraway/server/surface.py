@@ -28,7 +28,8 @@ READ_DEFINITION, WRITE_DEFINITION = Permission((Mode.READ_DEFINITION,)), Permiss
 READ_DEFINITION_ANYWHERE = Permission((Mode.READ_DEFINITION,), Scope.ANY_BRANCH)
 READ_SECRETS = Permission((Mode.READ_DATA,), Scope.EVERYTHING)
 WRITE_SECRETS = Permission((Mode.WRITE_DATA,), Scope.EVERYTHING)
-# A caller who may log or query may know whether the branch has caught up.
+# A caller needs only one of these modes. `POST /wait` reports which jobs and indexes of a branch lag, which everybody
+# who may log to the branch or query it may know.
 ANY_MODE = Permission(tuple(Mode))
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -63,7 +64,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         refusals=(422,),
     ),
     Endpoint("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, READ_DATA, answer=reads.LookupAnswer, reads=True),
-    # Status 409 is for an idempotency key that was used with another body, 422 for a request with no row that fits.
+    # Status 409: the idempotency key was used before with another body. Status 422: the request has rows, and no
+    # dataset accepted any of them.
     Endpoint(
         "POST",
         f"{API}/log",
@@ -96,7 +98,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/ledger", branches.ledger, READ_DEFINITION_ANYWHERE),
     Endpoint("POST", f"{API}/dataset/{{name}}/erase", erase.erase, WRITE_DATA, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, READ_DEFINITION),
-    # A secret that was read can be used elsewhere, so that reading one is recorded, too.
+    # Reads of a secret are recorded in the audit log, as changes are, because its reader can use the secret anywhere.
     Endpoint(
         "GET",
         f"{API}/secret/{{name}}",
@@ -128,7 +130,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/docs", openapi.docs, PUBLIC, answer=None),
     Endpoint("GET", "/", admin.root, PUBLIC, answer=None),
 )
-# The endpoints that processes that only read answer themselves.
+# If a server has several processes (`caraway.server.workers`), its readers answer these endpoints themselves, and pass
+# all other requests on to the writer.
 READS = tuple(endpoint for endpoint in ENDPOINTS if endpoint.reads)
 DOCUMENT = openapi.document(ENDPOINTS)
 

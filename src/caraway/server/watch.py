@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 from caraway.recurring import Recurring
 
-# Time beyond the interval after which a part without a new result counts as away; a single check may take this long.
+# A part counts as away if its last successful check ended longer ago than the watch's interval and these seconds
+# together. A check that runs now may take that long.
 TIMEOUT_S = 5.0
-# The first pause after a failure, and the longest: a part that comes back is noticed soon.
+# The first pause after a failed check and the longest one, in seconds. Both are short, so that the server soon notices
+# that a part is back.
 RETRY_S = (0.1, 2.0)
 
 

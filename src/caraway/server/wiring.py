@@ -51,12 +51,14 @@ from caraway.topics.credentials import sign_in
 from caraway.topics.producer import TopicWriter
 
 KAFKA_INTERVAL_S = 2.0
-# Longest wait for Kafka to take a row: a log request during an outage of the broker is answered after this time at
-# most.
+# The most seconds for which a row waits until Kafka has it. During an outage of the broker a log request is answered
+# with an error after this time.
 DELIVERY_TIMEOUT_S = 8.0
-# Longest wait for each part to stop; a supervisor gives the server 15 s to end.
+# The longest wait, in seconds, for a watch to stop and for the rows of log requests to reach Kafka. A supervisor kills
+# the server 15 s after SIGTERM, and `serving.END_S` ends it before.
 STOP_S = 3.0
-# Longest wait for background work to stop. Unfinished work is done again after the next start, or by another server.
+# The longest wait, in seconds, for each part that works in the background (archive, erasure, expiry, snapshots) to
+# stop. Their unfinished work is done after the next start, or by another server.
 BACKGROUND_STOP_S = 1.0
 
 
@@ -98,7 +100,8 @@ class Definitions:
         if not self._migrated:
             migrate(self._postgres_url)
             self._migrated = True
-        # Erased keys are read first, so that a reload never shows rows of a key that was erased before.
+        # The erased keys are read before the commits. So when queries begin to use a new commit, they already hide the
+        # rows of all keys that were erased before this read.
         self._eraser.refresh()
         self._secrets.refresh()
         return self._plans.refresh()
@@ -124,7 +127,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     (url, servers), server = addresses(settings), settings.server
     member = f"{socket.gethostname()}:{settings.data_dir}"
     objects, keyring, engine = ObjectFolder(settings.objects_url), open_keyring(settings.key_file), connect(url)
-    # The key file is read again each time, because an operator may add a missing key to it at any time.
+    # `ErasedKeys` calls this after new erasures, and at each test while it lacks the secret of some hash. The key file
+    # is read anew each time, because an operator may add the missing secret to it at any time.
     erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
     index: ServerIndex
     if settings.index.shards is None:
@@ -152,8 +156,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     plans = Plans(state)
     functions = function_pool(settings, secrets, server.extractor_processes)
     writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
-    # This writer is separate from the one above: rows that are kept of queries must not delay rows that a log request
-    # waits for.
+    # Rows of queries with `log=true` have a producer of their own: in a common queue they could delay rows whose log
+    # request waits until Kafka has them.
     served_writer = TopicWriter(servers)
     served = ServedLog(served_writer)
 
@@ -237,7 +241,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         listener.start,
     ]
     if shared is None:
-        # With a shared folder the readers answer queries, and this process needs no processes for users' functions.
+        # Without a shared folder this process answers queries itself, so it starts the processes that run extractors.
+        # With one, the readers answer queries and start such processes of their own.
         starts.insert(0, functions.start)
     return Deployment(
         bootstrap_servers=servers,

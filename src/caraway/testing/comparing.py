@@ -16,7 +16,8 @@ from caraway.graph.specs import PythonExtractor
 
 T = TypeVar("T")
 
-# The fields of messages that contain the code of user functions.
+# The fields of protobuf messages of definitions that contain the code of user functions. They are emptied in copies of
+# definitions that tests compare.
 CODE = ("source_code", "pickled")
 
 

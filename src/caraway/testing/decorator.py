@@ -15,7 +15,7 @@ from caraway.testing import hooks
 from caraway.testing.client import MockClient
 from caraway.testing.integration import IntegrationClient
 
-# Tests with this in their name need a server with data.
+# A test with this in its name needs a server with data, so `mock` doesn't run it.
 NEEDS_DATA = "data_integration"
 RUN_AGAIN = "USE_INT_CLIENT"
 
@@ -25,7 +25,8 @@ Suite = TypeVar("Suite")
 Result = TypeVar("Result")
 
 
-# Three forms: a function whose first parameter is the client, a method with it, and any other.
+# The types of the three forms of a test: a function whose first parameter is the client, a method whose parameter after
+# `self` is the client, and any other, such as one that takes it as a keyword.
 @overload
 def mock(function: Callable[Concatenate[MockClient, Rest], Result]) -> Callable[Rest, Result]: ...
 @overload

@@ -11,7 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 from caraway.errors import UnavailableError
 from caraway.topics.connection import client_config, kafka_logger
 
-# Topics are the truth: indexes, archives and new jobs are built from them, so nothing in them ever expires.
+# Topics are the truth: indexes and new jobs are built from all of their records. So nothing in a topic ever expires,
+# unless its creator overrides these settings.
 TOPIC_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 POLL_S = 0.05
 ANSWER_TIMEOUT_S = 5.0

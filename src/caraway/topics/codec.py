@@ -15,8 +15,8 @@ from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
 
 FORMAT = 1
-# Kafka's limit is 1,000,000 bytes for a message with its key and headers, unless brokers and clients are all configured
-# otherwise; the difference leaves room for the key and the headers.
+# The most bytes of the value of a record. By default librdkafka sends no message above 1,000,000 bytes, with its key
+# and headers; the difference leaves room for these.
 MAX_RECORD_BYTES = 900_000
 
 PUT = 1
@@ -44,7 +44,8 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unkn
     row: list[object] | None
 
 
-# The encoder sorts the keys of maps, so that equal values are equal bytes. Encoder and decoder are thread safe.
+# The encoder sorts the keys of maps, so that equal values are equal bytes, and keys can be compared by their bytes.
+# Encoder and decoder are thread safe.
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 _DECODE_RECORD = msgspec.msgpack.Decoder(Record).decode
 _DECODE_KEY = msgspec.msgpack.Decoder(list[object]).decode

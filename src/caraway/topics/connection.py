@@ -50,11 +50,13 @@ def client_config(bootstrap_servers: str) -> dict[str, Any]:
     return {
         **client_options(bootstrap_servers),
         "bootstrap.servers": bootstrap_servers,
-        # A broker that was restarted is found again within a second; the defaults go up to 10 s.
+        # A lost connection is tried again after 50 ms, then with growing pauses of up to 1 s. So a restarted broker is
+        # found again within a second; by default the pauses grow to 10 s.
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        # The first request for metadata fails if the broker is just starting, so it is repeated soon.
+        # If a topic has no leader yet, as after its creation or a start of the broker, its metadata is asked for again
+        # after this time, in ms. The pauses then grow until there is a leader.
         "topic.metadata.refresh.fast.interval.ms": 100,
     }

@@ -20,7 +20,8 @@ class _Credentials:
     password: str = field(repr=False)
 
 
-# The credentials by the brokers' addresses, in the same spelling in which clients get the addresses.
+# The credentials by `bootstrap_servers`, compared as text. So clients must pass the addresses as `sign_in` returned
+# them, or they connect without a password.
 _known: dict[str, _Credentials] = {}
 
 

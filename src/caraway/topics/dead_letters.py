@@ -3,6 +3,6 @@
 # The topic has rows that an endpoint refused (`caraway.ingest`), and rows at which a step of a pipeline failed
 # (`caraway.spark.letters`).
 DEAD_LETTERS = "caraway.dead-letters"
-# Characters of a row in a dead letter: of a larger row only the beginning of its text is kept, so that a dead letter is
-# always far below Kafka's limit for a message.
+# The most bytes of the JSON of a row in a dead letter of an endpoint, and the most characters of it in one of a step.
+# Only the beginning of a larger row is kept, so a dead letter stays far below Kafka's limit of 1 MB.
 MAX_PAYLOAD = 16 * 1024

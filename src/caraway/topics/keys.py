@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from caraway.errors import InvalidInputError
 from caraway.plan.model import Column
 
-# The index stores the length of a key in two bytes, and the seven greatest numbers mark entries of a whole dataset.
+# The most bytes of a key in the index. An entry has the length of its key in two bytes, and the six greatest numbers
+# mark entries that belong to a whole dataset instead of a key.
 MAX_INDEXED_BYTES = 0xFFF9
-# The most bytes of a row's key columns as MessagePack. The remainder up to MAX_INDEXED_BYTES is for the window that an
-# aggregate adds to the key of a group, some 20 bytes, so every accepted row can also be indexed after aggregations.
+# The most bytes of a row's key columns as MessagePack. An aggregate adds the window, some 20 bytes, to the key of a
+# group. The lower limit leaves room for it, so every accepted row can also be indexed after aggregations.
 MAX_KEY_BYTES = 65_000
 MOST = f"at most {MAX_KEY_BYTES:,} can be indexed, so use a hash of a long text as the key"
 

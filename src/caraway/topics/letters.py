@@ -74,7 +74,8 @@ def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> lis
             if begin < end:
                 wanted[partition] = (begin, end)
         found = _read(consumer, wanted)
-    # The merge keeps the order of offsets within a partition, even if the clocks of the writers differed.
+    # The merge keeps the order of offsets within a partition, as a sort by time would not if the clocks of the writers
+    # differed.
     parts = (reversed(letters) for letters in found.values())
     return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
 

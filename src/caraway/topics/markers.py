@@ -15,18 +15,20 @@ from dataclasses import dataclass
 MARKER_KEY = b"\xc1caraway.marker"
 ARRIVAL_KEY = b"\xc1caraway.arrival"
 
-# The value of a marker: random, so that two servers never use the same one.
+# The size of the value of a marker, its token. It is random, so that two waits never take each other's markers for
+# their own.
 TOKEN_BYTES = 16
-# The size of the number of the partition that a marker was read from, and of the number of each task that passed it on.
+# An arrival's path consists of numbers of this size: first the partition from which the marker was read, then each task
+# that passed it on.
 STEP_BYTES = 4
-# The size of the number of copies of each marker in a partition.
+# The size of the number `Arrival.copies` in the value of an arrival.
 COPIES_BYTES = 4
 # The size of a job's tag: the first bytes of the SHA-256 of its id.
 JOB_BYTES = 8
 
-# Each step that keeps rows multiplies the copies of a marker by the number of its tasks. A job that would make more
-# copies than this, which takes five such steps on four cores, reports its position at its checkpoints only, since the
-# copies would cost as much as rows do.
+# Each stateful step of a job multiplies the copies of a marker by the number of its tasks. More copies than this, such
+# as six steps of four tasks make, would cost as much as rows do. Such a job drops markers; its position is known from
+# its checkpoints.
 MAX_COPIES = 1_024
 
 

@@ -10,7 +10,8 @@ from caraway.errors import UnavailableError
 from caraway.topics.connection import client_config, kafka_logger
 
 ANSWER_TIMEOUT_S = 10.0
-# Errors of brokers while a partition gets a leader: after the topic was created, or after a broker failed.
+# Errors with which brokers answer while a partition gets a leader: after its topic was created, or after a broker
+# failed. The request is repeated then.
 MOVING = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -24,7 +25,7 @@ MOVING = frozenset(
     }
 )
 
-# The offset of each partition of each topic, by names and numbers.
+# Offsets by the name of the topic and the number of the partition.
 Offsets = Mapping[str, Mapping[int, int]]
 
 
@@ -63,7 +64,8 @@ class TopicEnds:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
 
     def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Offsets:
-        # The list is fetched each time, since a topic may have been removed meanwhile.
+        # Each try lists the topics again and asks only for those that exist: the last try may have failed because a
+        # topic was removed meanwhile.
         known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
         asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
         found: dict[str, dict[int, int]] = {}

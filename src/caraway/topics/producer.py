@@ -14,8 +14,8 @@ from caraway.topics.connection import LOGGER, client_config, kafka_logger
 
 TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | None]
 
-# The most rows that wait in memory for the broker: some seconds of full load. Beyond it a write fails at once, so that
-# the sender slows down.
+# The most rows, and kB, that wait in memory for the broker: some seconds of full load. A write beyond that fails at
+# once, so that the sender slows down.
 MAX_WAITING_ROWS = 500_000
 MAX_WAITING_KBYTES = 256 * 1024
 POLL_S = 0.2
@@ -23,7 +23,7 @@ METADATA_TIMEOUT_S = 5.0
 
 
 class TopicWriter:
-    """A producer whose writes are durable when they succeed (acks=all, no duplicates by retries).
+    """A producer whose writes are durable when they succeed (acks=all, and an idempotent producer).
 
     Records with a key go to the partition that Java's default partitioner chooses, so a key is on one partition whether
     Spark or Caraway writes it; records without a key are spread. Thread safe. A write succeeds as a whole or fails with
@@ -43,17 +43,17 @@ class TopicWriter:
         self._config: dict[str, Any] = client_config(bootstrap_servers) | {
             "acks": "all",
             "enable.idempotence": True,
-            # One request at a time: a second one may overtake a first that the broker refuses for a moment (a partition
-            # that has just got its leader). A partition that doesn't know this producer yet accepts it, and librdkafka
-            # then considers the first one delivered ("implicitly acked") although it is lost: seen once in 70 new
-            # topics.
+            # With two requests under way, the second could overtake a first one that the broker refuses for a moment,
+            # as the partition just got a leader. A partition without rows of this producer accepts it, and librdkafka
+            # then takes the first for delivered ("implicitly acked") although it is lost: seen once in 70 new topics.
             "max.in.flight.requests.per.connection": 1,
             "linger.ms": linger_ms,
             "partitioner": "murmur2_random",
-            # Rows without a key go to one partition for this long: batches are full, and rows are soon spread.
+            # For so many ms all rows without a key go to one partition, then to another: batches are full, and rows are
+            # soon spread.
             "sticky.partitioning.linger.ms": 10,
-            # Topics are created before anybody writes to them, so a write to a topic that isn't there fails after 5 s
-            # instead of half a minute.
+            # Topics are created before anybody writes to them. So a topic that the broker doesn't know is an error,
+            # which a write reports after 5 s; by default librdkafka waits for the topic for 30 s.
             "topic.metadata.propagation.max.ms": 5000,
             "message.timeout.ms": int(timeout_s * 1000),
             "queue.buffering.max.messages": MAX_WAITING_ROWS,
@@ -176,7 +176,7 @@ class _Pending:
         self._future = future
         self._topic = topic
         self._left = rows
-        self._lock = threading.Lock()  # a row can be refused in the caller's thread while others arrive
+        self._lock = threading.Lock()  # `refused` and `delivered` run in different threads.
         self._error: Exception | None = None
 
     def delivered(self, error: KafkaError | None, _message: Message) -> None:

@@ -13,7 +13,7 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow
 # A window counts a row if the row's age at the time of the read, cut to whole seconds, is at most the window's length.
 # So a row leaves this much later than its time plus the length.
 REST_US = US_PER_SECOND
-# The window of a session ends this much after the second in which its last row lies has begun.
+# The end of a session's window, in microseconds after the begin of the second in which the session's last row lies.
 SESSION_END_US = 1
 
 

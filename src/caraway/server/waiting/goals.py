@@ -14,10 +14,11 @@ from caraway.plan.model import GraphPlan, IndexPlan, JobPlan
 from caraway.state.model import JobRecord, JobState
 from caraway.topics.positions import Offsets
 
-# A position on a topic: the next offset of each partition.
+# A goal on a topic: for each partition the offset behind the last record that must be processed.
 Goal = Mapping[int, int]
 Ends = Callable[[Iterable[str]], Offsets]
-# A function that returns the goal of a job's output, None if markers haven't shown it yet.
+# A function that returns the goal of a job's output topic, or None if the markers of the wait
+# (`caraway.server.waiting.markers`) haven't arrived there yet.
 Arrived = Callable[[JobPlan], Goal | None]
 
 
@@ -78,8 +79,9 @@ class Goals:
             for index in self.plan.indexes:
                 if index.emits is None or index.emits.name in self.known or index.topic not in self.known:
                     continue
-                # An index counts a record as processed only when the rows that follow from it are durable on their
-                # topic.
+                # An index counts a record as processed only when the rows of aggregates that follow from it are durable
+                # on their topic. So if the index has reached its goal, that topic has all of these rows now, and its
+                # end is the goal.
                 if not self._behind(index, statuses.get(index.asset.hex())):
                     self.known[index.emits.name] = ends([index.emits.name]).get(index.emits.name, {})
                     found = True

@@ -13,7 +13,7 @@ from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, TOKEN_BYTES, Arrival
 from caraway.topics.positions import Offsets, TopicEnds
 from caraway.topics.producer import TopicWriter
 
-# Bound on the records that are read at once from the outputs of jobs.
+# The most records that one poll returns from the output topics of jobs.
 BATCH = 1_000
 WRITE_TIMEOUT_S = 8.0
 
@@ -23,7 +23,7 @@ class Seen:
     """The arrivals of one marker behind one job, by partition of the output topic."""
 
     copies: int = 0
-    # For each partition the offset behind each arrival, by the path that the marker took.
+    # By partition of the output topic and path of the marker: the offset behind the arrival.
     paths: dict[int, dict[bytes, int]] = field(default_factory=dict)
 
     def add(self, arrival: Arrival, partition: int, offset: int) -> None:
@@ -51,11 +51,12 @@ class Markers:
         """Use the broker; `jobs` are those of the plan by id. The broker isn't asked before `begin`."""
         self.ends = TopicEnds(bootstrap_servers)
         self._writer = writer
-        # Jobs in micro-batch mode report their positions themselves and need no markers.
+        # Jobs in micro-batch mode pass no markers on. They report to Postgres the positions that they have processed,
+        # which `Goals.advance` reads.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.mode is JobMode.REAL_TIME}
         self._consumer = connect(bootstrap_servers) if self._jobs else None
         self._outputs: Offsets = {}
-        # For each input topic the token of its marker, and the number of partitions to which it was written.
+        # By input topic: the token of its marker, and the number of partitions from which arrivals must come.
         self._sent: dict[str, tuple[bytes, int]] = {}
         self._seen: dict[tuple[bytes, bytes], Seen] = {}
 
@@ -90,8 +91,8 @@ class Markers:
         writing = []
         for topic in due - self._sent.keys():
             token = secrets.token_bytes(TOKEN_BYTES)
-            # Only the partitions in the goal count. A topic that doesn't exist yet has none there, and whatever comes
-            # to it later was accepted after the begin of the wait.
+            # Arrivals are awaited for the partitions in the goal. A topic that is created after the wait began has no
+            # partition there, and its rows were accepted too late to be waited for.
             self._sent[topic] = (token, len(goals.known[topic]))
             writing.append(self._writer.write_to_all(topic, MARKER_KEY, token))
         for written in writing:

@@ -12,9 +12,10 @@ from caraway.server.waiting.markers import Markers
 from caraway.state.model import JobRecord
 from caraway.topics.producer import TopicWriter
 
-# Longest time in which one step waits for markers to arrive, and so the interval between two looks at the indexes.
+# The longest time, in seconds, for which a step waits for arrivals of markers. The next step looks at the positions of
+# the indexes again.
 STEP_S = 0.02
-# Interval between two reads of the jobs' reports in Postgres; jobs report every few seconds.
+# Seconds between two reads of the progress of the jobs from Postgres, where engines report it every few seconds.
 JOBS_S = 0.5
 
 
@@ -88,7 +89,8 @@ class Wait:
         ends = self._markers.ends.ends(sources)
         for topic in sources:
             since = self._since.get(topic, {})
-            # A goal behind the end of a topic can't be reached, and no row behind the end can have been accepted.
+            # `since` comes from the request, and may by mistake be behind the end of the topic. Such a goal would never
+            # be reached, and no row there can have been accepted.
             self._goals.known[topic] = {p: min(since.get(p, end), end) for p, end in ends.get(topic, {}).items()}
         self._markers.begin()
 

@@ -26,7 +26,8 @@ from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
 LOG = structlog.get_logger(__name__)
 
 SOCKET = "writer.sock"
-# Seconds after which a process ends in any case; a supervisor gives readers 7 s and the writer 6.
+# A process ends itself at most this many seconds after SIGTERM: before the supervisor kills it, readers after 7 s and
+# the writer after 6.
 END_S = 5.5
 
 
@@ -34,9 +35,10 @@ def write(settings: Settings, folder: Path) -> None:
     """Run the writer until it is asked to end."""
     deployment = deploy(settings, shared=folder)
     socket = folder / SOCKET
-    # A writer that was killed has left its socket behind.
+    # A writer that was killed has left its socket behind, and a socket can only be bound to a path that is free.
     socket.unlink(missing_ok=True)
-    # `sites` is None because readers, the only processes that send requests here, have checked each request's site.
+    # `sites` is None: only readers send requests to this socket, and a reader has already refused requests from pages
+    # of other sites.
     app = App(Router(endpoints(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
@@ -64,7 +66,8 @@ def end_with_parent() -> None:
     """End this process when its parent is gone, which holds the other end of standard input."""
 
     def wait() -> None:
-        # A read through a file object would keep Python from ending while this thread waits in it.
+        # A read through `sys.stdin` would hold its lock while this thread waits, and Python, which needs the lock when
+        # it ends, would abort with a fatal error.
         os.read(0, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -14,7 +14,8 @@ from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 # The headers that the writer's handlers read. A reader has decompressed the body, so its encoding isn't passed on.
 PASSED_ON = ("authorization", "content-type", "accept", "idempotency-key", "caraway-elapsed-ms", *BRANCH_HEADERS)
 PASSED_BACK = ("content-type", "retry-after", "allow")
-# Time limits of a forwarded request; a commit may take half a minute.
+# The most seconds for which a reader waits: 2 for a connection to the writer, 60 for the answer, since a commit may
+# take half a minute.
 TIMEOUT = httpx.Timeout(60.0, connect=2.0)
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 
@@ -44,7 +45,7 @@ class Forwarder:
         """
         del name
         headers = {header: value for header in PASSED_ON if (value := request.headers.get(header)) is not None}
-        # Between processes of one machine compression would only take time.
+        # The writer is asked not to compress its answer: between processes of one machine that would only take time.
         headers["accept-encoding"] = "identity"
         path = f"{request.path}?{request.query_string}" if request.query_string else request.path
         try:
@@ -58,7 +59,8 @@ class Forwarder:
                 "the process that takes rows and definitions ended meanwhile; the request may have been carried out"
             ) from error
         if request.method != "GET" and not request.path.endswith("/log"):
-            # The counter gets the time, not its old value plus one: two readers may add one to the same value.
+            # The counter is set to the time instead of being increased. Two readers that increase it at once would set
+            # it to the same value, and a reader that sees this value after the first change would miss the second one.
             self._changes[0] = time.time_ns()
         passed_back = [(header, value) for header in PASSED_BACK if (value := found.headers.get(header)) is not None]
         return HttpResponse(found.status_code, passed_back, found.content)

@@ -47,11 +47,11 @@ from caraway.topics.producer import TopicWriter
 
 LOG = structlog.get_logger(__name__)
 
-# Longest wait for the definitions at the start, shorter than the time in which a process that is asked to end must be
-# gone.
+# The most seconds for which the start of a reader waits for the definitions. The reader ends on SIGTERM only after this
+# wait, and the supervisor kills it 7 s after SIGTERM.
 LOADING_S = 5.0
-# Interval between two looks for changes of the index. They happen even without queries, as files that the writer has
-# removed would otherwise stay on disk.
+# Seconds between two catch-ups with the index. They happen even without queries: until it catches up, a reader keeps
+# the files that the writer has removed open, and they take space on disk.
 INDEX_INTERVAL_S = 1.0
 FIGURES_INTERVAL_S = 1.0
 STOP_S = 1.0
@@ -93,7 +93,8 @@ class ReaderGraphs(ServedGraphs):
         try:
             self.reload()
         except UnavailableError as error:
-            # The reader goes on with the graph that it has; the watch tries again.
+            # The reader goes on with the graphs that it has. Its watch of Postgres reads again; the next requests
+            # don't, since each would wait for Postgres.
             LOG.warning("what was changed can't be read yet", reason=str(error))
             self._seen = changes
 
@@ -118,7 +119,8 @@ class ReaderParts:
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._engine = connect(url)
         self._secrets = SecretStore(self._engine, open_keyring(settings.key_file))
-        # All readers together have as many extractor processes as a single-process server, rounded up.
+        # The processes of `extractor_processes` are divided among the readers, rounded up, so a server with several
+        # processes has about as many of them as one with a single process.
         self._functions = function_pool(settings, self._secrets, -(-shared.extractor_processes // shared.workers))
         self._writer = TopicWriter(servers)
         self.served = ServedLog(self._writer)
@@ -192,8 +194,8 @@ class ReaderRouter(Router):
         try:
             return super().find(method, path)
         except (UnknownPathError, WrongMethodError):
-            # The writer checks the permission. Bodies are read only for owners of tokens, so that strangers can't fill
-            # this process's memory.
+            # The writer checks the permission for these requests. A reader admits a body only with a valid token, so
+            # that strangers can't fill its memory with bodies.
             permission, target = (PUBLIC, Forwarding.READ) if method == "GET" else (ANY_TOKEN, Forwarding.CHANGE)
             return Endpoint(method, path, self._forwarder.answer, permission, target=target, accepts=()), ""
 

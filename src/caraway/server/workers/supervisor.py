@@ -20,13 +20,16 @@ from types import FrameType
 from caraway.children.part import Launch, Part, PartState, PartStatus
 from caraway.children.runner import Runner
 
-# Interval between two checks for a writer that can't start.
+# Seconds between two checks whether the writer has ended with `REFUSED`, after which the whole server ends.
 LOOK_S = 0.05
-# The pauses before a process is started again. Requests fail until then, so even the longest is short.
+# The pauses in seconds before a process that ended is started again, one for each further end in a row. Requests fail
+# meanwhile, so even the longest is short.
 PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
-# Seconds for the readers to end, then for the writer, which the readers' last requests may need; in total below 15 s.
+# Seconds after which a process that was asked to end is killed. The writer is asked after the readers have ended, whose
+# last requests may need it. Both together stay below the 15 s that the server has to end.
 READERS_END_S, WRITER_END_S = 7.0, 6.0
-# The exit code of a process whose settings or surroundings are wrong, which another start won't change.
+# The exit code of a process that refuses to start, because its settings or surroundings are wrong. Another start would
+# fail too, so the server ends.
 REFUSED = 1
 
 
@@ -93,7 +96,8 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    # Only this user can enter the folder. It isn't in the data folder, because the path of a Unix socket must be short.
+    # Only this user can enter a folder made by `mkdtemp`. It isn't in the data folder, because the path of a Unix
+    # socket may have only some 100 bytes.
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
     module = ("-m", "caraway.server.workers", "--folder", str(folder))
     address = ("--host", chosen.host, "--port", chosen.port)
