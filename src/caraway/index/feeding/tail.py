@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.index.feeding.consumption import LOST_OFFSET
+from caraway.index.feeding.consumption import BEHIND, CAUGHT_UP, FRESH, LOST_OFFSET, Reading
 from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import NotOursError
 from caraway.index.feeding.recovery import recover
@@ -65,10 +65,11 @@ def every_partition(partition: int) -> bool:
 class Tail:
     """A reader of topics, which applies their records to indexes. Its own thread makes all changes, between batches.
 
-    `when_caught_up` is called with a subscription after a batch for it; if it returns True, another tail has taken the
-    subscription over, and this one drops it. `when_behind` is called with a new subscription that needs records which
-    this tail has read already for other indexes; without it the tail goes back to the earlier offsets. `holds` returns
-    whether a partition is read.
+    `when_caught_up` is called with a subscription after a batch if hardly any records of its topic wait; if it returns
+    True, another tail has taken the subscription over, and this one drops it. `when_behind` is called with a
+    subscription that this tail doesn't read for any longer: a new one that needs records which were read already for
+    other indexes, or one whose topic has a backlog. A tail without it goes back to the earlier offsets, and processes
+    backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Tail:
         *,
         when_caught_up: Callable[[Subscription], bool] | None = None,
         when_behind: Callable[[Subscription], object] | None = None,
+        reading: Reading = FRESH,
         erased: ErasedKeys | None = None,
         holds: Callable[[int], bool] = every_partition,
     ) -> None:
@@ -97,7 +99,7 @@ class Tail:
         self._retry_at = 0.0
         self._topics: dict[str, list[Subscription]] = {}
         # An index that starts at earlier offsets than the reader's positions has missed records that were read already.
-        self._reader = TopicReader(bootstrap_servers)
+        self._reader = TopicReader(bootstrap_servers, reading)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"index-{name}", daemon=True)
         self.failure: Exception | None = None
@@ -170,6 +172,10 @@ class Tail:
     def subscriptions(self) -> list[Subscription]:
         """Return all subscriptions, also those whose topic doesn't exist yet."""
         return [*self._waiting, *(s for subscriptions in list(self._topics.values()) for s in subscriptions)]
+
+    def follows(self, asset: bytes) -> bool:
+        """Return whether an index is among the subscriptions."""
+        return any(subscription.plan.asset == asset for subscription in self.subscriptions())
 
     def ends(self, topic: str) -> Mapping[int, int]:
         """Return the last known end of each partition of a topic; partitions without a known end are missing."""
@@ -269,6 +275,7 @@ class Tail:
             self._hand_over(self.subscriptions())
         for topic, messages in taken.records.items():
             self._apply_topic(topic, messages)
+            self._leave_behind(topic)
 
     def _apply_topic(self, topic: str, messages: list[Message]) -> None:
         subscriptions = self._topics.get(topic, [])
@@ -279,11 +286,22 @@ class Tail:
                 self._apply(subscription, new)
         self._hand_over(subscriptions)
 
+    def _leave_behind(self, topic: str) -> None:
+        """Leave a topic to another tail if a backlog has grown on it, which would delay the other topics."""
+        if self._when_behind is None or (self._reader.lag(topic) or 0) <= BEHIND:
+            return
+        subscriptions = self._topics[topic]
+        self._leave(topic)
+        for subscription in subscriptions:
+            self._when_behind(subscription)
+
     def _hand_over(self, subscriptions: Sequence[Subscription]) -> None:
+        """Hand subscriptions over to another tail if the backlogs of their topics are gone."""
         if self._when_caught_up is None:
             return
         for subscription in list(subscriptions):
-            if subscription not in self._waiting and self._when_caught_up(subscription):
+            lag = self._reader.lag(subscription.plan.topic)
+            if lag is not None and lag <= CAUGHT_UP and self._when_caught_up(subscription):
                 self.remove(frozenset([subscription.plan.asset]))
 
     def _apply(self, subscription: Subscription, messages: list[Message]) -> None:

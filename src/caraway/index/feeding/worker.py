@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from caraway.erasure.keys import ErasedKeys, Erasure, Hides
 from caraway.errors import UnavailableError
+from caraway.index.feeding.consumption import BACKLOG
 from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import Subscription, Tail, every_partition
 from caraway.index.records.delivery import Removal
@@ -29,8 +30,8 @@ REPAIR_STOP_S = 3.0
 # The seconds to wait for the result of a command to a tail's thread before checking that the thread still runs; an
 # ended thread would never answer.
 ANSWER_S = 1.0
-# The number of entries after which a slice of a removal ends. A slice takes some 3 ms of the live tail's thread, and no
-# record is applied meanwhile.
+# The number of entries after which a slice of a removal ends. A slice takes some 3 ms of the thread that writes the
+# index, which applies no record meanwhile.
 SWEPT_AT_ONCE = 300
 
 T = TypeVar("T")
@@ -60,10 +61,12 @@ class IndexStatus:
 class IndexWorker:
     """A follower of the topics of the current plans, from the offsets in the store.
 
-    One thread, the live tail, follows all topics. An index that is added to a topic already followed catches up in a
-    second thread, so that the live tail needn't go back, and is handed over to the live tail then. While a broker is
-    away the threads wait for it; a record that can't be read is logged, counted and skipped. A database that turns out
-    damaged is replaced without a restart, and read again once the new one has caught up.
+    One thread, the live tail, follows the topics whose records are indexed as they come. A topic with a backlog is left
+    to a second thread until hardly any of its records wait, so that it doesn't delay the others. An index that is added
+    to a topic already followed catches up in the second thread too, so that the live tail needn't go back.
+
+    While a broker is away the threads wait for it; a record that can't be read is logged, counted and skipped. A
+    database that turns out damaged is replaced without a restart, and read again once the new one has caught up.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class IndexWorker:
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
+        # The subscriptions of the current plans, by asset. One that is being handed over is in neither tail meanwhile.
+        self._subscriptions: dict[bytes, Subscription] = {}
         self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._behind, self._live = self._tails()
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
@@ -95,7 +100,16 @@ class IndexWorker:
         servers, store, send = self._bootstrap_servers, self._store, self._emission_writer.send
         erased, holds = self._erased, self._holds
         return (
-            Tail("behind", servers, store, send, when_caught_up=self._take_over, erased=erased, holds=holds),
+            Tail(
+                "behind",
+                servers,
+                store,
+                send,
+                when_caught_up=self._take_over,
+                reading=BACKLOG,
+                erased=erased,
+                holds=holds,
+            ),
             Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased, holds=holds),
         )
 
@@ -141,14 +155,15 @@ class IndexWorker:
                 tail.stop(STOP_S)
                 if tail.is_alive():
                     raise UnavailableError("the index can't be built anew while a batch is being applied")
-            followed = [subscription for tail in tails for subscription in tail.subscriptions()]
+            followed = self._subscriptions.values()
             due = self._store.due or {s.plan.asset: s.next for s in followed if s.plan.emits is None}
             self._store.begin_anew(due)
-            plans = list(self._plans.values())
+            self._subscriptions = {asset: Subscription(plan) for asset, plan in self._plans.items()}
             self._behind, self._live = self._tails()
             self._live.start()
             self._behind.start()
-            self._behind.do(lambda: self._change(frozenset(), plans))
+            added = list(self._subscriptions.values())
+            self._behind.do(lambda: self._change(frozenset(), added))
 
     def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
         """Return whether each index of `due` that is still wanted has reached its offsets, or the end of its topic."""
@@ -167,8 +182,10 @@ class IndexWorker:
         wanted = {plan.asset: plan for plan in plans}
         with self._lock:
             removed = frozenset(self._plans.keys() - wanted.keys())
-            added = [plan for asset, plan in wanted.items() if asset not in self._plans]
+            added = [Subscription(plan) for asset, plan in wanted.items() if asset not in self._plans]
             self._plans = wanted
+            kept = {asset: s for asset, s in self._subscriptions.items() if asset not in removed}
+            self._subscriptions = kept | {subscription.plan.asset: subscription for subscription in added}
             # The second tail removes assets before the live tail adds any, so that an asset which is removed and added
             # again is never followed by both tails.
             self._behind.do(lambda: self._behind.remove(removed) and self._change(removed, added))
@@ -177,14 +194,14 @@ class IndexWorker:
         """Remove the versions of an index that were superseded at or before a time, and return how many they were.
 
         This is done slice by slice (see `sweep`), until `stopping` is set. Nothing is removed while the index isn't
-        followed, or is catching up.
+        followed.
 
         Raises `UnavailableError` if the database refuses.
         """
         removed, start = 0, b""
         while not stopping.is_set():
             try:
-                swept = self._done(partial(self._sweep, asset, horizon_us, start))
+                swept = self._between_batches(asset, partial(self._sweep, asset, horizon_us, start))
             except DamagedError as error:
                 self._store.mark_damaged(str(error))
                 raise
@@ -194,9 +211,10 @@ class IndexWorker:
             start = swept.next
         return removed
 
-    def _sweep(self, asset: bytes, horizon_us: int, start: bytes) -> Removal | None:
-        """Remove a slice of versions, if the index is followed here. Only the live tail's thread may call this."""
-        if not any(s.plan.asset == asset and s.plan.kind is IndexKind.VERSIONS for s in self._live.subscriptions()):
+    def _sweep(self, asset: bytes, horizon_us: int, start: bytes, tail: Tail) -> Removal | None:
+        """Remove a slice of versions, if this is an index of versions. Only the thread that writes it may call this."""
+        plan = self._plans.get(asset)
+        if plan is None or plan.kind is not IndexKind.VERSIONS or not tail.follows(asset):
             return None
         return sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE)
 
@@ -205,7 +223,7 @@ class IndexWorker:
 
         Raises `UnavailableError` if the database can't be read.
         """
-        plans = [s.plan for s in self._live.subscriptions() if s.plan.emits is None]
+        plans = [s.plan for s in self._subscriptions.values() if s.plan.emits is None]
         waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
         if pending:
             return waiting
@@ -215,7 +233,7 @@ class IndexWorker:
         """Remove the entries of erased keys, also from the files; return True if everything is removed.
 
         This is done slice by slice, until `stopping` is set; reads hide erased keys meanwhile. Nothing is removed while
-        the index isn't followed, or is catching up.
+        the index isn't followed.
 
         Raises `UnavailableError` if the database refuses, or a secret to compare keys with erased ones is missing.
         """
@@ -225,7 +243,7 @@ class IndexWorker:
         pending = known_erasures(self._store, plan.asset, pending=True)
         start = b""
         while not stopping.is_set():
-            removal = self._done(partial(self._remove, plan.asset, hides, start))
+            removal = self._between_batches(plan.asset, partial(self._remove, plan.asset, hides, start))
             if not removal:
                 return False
             if removal.next is None:
@@ -236,13 +254,20 @@ class IndexWorker:
             start = removal.next
         return False
 
-    def _remove(self, asset: bytes, hides: Hides, start: bytes) -> Removal | None:
-        """Remove a slice of entries, if the index is followed here. Only the live tail's thread may call this."""
-        if not any(s.plan.asset == asset for s in self._live.subscriptions()):
+    def _remove(self, asset: bytes, hides: Hides, start: bytes, tail: Tail) -> Removal | None:
+        """Remove a slice of entries. Only the thread of the tail that writes the index may call this."""
+        if not tail.follows(asset):
             return None
         removal = remove(self._store, asset, hides, start, SWEPT_AT_ONCE)
-        self._live.discard()
+        tail.discard()
         return removal
+
+    def _between_batches(self, asset: bytes, command: Callable[[Tail], T | None]) -> T | None:
+        """Have the tail that follows an index execute a command; None if no tail does, or it has ended."""
+        for tail in (self._live, self._behind):
+            if tail.follows(asset):
+                return self._done(tail, partial(command, tail))
+        return None
 
     def status(self) -> dict[str, object]:
         """Return the state of all indexes, as plain values."""
@@ -254,15 +279,15 @@ class IndexWorker:
 
     def positions(self) -> list[IndexStatus]:
         """Return the progress of each index."""
+        live = {subscription.plan.asset for subscription in self._live.subscriptions()}
         return [
-            _status(tail, subscription, following=tail is self._live)
-            for tail in (self._live, self._behind)
-            for subscription in tail.subscriptions()
+            _status(self._live if asset in live else self._behind, subscription, following=asset in live)
+            for asset, subscription in self._subscriptions.items()
         ]
 
-    def _change(self, removed: frozenset[bytes], added: Sequence[IndexPlan]) -> bool:
-        """Have the live tail stop reading for `removed` assets and start for `added` plans."""
-        self._live.do(lambda: self._live.remove(removed) and all(self._live.add(Subscription(plan)) for plan in added))
+    def _change(self, removed: frozenset[bytes], added: Sequence[Subscription]) -> bool:
+        """Have the live tail stop reading for `removed` assets and start for `added` subscriptions."""
+        self._live.do(lambda: self._live.remove(removed) and all(self._live.add(s) for s in added))
         return True
 
     def _leave_behind(self, subscription: Subscription) -> None:
@@ -271,24 +296,22 @@ class IndexWorker:
 
     def _take_over(self, subscription: Subscription) -> bool:
         """Hand a subscription over to the live tail, unless it is still behind. For the second tail's thread only."""
-        return bool(self._done(lambda: self._wants(subscription) and self._live.adopt(subscription)))
-
-    def _done(self, command: Callable[[], T]) -> T | None:
-        """Have the live tail execute a command, and return its result; None if the tail has ended."""
-        # A repair may replace `self._live` by another tail during the wait. The command waits in the old one, so that
-        # one is watched.
         live = self._live
-        done = live.do(command)
+        return bool(self._done(live, lambda: self._wants(subscription) and live.adopt(subscription)))
+
+    def _done(self, tail: Tail, command: Callable[[], T]) -> T | None:
+        """Have a tail execute a command, and return its result; None if the tail has ended."""
+        done = tail.do(command)
         while True:
             try:
                 return done.result(ANSWER_S)
             except TimeoutError:
-                if not live.is_alive():
+                if not tail.is_alive():
                     return None
 
     def _wants(self, subscription: Subscription) -> bool:
-        """Return whether a subscription belongs to the current plans; it may have been dropped during its handover."""
-        return self._plans.get(subscription.plan.asset) is subscription.plan
+        """Return whether a subscription is a current one; its index may have been dropped during its handover."""
+        return self._subscriptions.get(subscription.plan.asset) is subscription
 
 
 def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
