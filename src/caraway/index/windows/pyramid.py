@@ -138,7 +138,7 @@ class Pyramid:
         if added:
             key_tiles.grow(root, added)
         level = self.geometry.level_of(root.low, root.high)
-        key_tiles.change(level, self.geometry.number(level, root.low), root, added, removed)
+        key_tiles.change_root(level, self.geometry.number(level, root.low), root, added, removed)
         if not root.count:
             root.low, root.high = NO_LOW, NO_HIGH
             root.flags &= ~SPLIT
@@ -178,6 +178,17 @@ class _KeyTiles:
                 root.flags |= SPLIT
         root.low, root.high = low, high
 
+    def change_root(
+        self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput], removed: Sequence[AggregateInput]
+    ) -> None:
+        """Change the root and the tiles below it; at least one aggregate input is added or removed."""
+        if removed or tile.flags & SPLIT:
+            self.change(level, number, tile, added, removed)
+            return
+        # No tile above needs the sum of what was added, so it isn't computed apart from the root.
+        self._layout.add(tile, added)
+        self._split_if_full(level, number, tile, added)
+
     def change(
         self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput], removed: Sequence[AggregateInput]
     ) -> tuple[Partial | None, Partial | None]:
@@ -190,8 +201,7 @@ class _KeyTiles:
         stale = loss is not None and tile.subtract(loss)
         if gain is not None:
             tile.merge(gain)
-        if tile.count > self._geometry.split and level and not tile.flags & SPLIT:
-            self._split(level, number, tile, added)
+        self._split_if_full(level, number, tile, added)
         if stale:
             self._find_anew(level, number, tile, added)
         return gain, loss
@@ -210,8 +220,10 @@ class _KeyTiles:
             total_gain, total_loss = _sum(total_gain, gain), _sum(total_loss, loss)
         return total_gain, total_loss
 
-    def _split(self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput]) -> None:
-        """Make the children of a tile from its aggregate inputs."""
+    def _split_if_full(self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput]) -> None:
+        """Make the children of a tile from its aggregate inputs, if it has none yet and too many aggregate inputs."""
+        if tile.count <= self._geometry.split or not level or tile.flags & SPLIT:
+            return
         aggregate_inputs = list(added)
         if tile.count > len(added):
             aggregate_inputs += self._untouched(level, number)
