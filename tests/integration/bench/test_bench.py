@@ -62,3 +62,11 @@ def test_endurance(kafka: str, postgres: str, tmp_path: Path) -> None:
     assert found["written_per_second"] > 0
     assert all(window["requests"] > 0 for window in found["windows"])
     assert len(found["memory_mib"]) == len(found["windows"]) > 0
+
+
+@pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
+def test_floors(kafka: str, tmp_path: Path) -> None:
+    run("floors", "--records", "2000", "--kafka", kafka, "--json", str(tmp_path / "found"))
+    found = figures(tmp_path / "found")["figures"]
+    assert len(found) == 8
+    assert all(figure["us"] > 0 for figure in found.values())
