@@ -48,7 +48,7 @@ def jobs(
 def job_table(found: tuple[JobReport, ...]) -> Table:
     """Return a table of the jobs."""
     table = plain_table("job", "state", "mode", "doing")
-    for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
+    for heading in ("lag", "behind", "rows/s", "state", "checkpoint", "dead letters", "starts"):
         table.add_column(heading, justify="right")
     table.add_column("engine")
     for job in found:
@@ -61,7 +61,6 @@ def job_table(found: tuple[JobReport, ...]) -> Table:
             _number(progress.lag_records),
             "" if progress.lag_seconds is None else f"{progress.lag_seconds:.0f} s",
             _number(progress.rows_per_second),
-            _number(progress.state_rows),
             "" if progress.state_bytes is None else f"{progress.state_bytes / 1e6:.1f} MB",
             "" if progress.checkpoint_ms is None else f"{progress.checkpoint_ms:.0f} ms",
             _number(progress.dead_letters),

@@ -136,7 +136,6 @@ def checkpoint_figures(progress: Mapping[str, Any], interval_ms: int) -> Mapping
         "batch": progress["batchId"],
         "rows": progress["numInputRows"],
         "checkpoint_ms": max(0, pause) if interval_ms else saved,
-        "state_rows": sum(operator["numRowsTotal"] for operator in operators),
         "state_bytes": sum(_bytes(operator) for operator in operators),
     }
 

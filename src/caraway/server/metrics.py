@@ -33,7 +33,6 @@ JOB_METRICS = frozenset(
         "lag_records",
         "lag_seconds",
         "rows_per_second",
-        "state_rows",
         "state_bytes",
         "checkpoint_ms",
         "dead_letters",

@@ -48,7 +48,6 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
     lag_records: int | None = None
     lag_seconds: float | None = None
     rows_per_second: float | None = None
-    state_rows: int | None = None
     state_bytes: int | None = None
     checkpoint_ms: float | None = None
     dead_letters: int | None = None
