@@ -154,15 +154,27 @@ class ExtractorError(CarawayError):
 
 
 class RemoteError(CarawayError):
-    """The server refused a request; `status` and `remote_code` are its HTTP status and code."""
+    """The server refused a request; `status` and `remote_code` are its HTTP status and code.
+
+    `retry_after_s` is the time in seconds after which the server wants the request again; None if it doesn't say so.
+    """
 
     code = "remote"
 
-    def __init__(self, message: str, *, status: int, remote_code: str = "", body: object = None) -> None:
-        """Keep the HTTP status, the server's error code and the whole answer beside the text."""
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        remote_code: str = "",
+        body: object = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """Keep the HTTP status, the server's error code, the whole answer and its `Retry-After` beside the text."""
         super().__init__(message)
         self.status = status
         self.remote_code = remote_code
+        self.retry_after_s = retry_after_s
         self.body = body
 
 

@@ -1,7 +1,9 @@
 """`caraway log`: send events to an endpoint of a webhook."""
 
 import sys
+import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
@@ -10,11 +12,15 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from caraway.cli.options import command
 from caraway.cli.output import err, out
-from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.cli.remote import BranchOptions, JsonOption, ServerOptions, ask, show_json
 from caraway.cli.rows import Format, batches, read_rows
+from caraway.client.response import TOO_MANY
+from caraway.errors import RemoteError
 
 # The number of errors that are shown; `caraway dead-letters list` shows all of them.
 MAX_SHOWN = 20
+# The most seconds for which rows are sent again while the server answers that it is behind or busy (429).
+LONGEST_WAIT_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -57,20 +63,31 @@ def log(
         task = progress.add_task("", total=None)
         for found in batches(read_rows(rows, form), batch):
             body = {"webhook": webhook, "endpoint": endpoint, "data": found}
-            answer = ask(
-                "POST",
-                "/log",
-                server=server,
-                body=body,
-                # The server logs the rows of requests with the same key once. So if a proxy repeats this request after
-                # a lost answer, its rows aren't logged twice.
-                headers={"Idempotency-Key": uuid.uuid4().hex},
-                accepted=(422,),
-            )
+            answer = _send(body, server)
             sums.add(answer, sums.accepted + sums.rejected)
             progress.update(task, description=f"{sums.accepted + sums.rejected:,} rows")
     _show(sums, as_json=as_json)
     raise typer.Exit(1 if sums.rejected else 0)
+
+
+def _send(body: Mapping[str, object], server: ServerOptions) -> Any:
+    """Send rows, again after the time that the server asks for while it is behind or busy; return its answer.
+
+    Raises `RemoteError` if the server refuses the rows, or still asks for time after `LONGEST_WAIT_SECONDS`.
+    """
+    # The server logs the rows of requests with the same key once. So if a proxy repeats this request after a lost
+    # answer, its rows aren't logged twice.
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    started = time.monotonic()
+    while True:
+        try:
+            return ask("POST", "/log", server=server, body=body, headers=headers, accepted=(422,))
+        except RemoteError as error:
+            pause = error.retry_after_s
+            late = pause is None or time.monotonic() - started + pause > LONGEST_WAIT_SECONDS
+            if error.status != TOO_MANY or pause is None or late:
+                raise
+            time.sleep(pause)
 
 
 def _progress() -> Progress:

@@ -17,10 +17,18 @@ from caraway.client.discovery import RunningStack
 from caraway.config.settings import load_settings
 from caraway.errors import CarawayError
 from caraway.stack.folder import DataFolder
-from caraway.stack.report import PartReport, SourceReport, StackReport, report_sources, report_stack
+from caraway.stack.report import (
+    IndexReport,
+    PartReport,
+    SourceReport,
+    StackReport,
+    report_indexes,
+    report_sources,
+    report_stack,
+)
 
-# The most seconds for which this command waits until the server reports on its sources. It is short because operators
-# ask for the status when something hangs, which may be the server.
+# The most seconds for which this command waits until the server reports on its sources and indexes. It is short because
+# operators ask for the status when something hangs, which may be the server.
 SERVER_TIMEOUT_SECONDS = 3.0
 SOURCE_COLOURS = {"reading": "green", "failing": "red"}
 
@@ -33,7 +41,7 @@ def status(
     """Show each part of the stack; exit code 0 only if all of it runs."""
     report = report_stack(DataFolder(load_settings(data).data_dir))
     if report.state == "running" and report.url:
-        report = msgspec.structs.replace(report, sources=_sources(report.url, Path(report.data_dir)))
+        report = _with_answer(report, report.url)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
     else:
@@ -57,6 +65,8 @@ def _show(report: StackReport) -> None:
         out.print(f"Users' functions: {report.functions}", markup=False, soft_wrap=True)
     if report.jobs:
         out.print(_job_table(report))
+    if report.indexes:
+        out.print(_index_table(report.indexes))
     if report.sources:
         out.print(_source_table(report.sources))
     for source in report.sources:
@@ -64,13 +74,17 @@ def _show(report: StackReport) -> None:
             out.print(f"{source.source}: {source.error}", markup=False, soft_wrap=True)
 
 
-def _sources(url: str, data_dir: Path) -> tuple[SourceReport, ...]:
-    """Return the sources that a server reads; none if it doesn't answer, since the table of parts tells that."""
-    server = ServerOptions(url=url, token=RunningStack(url, data_dir).token())
+def _with_answer(report: StackReport, url: str) -> StackReport:
+    """Return the report with the server's sources and indexes.
+
+    It is unchanged if the server doesn't answer, since the table of parts shows that.
+    """
+    server = ServerOptions(url=url, token=RunningStack(url, Path(report.data_dir)).token())
     try:
-        return report_sources(ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS))
+        answer = ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
+        return msgspec.structs.replace(report, sources=report_sources(answer), indexes=report_indexes(answer))
     except (CarawayError, msgspec.ValidationError, KeyError):
-        return ()
+        return report
 
 
 def _part_table(report: StackReport) -> Table:
@@ -93,6 +107,17 @@ def _job_table(report: StackReport) -> Table:
     for job in report.jobs:
         table.add_row(
             job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error
+        )
+    return table
+
+
+def _index_table(indexes: tuple[IndexReport, ...]) -> Table:
+    table = plain_table("index", "records behind", "seconds behind")
+    for index in indexes:
+        table.add_row(
+            index.dataset,
+            "" if index.lag is None else f"{index.lag:,}",
+            "" if index.lag_seconds is None else f"{index.lag_seconds:,.1f}",
         )
     return table
 

@@ -227,7 +227,8 @@ class Client:
         """Post the rows of a frame to a webhook's endpoint, in chunks.
 
         Each row that fits is accepted, whatever the other rows are. A chunk that gets no answer, or an error of the
-        server, is sent again; the server recognises rows that it has accepted before.
+        server, is sent again; the server recognises rows that it has accepted before. If the server asks to wait,
+        because it is behind or busy (429), the chunk is sent again after the time that it asks for.
 
         Args:
             webhook: Name of the webhook.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 import orjson
 
-from caraway.client.response import V1_API, Response, no_answer, refusal
+from caraway.client.response import TOO_MANY, V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
 
 # Time limits of a request, in seconds. They are long enough for a server that is busy with a commit. They don't delay
@@ -74,25 +74,34 @@ class Connection:
 
         Each further attempt carries the time since the first one (`Caraway-Elapsed-Ms`): the server searches that far
         back for rows that it has accepted already, and drops them. The first attempt carries none, so the server
-        needn't search.
+        needn't search; and neither does one after refusals with 429 alone, of which the server accepted nothing. After
+        such a refusal the next attempt comes when the server wants it (`Retry-After`).
 
         Raises:
-            RemoteError: The server refused, or was still in trouble at the end.
+            RemoteError: The server refused, was still in trouble at the end, or wants the request only after it.
             UnavailableError: The server still didn't answer at the end.
         """
         content, started = orjson.dumps(body), self._clock()
         pauses = _pauses()
+        # True once an attempt may have been accepted although its answer didn't come.
+        accepted = False
         attempt = {"Content-Type": "application/json", **headers}
         while True:
             try:
                 return self._checked(path, content, attempt)
             except (RemoteError, UnavailableError) as error:
                 pause = next(pauses)
-                refused = isinstance(error, RemoteError) and error.status < 500
+                status = error.status if isinstance(error, RemoteError) else None
+                if isinstance(error, RemoteError) and status == TOO_MANY:
+                    pause = max(pause, error.retry_after_s or 0.0)
+                else:
+                    accepted = True
+                refused = status is not None and status < 500 and status != TOO_MANY
                 if refused or self._clock() - started + pause > retry_timeout:
                     raise
                 self._sleep(pause)
-                attempt["Caraway-Elapsed-Ms"] = str(int((self._clock() - started) * 1_000))
+                if accepted:
+                    attempt["Caraway-Elapsed-Ms"] = str(int((self._clock() - started) * 1_000))
 
     def _checked(
         self,

@@ -17,6 +17,8 @@ NOT_FOUND = 404
 
 # The first HTTP status that means an error.
 FIRST_ERROR = 400
+# The status with which a server asks a client to send less: nothing of the request was accepted.
+TOO_MANY = 429
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +77,17 @@ def refusal(response: Response, request: str) -> RemoteError:
         text = f"{text}; this server has no {request}, it may be of another version than this client"
     difference = f"\n{members['err_diff']}" if members.get("err_diff") else ""
     return RemoteError(
-        f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=code, body=body
+        f"{response.status_code}: {text}{difference}",
+        status=response.status_code,
+        remote_code=code,
+        body=body,
+        retry_after_s=retry_after(response.headers.get("retry-after")),
     )
+
+
+def retry_after(header: str | None) -> float | None:
+    """Return the seconds in a header `Retry-After`; None without one, or if it has a date."""
+    return float(header) if header is not None and header.isascii() and header.isdigit() else None
 
 
 def no_answer(url: str, error: Exception) -> UnavailableError:

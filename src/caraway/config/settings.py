@@ -153,6 +153,9 @@ class ServerSettings(_Section):
         concurrency_per_token: Requests that one token may have under way at a time; 0: no limit. Without tokens, the
             limit is for all callers together.
         requests_per_second_per_token: Requests that one token may make in a second, and also in a burst; 0: no limit.
+        max_lag_records: Rows are refused (429), and sources aren't read, while an index or job that depends on them is
+            behind by more records than this and by more than `max_lag_seconds`; 0: they are never refused.
+        max_lag_seconds: The bound in seconds, as above; 0: rows are never refused.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
         archive_seconds: Seconds after which features served with `log=true` are in a file of the object store.
     """
@@ -172,6 +175,10 @@ class ServerSettings(_Section):
     requests_memory_mb: Annotated[int, Field(ge=64)] = 256
     concurrency_per_token: Annotated[int, Field(ge=0)] = 1_000
     requests_per_second_per_token: Annotated[float, Field(ge=0)] = 0.0
+    # The bounds catch a lag that grows for good, and no burst: five million records are several minutes of work of one
+    # index, and more than a run of the demo's benchmark with 1.2 million events writes to one topic.
+    max_lag_records: Annotated[int, Field(ge=0)] = 5_000_000
+    max_lag_seconds: Annotated[float, Field(ge=0)] = 300.0
     connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     archive_seconds: Annotated[float, Field(gt=0)] = 60.0

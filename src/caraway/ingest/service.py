@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, shortened
 from caraway.ingest import metrics
+from caraway.ingest.backpressure import Backpressure
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
 from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.marks import Written
@@ -69,9 +70,19 @@ class IngestReport:
 class IngestService:
     """The part that accepts rows. It lives as long as the server; the endpoint is passed with each request."""
 
-    def __init__(self, writer: Writer, bootstrap_servers: str, erased: ErasedKeys | None = None) -> None:
-        """Write through `writer`, look for rows of repeated requests on the brokers, write no rows of `erased` keys."""
+    def __init__(
+        self,
+        writer: Writer,
+        bootstrap_servers: str,
+        erased: ErasedKeys | None = None,
+        backpressure: Backpressure | None = None,
+    ) -> None:
+        """Write through `writer`, look for rows of repeated requests on the brokers, write no rows of `erased` keys.
+
+        While `backpressure` names a topic of an endpoint, its requests are refused.
+        """
         self._writer = writer
+        self._backpressure = backpressure
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._bootstrap_servers = bootstrap_servers
         self._answers: Answers[IngestReport] = Answers()
@@ -91,6 +102,7 @@ class IngestService:
             TooLargeError: The request has too many rows.
             InvalidInputError: The data has another form.
             ConflictError: The idempotency key was used with other rows.
+            BehindError: What is computed from the rows is too far behind; no row was written.
             UnavailableError: Kafka doesn't take the rows; some may have been written.
         """
         taking = self._take(endpoint, data, request, is_large=is_large)
@@ -101,6 +113,9 @@ class IngestService:
     async def _take(
         self, endpoint: Endpoint, data: object, request: RequestKey | None, *, is_large: bool
     ) -> IngestReport:
+        # The answer to a request that was accepted before is found by its key, before this check.
+        if self._backpressure is not None:
+            self._backpressure.check(target.topic for target in endpoint.targets)
         rows = table(data)
         written: Written = frozenset()
         if request is not None and request.elapsed_ms is not None:

@@ -11,12 +11,14 @@ from caraway.control.reconciler import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
+from caraway.ingest.backpressure import Backpressure
 from caraway.ingest.sources.sources import Sources
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.log import ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.health import Health
+from caraway.server.lags import Lags
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.state.reader import StateReader
@@ -35,6 +37,7 @@ class Deployment:
         stops: The functions that stop the parts, in order.
     """
 
+    backpressure: Backpressure
     bootstrap_servers: str
     figures: Callable[[], bytes]
     control: Control
@@ -46,6 +49,7 @@ class Deployment:
     health: Health
     index: ServerIndex
     keyring: Keyring
+    lags: Lags
     replays: Replays
     secrets: SecretStore
     served: ServedLog

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
+from caraway.index.feeding.lag import IndexLag
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
@@ -24,6 +25,12 @@ LATENCY = Histogram(
 SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
 PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
 JOBS = Gauge("caraway_job_metrics", "How streaming jobs are doing.", ["pipeline_name", "dataset_name", "job", "metric"])
+INDEX_LAG_RECORDS = Gauge(
+    "caraway_index_lag_records", "Records of a dataset that aren't in its index yet.", ["dataset_name"]
+)
+INDEX_LAG_SECONDS = Gauge(
+    "caraway_index_lag_seconds", "Age of what a dataset's index lacks; 0 if it lacks nothing.", ["dataset_name"]
+)
 # The metrics of a job, by the names that they have in the label `metric`. `running` and `starts` come from the job's
 # row in Postgres, the others from the progress that its engine reports there (docs/engine.md).
 JOB_METRICS = frozenset(
@@ -54,6 +61,20 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
     for job in plan.jobs:
         if (lag := lags.get(job.dataset)) is not None:
             PIPELINES.labels(job.pipeline, job.dataset, "backlog").set(lag)
+
+
+def set_lags(lags: Iterable[IndexLag]) -> None:
+    """Set the lag of each dataset's index; of several branches' indexes of a dataset, the greatest counts."""
+    INDEX_LAG_RECORDS.clear()
+    INDEX_LAG_SECONDS.clear()
+    records: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for lag in lags:
+        records[lag.dataset] = max(records.get(lag.dataset, 0), lag.records)
+        seconds[lag.dataset] = max(seconds.get(lag.dataset, 0.0), lag.seconds)
+    for dataset, waiting in records.items():
+        INDEX_LAG_RECORDS.labels(dataset).set(waiting)
+        INDEX_LAG_SECONDS.labels(dataset).set(seconds[dataset])
 
 
 def set_sources(statuses: Iterable[SourceStatus]) -> None:

@@ -142,7 +142,9 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         limits=AccessLimits(deployment.graphs),
         keep=deployment.served.keep,
         deployment=deployment,
-        ingest=IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased),
+        ingest=IngestService(
+            deployment.writer, deployment.bootstrap_servers, deployment.erased, deployment.backpressure
+        ),
         document=DOCUMENT,
     )
     return bound(ENDPOINTS, context)

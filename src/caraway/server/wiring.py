@@ -21,6 +21,7 @@ from caraway.functions.sources.calls import FunctionCalls
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import decode_graph
 from caraway.index.storage.snapshots import Snapshots
+from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
@@ -34,6 +35,7 @@ from caraway.server.divided_server_index import DividedServerIndex
 from caraway.server.expiry import Expiry
 from caraway.server.figures import page
 from caraway.server.health import Health, KafkaCheck
+from caraway.server.lags import Lags
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
@@ -182,6 +184,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
     definitions = Definitions(url, plans, secrets, eraser)
     resolve = resolver(newest_secret, kept_s=0.0).resolve
+    backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
+    lags = Lags(index.positions, state.running_jobs, backpressure)
     sources = Sources(
         servers,
         engine,
@@ -195,10 +199,14 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             confinement=confinement_of(settings),
             secrets=secrets.get,
         ),
+        is_late=backpressure.is_late,
     )
 
     def follow(needed: Needed) -> None:
         index.follow(needed.indexes)
+        lags.follow(
+            needed.commits[branch.serving].plan for branch in needed.heads.branches if branch.serving is not None
+        )
         sources.set_plans(needed.ingests)
 
     graphs = ServedGraphs(
@@ -233,6 +241,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     starts: list[Callable[[], object]] = [
         served.start,
         index.start,
+        lags.start,
         sources.start,
         expiry.start,
         *(watch.start for watch in watches.values()),
@@ -245,6 +254,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         # With one, the readers answer queries and start such processes of their own.
         starts.insert(0, functions.start)
     return Deployment(
+        backpressure=backpressure,
         bootstrap_servers=servers,
         figures=generate_latest if shared is None else partial(page, shared),
         control=control,
@@ -256,6 +266,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         health=Health(watches, index.problem),
         index=index,
         keyring=keyring,
+        lags=lags,
         replays=Replays(engine),
         secrets=secrets,
         served=served,
@@ -268,6 +279,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
             sources.stop,
+            lags.stop,
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),
             partial(served_writer.close, BACKGROUND_STOP_S),

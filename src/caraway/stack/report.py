@@ -81,7 +81,8 @@ class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         source: The connector, as people read it.
         dataset: The dataset that it feeds.
-        state: "reading", "failing", or "standby" if the server doesn't read it now.
+        state: "reading", "waiting" while what is computed from its rows is too far behind, "failing", or "standby" if
+            the server doesn't read it now.
         lag: How many records aren't read yet, if that is known.
         read_at: When the last record was read, in seconds since the epoch.
         dead_letters: How many rows became dead letters since the server started to read.
@@ -97,6 +98,20 @@ class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The index of a dataset.
+
+    Attributes:
+        dataset: The dataset.
+        lag: How many records of the dataset aren't in it; None if that isn't known yet.
+        lag_seconds: The age of what it lacks, 0 if it lacks nothing; None if that isn't known yet.
+    """
+
+    dataset: str
+    lag: int | None = None
+    lag_seconds: float | None = None
+
+
 class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole stack.
 
@@ -109,6 +124,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
         parts: The parts.
         jobs: The engine's jobs.
         sources: The sources that the server reads; empty if the server doesn't answer.
+        indexes: The indexes of the server; empty if the server doesn't answer.
         functions: The means by which users' functions are isolated, and those that are missing.
     """
 
@@ -121,6 +137,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobReport, ...]
     functions: str = ""
     sources: tuple[SourceReport, ...] = ()
+    indexes: tuple[IndexReport, ...] = ()
 
 
 def report_sources(status: Mapping[str, Any]) -> tuple[SourceReport, ...]:
@@ -130,6 +147,15 @@ def report_sources(status: Mapping[str, Any]) -> tuple[SourceReport, ...]:
         KeyError, msgspec.ValidationError: The answer has another structure.
     """
     return msgspec.convert(status["sources"], tuple[SourceReport, ...])
+
+
+def report_indexes(status: Mapping[str, Any]) -> tuple[IndexReport, ...]:
+    """Return the indexes in a server's answer to `GET /status`.
+
+    Raises:
+        KeyError, msgspec.ValidationError: The answer has another structure.
+    """
+    return msgspec.convert(status["index"]["indexes"], tuple[IndexReport, ...])
 
 
 def report_stack(folder: DataFolder) -> StackReport:

@@ -124,6 +124,12 @@ class StateReader(Store):
         query = sa.select(jobs).order_by(jobs.c.job_id)
         return tuple(_job_record(row) for row in self._rows(query, "read the jobs"))
 
+    def running_jobs(self) -> tuple[JobRecord, ...]:
+        """Return the jobs that must run and do, by id."""
+        running = sa.and_(jobs.c.desired == DesiredState.RUNNING, jobs.c.state == JobState.RUNNING)
+        query = sa.select(jobs).where(running).order_by(jobs.c.job_id)
+        return tuple(_job_record(row) for row in self._rows(query, "read the running jobs"))
+
     def _row(self, query: sa.Select[*tuple[Any, ...]], what: str, missing: str) -> dict[str, Any]:
         rows = self._rows(query, what)
         if not rows:

@@ -1,4 +1,4 @@
-"""`caraway status` shows which sources the server reads, and which stand still."""
+"""`caraway status` shows which sources the server reads, which stand still, and how far indexes are behind."""
 
 import time
 from pathlib import Path
@@ -27,6 +27,17 @@ SOURCES = [
 ]  # fmt: skip
 
 
+INDEXES = [
+    {"dataset": "Counts", "asset": "aa", "lag": 1_200_000, "lag_seconds": 75.25},
+    {"dataset": "Totals", "asset": "bb", "lag": 0, "lag_seconds": 0.0},
+    {"dataset": "New", "asset": "cc", "lag": None, "lag_seconds": None},
+]
+
+
+def answer(*sources: dict[str, Any]) -> dict[str, Any]:
+    return {"sources": sources, "index": {"alive": True, "indexes": INDEXES}}
+
+
 def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> str:
     monkeypatch.setattr(command, "report_stack", lambda _: RUNNING)
     return CliRunner().invoke(app, ["status", "--data", str(tmp_path), *options], env={"COLUMNS": "200"}).output
@@ -34,7 +45,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> str
 
 def test_each_source_is_shown_with_its_lag_and_its_last_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
-        command, "ask", lambda *_, **__: {"sources": [{**SOURCES[0], "read_at": time.time() - 630}, SOURCES[1]]}
+        command, "ask", lambda *_, **__: answer({**SOURCES[0], "read_at": time.time() - 630}, SOURCES[1])
     )
     lines = shown(monkeypatch, tmp_path).splitlines()
     row = next(line for line in lines if "Clicks" in line)
@@ -42,6 +53,15 @@ def test_each_source_is_shown_with_its_lag_and_its_last_error(monkeypatch: pytes
     assert next(line.split() for line in lines if "Users" in line)[-2:] == ["failing", "0"]
     assert "[Kafka: k](topic=u): Kafka k at h:1: no broker answers" in lines
     assert '"dead_letters": 2' in shown(monkeypatch, tmp_path, "--json")
+
+
+def test_each_index_is_shown_with_its_lag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "ask", lambda *_, **__: answer())
+    rows = {line.split()[0]: line.split()[1:] for line in shown(monkeypatch, tmp_path).splitlines() if line.split()}
+    assert rows["Counts"] == ["1,200,000", "75.2"]
+    assert rows["Totals"] == ["0", "0.0"]
+    assert rows["New"] == []
+    assert '"lag_seconds": 75.25' in shown(monkeypatch, tmp_path, "--json")
 
 
 def test_a_server_that_does_not_answer_leaves_the_sources_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ class Stub:
     """The received requests, and the prepared answers; the last answer is repeated."""
 
     url: str = ""
-    answers: list[tuple[int, Any]] = field(default_factory=list)
+    # Each answer is a status and a body, and headers if there are some.
+    answers: list[tuple[int, Any] | tuple[int, Any, dict[str, str]]] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
 
     def will(self, body: Any, status: int = 200) -> None:
@@ -54,9 +55,11 @@ def running() -> Iterator[Stub]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
             stub.asked.append(Asked(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body))
-            status, content = stub.answers.pop(0) if len(stub.answers) > 1 else stub.answers[0]
+            status, content, *headers_of = stub.answers.pop(0) if len(stub.answers) > 1 else stub.answers[0]
             raw = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
+            for name, value in dict(*headers_of).items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
             self.wfile.write(raw)

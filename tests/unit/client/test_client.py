@@ -62,8 +62,9 @@ class Server:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        status, body = answer if isinstance(answer, tuple) else (200, answer)
-        return httpx.Response(status, **({"text": body} if isinstance(body, str) else {"json": body}))
+        status, body, *headers = answer if isinstance(answer, tuple) else (200, answer)
+        given = dict(*headers)
+        return httpx.Response(status, headers=given, **({"text": body} if isinstance(body, str) else {"json": body}))
 
     def client(self, **options: Any) -> Client:
         connection = Connection(
@@ -184,6 +185,31 @@ def test_log_gives_up_in_time() -> None:
     with pytest.raises(UnavailableError, match=r"http://caraway.test:8400.*caraway up"):
         server.client().log("web", "pots", pd.DataFrame({"pot": [1]}), retry_timeout=20)
     assert 10 < server.time <= 20
+
+
+BEHIND = (429, {"err_msg": "the index of Pots is behind", "code": "behind"}, {"Retry-After": "7"})
+
+
+def test_log_waits_as_long_as_a_server_that_is_behind_wants() -> None:
+    server = Server(BEHIND, BEHIND, {})
+    server.client().log("web", "pots", pd.DataFrame({"pot": [1]}))
+    assert server.time == 14
+    assert len({request.headers["Idempotency-Key"] for request in server.requests}) == 1
+    # The server accepted nothing of the refused attempts, so it needn't search for their rows.
+    assert not any("Caraway-Elapsed-Ms" in request.headers for request in server.requests)
+
+
+def test_log_has_the_server_search_if_an_attempt_before_a_refusal_may_have_been_accepted() -> None:
+    server = Server(httpx.ReadError("lost"), BEHIND, {})
+    server.client().log("web", "pots", pd.DataFrame({"pot": [1]}))
+    assert [request.headers.get("Caraway-Elapsed-Ms") for request in server.requests] == [None, "100", "7100"]
+
+
+def test_log_waits_for_a_server_that_is_behind_no_longer_than_asked() -> None:
+    server = Server(BEHIND)
+    with pytest.raises(RemoteError, match="429: the index of Pots is behind") as caught:
+        server.client().log("web", "pots", pd.DataFrame({"pot": [1]}), retry_timeout=20)
+    assert (caught.value.remote_code, caught.value.retry_after_s, server.time) == ("behind", 7.0, 14)
 
 
 def test_log_does_not_repeat_what_was_refused() -> None:

@@ -27,6 +27,7 @@ from caraway.errors import ConflictError, InvalidInputError, TooLargeError, Unav
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
+from caraway.ingest.backpressure import Backpressure, BehindError, Bounds, Late
 from caraway.ingest.delivery import SLICE
 from caraway.ingest.endpoints import Endpoints
 from caraway.ingest.requests import MAX_KEY_LENGTH, RequestKey
@@ -388,3 +389,26 @@ def test_a_key_is_for_one_body_and_a_failure_is_not_remembered() -> None:
 def test_headers_that_are_none_are_refused(name: str, elapsed: str | None) -> None:
     with pytest.raises(InvalidInputError):
         RequestKey.parse(name, elapsed, b"")
+
+
+def test_nothing_of_a_request_is_accepted_while_its_datasets_are_behind() -> None:
+    writer, backpressure = MemoryWriter(), Backpressure(Bounds(records=1, seconds=1.0))
+    service = IngestService(writer, "nowhere:1", backpressure=backpressure)
+    endpoint = ENDPOINTS.find("hook", "sales")
+    request = RequestKey.parse("k", None, b"digest")
+
+    async def run() -> None:
+        first = await service.put(endpoint, [GOOD], request)
+        late = Late(name="the index of Totals", records=2, seconds=3.0)
+        backpressure.set({TOPICS["Sales"].name: late})
+        for data in ([GOOD], ["a dead letter"]):
+            with pytest.raises(BehindError, match=r"index of Totals is 2 records and 3 s behind"):
+                await service.put(endpoint, data)
+        # The rows of this request were accepted before, so it gets its answer again.
+        assert await service.put(endpoint, [GOOD], request) == first
+        assert len(writer.written) == 1
+        backpressure.set({})
+        await service.put(endpoint, [GOOD])
+        assert len(writer.written) == 2
+
+    asyncio.run(run())

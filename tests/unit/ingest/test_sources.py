@@ -129,7 +129,11 @@ class World:
         assert token == self.owner_token
 
     def worker(
-        self, sizes: Callable[[], int] = lambda: 1000, plan: IngestPlan | None = None, erased: ErasedKeys | None = None
+        self,
+        sizes: Callable[[], int] = lambda: 1000,
+        plan: IngestPlan | None = None,
+        erased: ErasedKeys | None = None,
+        is_late: Callable[[], bool] = lambda: False,
     ) -> SourceWorker:
         return SourceWorker(
             "users",
@@ -140,8 +144,13 @@ class World:
             topics=self,
             writer=self,
             erased=erased or ErasedKeys(dict),
+            is_late=is_late,
             clock=lambda: self.now,
+            sleep=self.sleep,
         )
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
     def read_all(self, worker: SourceWorker) -> None:
         """Run a worker until it has read all."""
@@ -183,6 +192,20 @@ class Reader:
 
     def close(self) -> None:
         self.closed = True
+
+
+def test_a_worker_reads_nothing_while_what_depends_on_it_is_behind() -> None:
+    late = True
+    world = World({"0": [record("a"), record("b")]})
+    worker = world.worker(is_late=lambda: late)
+    for _ in range(200):
+        assert worker.step()
+    assert worker.waits
+    assert (worker.owned, worker.offsets, world.topics) == (True, {}, {})
+    late = False
+    world.read_all(worker)
+    assert not worker.waits
+    assert len(world.topics[topic_of(plan_of())]) == 2
 
 
 def record(user: object, age: object = 1, at: int = 1_700_000_000, **more: object) -> bytes:

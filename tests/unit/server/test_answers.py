@@ -95,8 +95,9 @@ def app() -> App:
             assets=tuple,
             references=dict,
         ),
-        index=MADE(positions=list, status=dict),
+        index=MADE(positions=list, status=lambda: {"indexes": []}),
         health=MADE(problems=dict),
+        lags=MADE(look=tuple),
         sources=MADE(statuses=list),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )

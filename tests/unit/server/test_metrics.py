@@ -1,9 +1,10 @@
-"""Tests of the metrics of jobs."""
+"""Tests of the metrics of jobs and indexes."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from caraway.server.metrics import JOBS, set_jobs
+from caraway.index.feeding.lag import IndexLag
+from caraway.server.metrics import INDEX_LAG_RECORDS, INDEX_LAG_SECONDS, JOBS, set_jobs, set_lags
 from caraway.state.model import DesiredState, JobRecord, JobState
 
 
@@ -34,3 +35,18 @@ def test_jobs_that_must_run_tell_their_figures() -> None:
     }
     set_jobs([])
     assert not next(iter(JOBS.collect())).samples
+
+
+def test_each_dataset_has_the_greatest_lag_of_its_indexes() -> None:
+    lags = [
+        IndexLag(dataset="A", asset="1", records=7, seconds=1.5, grown=7),
+        IndexLag(dataset="A", asset="2", records=9, seconds=0.5, grown=9),
+        IndexLag(dataset="B", asset="3", records=0, seconds=0.0, grown=0),
+    ]
+    set_lags(lags)
+    told = {s.labels["dataset_name"]: s.value for s in next(iter(INDEX_LAG_RECORDS.collect())).samples}
+    assert told == {"A": 9.0, "B": 0.0}
+    told = {s.labels["dataset_name"]: s.value for s in next(iter(INDEX_LAG_SECONDS.collect())).samples}
+    assert told == {"A": 1.5, "B": 0.0}
+    set_lags([])
+    assert not next(iter(INDEX_LAG_RECORDS.collect())).samples

@@ -44,7 +44,8 @@ class SourceStatus:
         dataset: The dataset that it feeds.
         source: The connector, as people read it.
         system: The name of its system.
-        state: "reading", "failing" if `error` says why not, or "standby" if another server reads it, or nobody yet.
+        state: "reading", "waiting" while what is computed from its rows is too far behind, "failing" if `error` says
+            why it isn't read, or "standby" if another server reads it, or nobody yet.
         owned: True if this server reads it.
         lag: How many records of the source aren't read yet; None if this server doesn't know.
         offsets: The offset of the next record of each partition, as far as this server knows.
@@ -77,6 +78,7 @@ class Sources:
         erased: ErasedKeys,
         resolve: Resolve,
         functions: Callable[[], FunctionCalls],
+        is_late: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Prepare; nothing is read before `start`.
 
@@ -87,6 +89,7 @@ class Sources:
             erased: The erased keys.
             resolve: Returns the values of secrets.
             functions: Makes a process for users' functions.
+            is_late: Returns whether what is computed from the rows of a topic is too far behind.
         """
         self._bootstrap_servers = bootstrap_servers
         self._engine = engine
@@ -94,6 +97,7 @@ class Sources:
         self._erased = erased
         self._resolve = resolve
         self._functions = functions
+        self._is_late = is_late
         # The process in which users' functions of all webhooks run. Each source that the server reads has a process of
         # its own, so that slow functions of one don't delay the others.
         self.call = functions()
@@ -164,6 +168,7 @@ class Sources:
             topics=self._topics,
             writer=self._writer,
             erased=self._erased,
+            is_late=lambda: self._is_late(target.topic),
         )
         running = _Running(plan, target, worker, functions)
         running.work.start()
@@ -189,7 +194,7 @@ class _Running:
             dataset=target.dataset,
             source=target.source,
             system=target.system,
-            state="failing" if error else "reading" if worker.owned else "standby",
+            state=_state(worker, error),
             owned=worker.owned,
             lag=worker.lag,
             offsets=worker.offsets,
@@ -204,3 +209,11 @@ class _Running:
     def _finish(self) -> None:
         self._functions.stop()
         self._worker.stop()
+
+
+def _state(worker: SourceWorker, error: str) -> str:
+    if error:
+        return "failing"
+    if not worker.owned:
+        return "standby"
+    return "waiting" if worker.waits else "reading"

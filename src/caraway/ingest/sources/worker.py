@@ -60,7 +60,9 @@ class SourceWorker:
         topics: Topics,
         writer: Writer,
         erased: ErasedKeys,
+        is_late: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare.
 
@@ -74,7 +76,9 @@ class SourceWorker:
             topics: The topics that are written.
             writer: Writes records.
             erased: The erased keys.
+            is_late: Returns whether what is computed from the rows is too far behind. Meanwhile no records are read.
             clock: Returns the time in seconds.
+            sleep: Waits for some seconds.
         """
         self._name = name
         self._target = target
@@ -84,7 +88,9 @@ class SourceWorker:
         self._topics = topics
         self._writer = writer
         self._erased = erased
+        self._is_late = is_late
         self._clock = clock
+        self._sleep = sleep
         self._reader: SourceReader | None = None
         self._checkpoint = Checkpoint()
         self._saved_at = float("-inf")
@@ -94,6 +100,8 @@ class SourceWorker:
         """How many records of the source aren't read yet; None if that isn't known."""
         self.read_at: float | None = None
         """When this server read the last record, in seconds since the epoch; None if it has read none."""
+        self.waits = False
+        """True while no records are read, because what is computed from them is too far behind."""
         self.dead_letters = 0
         """How many rows became dead letters since this server started to read."""
 
@@ -128,8 +136,11 @@ class SourceWorker:
             self._close()
             return False
         reader = self._reader or self._open()
-        records = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S)
-        if records:
+        self.waits = self._is_late()
+        if self.waits:
+            # The lease is still kept and checkpoints are saved, so that this server goes on as soon as it may.
+            self._sleep(POLL_S)
+        elif records := reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S):
             self._take(records)
         changed = self._read != self._checkpoint.read
         if self._clock() > self._saved_at + (CHECKPOINT_S if changed else IDLE_CHECKPOINT_S):

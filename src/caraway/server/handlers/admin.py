@@ -3,14 +3,16 @@
 import asyncio
 from contextlib import suppress
 from importlib.metadata import version
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from caraway.errors import UnavailableError
+from caraway.server.deployment import Deployment
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
-from caraway.server.metrics import set_backlogs, set_jobs, set_sources
+from caraway.server.metrics import set_backlogs, set_jobs, set_lags, set_sources
 
 VERSION = version("caraway")
 
@@ -38,7 +40,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
     deployment = context.deployment
     served = deployment.graphs.require_served_graph()
     jobs = await asyncio.to_thread(deployment.state.jobs)
-    index = await asyncio.to_thread(deployment.index.status)
+    index = await asyncio.to_thread(_index, deployment)
     return json_response(
         {
             "caraway": VERSION,
@@ -84,6 +86,18 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
     )
 
 
+def _index(deployment: Deployment) -> dict[str, Any]:
+    """Return the state of the index, and the lag of each index in seconds (None while it isn't known)."""
+    seconds = {lag.asset: lag.seconds for lag in deployment.lags.look()}
+    status: dict[str, Any] = deployment.index.status()
+    indexes = [
+        # The records are counted a moment after the seconds.
+        {**index, "lag_seconds": 0.0 if index["lag"] == 0 else seconds.get(index["asset"])}
+        for index in status["indexes"]
+    ]
+    return {**status, "indexes": indexes}
+
+
 async def metrics(context: ServerContext, request: Request) -> HttpResponse:
     """Return the metrics for Prometheus."""
     deployment = context.deployment
@@ -93,5 +107,6 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
         with suppress(UnavailableError):
             set_jobs(await asyncio.to_thread(deployment.state.jobs))
         set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
+        set_lags(await asyncio.to_thread(deployment.lags.look))
         set_sources(deployment.sources.statuses())
     return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

@@ -27,7 +27,7 @@ STATUSES: Final[Mapping[int, str]] = {
     413: "Too many bytes or rows",
     415: "The path doesn't take a body of this type",
     422: "User code failed, or not one row fits",
-    429: "Too many requests are under way",
+    429: "Too many requests are under way, or what is computed from the rows is too far behind; see Retry-After",
     500: "The server failed",
     503: "A part is away",
     504: "It took too long",

@@ -22,6 +22,7 @@ from caraway.errors import (
     UnknownEntityError,
     shortened,
 )
+from caraway.ingest.backpressure import BehindError
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
@@ -105,6 +106,7 @@ STATUS_BY_CLASS: Mapping[type[BaseException], int] = {
     TooLargeError: 413,
     UnsupportedMediaTypeError: 415,
     ExtractorError: 422,
+    BehindError: 429,
     BusyError: 429,
     UnavailableError: 503,
     DeadlineError: 504,
@@ -121,6 +123,8 @@ def error_response(error: CarawayError) -> HttpResponse:
     status = status_of(error)
     headers = list(JSON_HEADERS)
     match error:
+        case BehindError():
+            headers.append(("retry-after", str(error.retry_after_s)))
         case UnavailableError() | BusyError():
             headers.append(("retry-after", RETRY_AFTER_S))
         case UnauthenticatedError():

@@ -1,0 +1,169 @@
+"""The lag of indexes and jobs, looked at once a second: log lines about it, and which log requests are refused."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from caraway.errors import UnavailableError
+from caraway.index.feeding.lag import IndexLag, IndexLags
+from caraway.index.feeding.worker import IndexStatus
+from caraway.ingest.backpressure import Backpressure, Late
+from caraway.plan.model import GraphPlan
+from caraway.recurring import Recurring
+from caraway.state.model import JobRecord, JobState
+
+LOG = structlog.get_logger(__name__)
+
+# The seconds between two looks at the indexes, which take some microseconds each. Log requests go by the last look.
+LOOK_S = 1.0
+# The seconds between two reads of the jobs' lags from Postgres, where the engines report them every few seconds.
+JOBS_S = 5.0
+STOP_S = 3.0
+# An index that is behind by more seconds is mentioned in the log. Bursts that are served within this time are common.
+LOGGED_S = 30.0
+# The seconds between two lines of the log about indexes that are behind; each line lists at most `LISTED` of them.
+LOG_INTERVAL_S = 60.0
+LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    """What is computed from topics: the topics that stand before each index and job, by its name, and all edges."""
+
+    indexes: Mapping[str, frozenset[str]]
+    jobs: Mapping[str, frozenset[str]]
+    inputs: Mapping[str, frozenset[str]]
+
+    def sources_of(self, topics: frozenset[str]) -> frozenset[str]:
+        """Return some topics and all those from which they are computed."""
+        found, new = set[str](), set(topics)
+        while new:
+            found |= new
+            new = {before for topic in new for before in self.inputs.get(topic, ())} - found
+        return frozenset(found)
+
+
+NOTHING = _Writes({}, {}, {})
+
+
+class Lags:
+    """Looks at the lags of this server's indexes and of the jobs, in threads of its own."""
+
+    def __init__(
+        self,
+        positions: Callable[[], Sequence[IndexStatus]],
+        jobs: Callable[[], Iterable[JobRecord]],
+        backpressure: Backpressure,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare; nothing is looked at before `start`.
+
+        Args:
+            positions: Returns the progress of this server's indexes.
+            jobs: Reads the jobs that must run, from Postgres.
+            backpressure: Learns to which topics nothing should be written.
+            clock: Returns the time in seconds since the epoch.
+        """
+        self._positions = positions
+        self._jobs = jobs
+        self._backpressure = backpressure
+        self._clock = clock
+        self._indexes = IndexLags(clock)
+        self._writes = NOTHING
+        # The jobs that are beyond the bounds, by id.
+        self._late_jobs: Mapping[str, Late] = {}
+        self._logged: frozenset[str] = frozenset()
+        self._logged_at = float("-inf")
+        self._recurring = (
+            Recurring("index-lag", self.refresh, LOOK_S),
+            Recurring("job-lag", self.refresh_jobs, JOBS_S),
+        )
+
+    def start(self) -> None:
+        """Start the threads."""
+        for recurring in self._recurring:
+            recurring.start()
+
+    def stop(self) -> None:
+        """Stop the threads."""
+        for recurring in self._recurring:
+            recurring.stop(STOP_S)
+
+    def follow(self, plans: Iterable[GraphPlan]) -> None:
+        """Go by the plans of the commits that branches serve; an index that none of them has refuses nothing."""
+        self._writes = _writes_of(plans)
+
+    def look(self) -> tuple[IndexLag, ...]:
+        """Return the lag of each index now."""
+        return self._indexes.look(self._positions())
+
+    def refresh(self) -> None:
+        """Look at the indexes, log what is behind, and set which log requests are refused."""
+        lags = self.look()
+        self._log(lags)
+        writes, bounds = self._writes, self._backpressure.bounds
+        late: dict[str, Late] = {}
+        for lag in lags:
+            # The whole backlog counts in `GET /status`, and only its growth here: while an index is built from the
+            # history of its topic, refusing rows wouldn't help it.
+            if bounds.exceeded_by(lag.grown, lag.seconds):
+                found = Late(name=f"the index of {lag.dataset}", records=lag.records, seconds=lag.seconds)
+                late |= dict.fromkeys(writes.sources_of(writes.indexes.get(lag.asset, frozenset())), found)
+        for job, found in self._late_jobs.items():
+            late |= dict.fromkeys(writes.sources_of(writes.jobs.get(job, frozenset())), found)
+        self._backpressure.set(late)
+
+    def refresh_jobs(self) -> None:
+        """Read the lags of the jobs. Raises `UnavailableError` if Postgres doesn't answer; then no job counts."""
+        try:
+            jobs = self._jobs()
+        except UnavailableError:
+            self._late_jobs = {}
+            raise
+        bounds = self._backpressure.bounds
+        late: dict[str, Late] = {}
+        for job in jobs:
+            # A job that fails doesn't get on by waiting, so it refuses nothing.
+            records, seconds = job.progress.get("lag_records"), job.progress.get("lag_seconds")
+            if (
+                job.state is JobState.RUNNING
+                and isinstance(records, int)
+                and isinstance(seconds, int | float)
+                and bounds.exceeded_by(records, seconds)
+            ):
+                late[job.job_id] = Late(name=f"the job of {job.dataset}", records=records, seconds=seconds)
+        self._late_jobs = late
+
+    def _log(self, lags: Iterable[IndexLag]) -> None:
+        """Write a line if an index is behind for long, at most one each `LOG_INTERVAL_S`, and one when it is back."""
+        behind = {lag.dataset: lag for lag in lags if lag.seconds > LOGGED_S}
+        if back := self._logged - behind.keys():
+            self._logged -= back
+            LOG.info("indexes are no longer behind", datasets=sorted(back)[:LISTED], number=len(back))
+        now = self._clock()
+        if behind and now >= self._logged_at + LOG_INTERVAL_S:
+            self._logged, self._logged_at = frozenset(behind), now
+            worst = sorted(behind.values(), key=lambda lag: -lag.seconds)[:LISTED]
+            LOG.warning(
+                "indexes are behind their topics, so queries read old values",
+                lags={lag.dataset: {"records": lag.records, "seconds": round(lag.seconds)} for lag in worst},
+                number=len(behind),
+            )
+
+
+def _writes_of(plans: Iterable[GraphPlan]) -> _Writes:
+    indexes: dict[str, frozenset[str]] = {}
+    jobs: dict[str, frozenset[str]] = {}
+    inputs: dict[str, frozenset[str]] = {}
+    for plan in plans:
+        for index in plan.indexes:
+            indexes[index.asset.hex()] = frozenset({index.topic})
+            if index.emits is not None:
+                inputs[index.emits.name] = inputs.get(index.emits.name, frozenset()) | {index.topic}
+        for job in plan.jobs:
+            read = frozenset(topic.name for topic in job.inputs)
+            jobs[job.job_id] = read
+            inputs[job.output.name] = inputs.get(job.output.name, frozenset()) | read
+    return _Writes(indexes, jobs, inputs)

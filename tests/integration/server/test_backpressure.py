@@ -1,0 +1,144 @@
+"""A server whose index is behind its topics says so, takes no more rows, and goes on when it has caught up."""
+
+# mypy: disable-error-code="attr-defined"
+
+import secrets
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from caraway import dataset, field, meta
+from caraway.connectors import Kafka, source
+from caraway.graph.specs import Graph
+from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, consumer_of, eventually
+from tests.unit.query import garden
+
+# Bounds that a backlog of some seconds passes.
+BOUNDS = {"max_lag_records": 1_000, "max_lag_seconds": 0.5}
+# So many copies of one record take the index several seconds.
+BACKLOG = 400_000
+
+
+@pytest.fixture
+def start(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
+    """Yield a function that starts a server with small bounds."""
+    made: list[ServerProcess] = []
+
+    def make() -> ServerProcess:
+        made.append(ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, more=BOUNDS))
+        made[0].start()
+        return made[0]
+
+    yield make
+    for process in made:
+        process.stop()
+
+
+def pot(number: int) -> dict[str, object]:
+    return {"pot": number, "species": "yew", "size": 1.5, "bought": "2024-01-01T00:00:00Z"}
+
+
+def read(kafka: str, topic: str) -> list[tuple[bytes, bytes]]:
+    """Return the distinct keys and values on a topic with one partition, in order."""
+    consumer: Consumer = consumer_of(kafka)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: dict[tuple[bytes, bytes], None] = {}
+    last = -1
+    while last + 1 < end:
+        for message in consumer.consume(10_000, timeout=1):
+            assert message.error() is None
+            found[message.key() or b"", message.value() or b""] = None
+            last = message.offset() or 0
+    consumer.close()
+    return list(found)
+
+
+def flood(server: ServerProcess, kafka: str, topic: str) -> None:
+    """Write copies of a topic's first record while the server is suspended, and resume it.
+
+    The index has to read them, and they change nothing.
+    """
+    key, value = read(kafka, topic)[0]
+    server.run_in_slices_until(lambda: True)
+    producer = Producer({"bootstrap.servers": kafka, "queue.buffering.max.messages": BACKLOG})
+    for _ in range(BACKLOG):
+        producer.produce(topic, value, key)
+    assert producer.flush(TIMEOUT_S) == 0
+    server.resume()
+
+
+def test_rows_are_refused_while_their_index_is_behind(start: Callable[[], ServerProcess], kafka: str) -> None:
+    server = start()
+    server.commit(garden.graph())
+    assert server.log("pots", [pot(1)]).status_code == 200
+    topic = server.topic("Pots")
+    before = read(kafka, topic)
+    flood(server, kafka, topic)
+    answers: list[httpx.Response] = []
+
+    def is_refused() -> bool:
+        answers.append(server.log("pots", [pot(2), {"pot": "no number"}]))
+        return answers[-1].status_code == 429
+
+    # The index is looked at once a second. Before that rows are accepted, as they were before.
+    eventually(is_refused, server.said)
+    answer = answers[-1]
+    assert answer.headers["retry-after"] == "5"
+    body = answer.json()
+    assert body["code"] == "behind"
+    assert "the index of Pots is" in body["err_msg"]
+    assert "send it again after" in body["err_msg"].lower()
+    index = next(each for each in server.http.get("/status").json()["index"]["indexes"] if each["dataset"] == "Pots")
+    assert index["lag"] > 0
+    assert index["lag_seconds"] > 0
+    page = server.http.get("/metrics").text
+    assert 'caraway_index_lag_records{dataset_name="Pots"' in page
+    assert 'caraway_index_lag_seconds{dataset_name="Pots"' in page
+    # Endpoints that feed other datasets take rows.
+    assert server.log("readings", [{"pot": 1, "moisture": 0.5, "at": "2024-01-01T00:00:00Z"}]).status_code == 200
+    eventually(lambda: server.log("pots", [pot(3)]).status_code == 200, server.said)
+    # Only the rows of accepted requests are there.
+    accepted = sum(answer.status_code == 200 for answer in answers)
+    assert len(read(kafka, topic)) == len(before) + accepted + 1
+    indexes = {each["dataset"]: each for each in server.http.get("/status").json()["index"]["indexes"]}
+    assert indexes["Rules"]["lag_seconds"] == 0.0
+
+
+def test_a_source_waits_while_its_index_is_behind(start: Callable[[], ServerProcess], kafka: str) -> None:
+    name = f"source-{secrets.token_hex(4)}"
+    brokers = Kafka(name="brokers", bootstrap_servers=kafka, security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
+    producer = Producer({"bootstrap.servers": kafka})
+
+    def produce(number: int) -> None:
+        producer.produce(name, orjson.dumps({"pot": number, "at": "2024-01-01T00:00:00Z"}))
+        assert producer.flush(TIMEOUT_S) == 0
+
+    @meta(owner="a@b.co")
+    @source(brokers.topic(name), disorder="1h", cdc="upsert")
+    @dataset(index=True)
+    class Shelves:
+        pot: int = field(key=True)
+        at: datetime = field(timestamp=True)
+
+    produce(1)
+    server = start()
+    server.commit(Graph(datasets=(Shelves.to_spec(),)))
+
+    def state() -> dict[str, object]:
+        sources = server.http.get("/status").json()["sources"]
+        return dict(sources[0]) if sources else {}
+
+    eventually(lambda: state().get("offsets") == {"0": 1}, server.said)
+    flood(server, kafka, server.topic("Shelves"))
+    eventually(lambda: state()["state"] == "waiting", server.said)
+    produce(2)
+    assert state()["error"] == ""
+    eventually(lambda: state()["offsets"] == {"0": 2}, server.said)
+    eventually(lambda: state()["state"] == "reading", server.said)
+    assert len(read(kafka, server.topic("Shelves"))) == 2
