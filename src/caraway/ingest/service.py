@@ -102,7 +102,7 @@ class IngestService:
             TooLargeError: The request has too many rows.
             InvalidInputError: The data has another form.
             ConflictError: The idempotency key was used with other rows.
-            BehindError: What is computed from the rows is too far behind; no row was written.
+            BehindError: The indexes or jobs that need the rows are too far behind; no row was written.
             UnavailableError: Kafka doesn't take the rows; some may have been written.
         """
         taking = self._take(endpoint, data, request, is_large=is_large)

@@ -29,8 +29,8 @@ LISTED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Writes:
-    """What is computed from topics: the topics that stand before each index and job, by its name, and all edges."""
+class _Reads:
+    """The topics that each index and job reads, by its name, and for each topic those from which it is written."""
 
     indexes: Mapping[str, frozenset[str]]
     jobs: Mapping[str, frozenset[str]]
@@ -45,7 +45,7 @@ class _Writes:
         return frozenset(found)
 
 
-NOTHING = _Writes({}, {}, {})
+NOTHING = _Reads({}, {}, {})
 
 
 class Lags:
@@ -71,7 +71,7 @@ class Lags:
         self._backpressure = backpressure
         self._clock = clock
         self._indexes = IndexLags(clock)
-        self._writes = NOTHING
+        self._reads = NOTHING
         # The jobs that are beyond the bounds, by id.
         self._late_jobs: Mapping[str, Late] = {}
         self._logged: frozenset[str] = frozenset()
@@ -93,7 +93,7 @@ class Lags:
 
     def follow(self, plans: Iterable[GraphPlan]) -> None:
         """Go by the plans of the commits that branches serve; an index that none of them has refuses nothing."""
-        self._writes = _writes_of(plans)
+        self._reads = _reads_of(plans)
 
     def look(self) -> tuple[IndexLag, ...]:
         """Return the lag of each index now."""
@@ -103,16 +103,16 @@ class Lags:
         """Look at the indexes, log what is behind, and set which log requests are refused."""
         lags = self.look()
         self._log(lags)
-        writes, bounds = self._writes, self._backpressure.bounds
+        reads, bounds = self._reads, self._backpressure.bounds
         late: dict[str, Late] = {}
         for lag in lags:
             # The whole backlog counts in `GET /status`, and only its growth here: while an index is built from the
             # history of its topic, refusing rows wouldn't help it.
             if bounds.exceeded_by(lag.grown, lag.seconds):
                 found = Late(name=f"the index of {lag.dataset}", records=lag.records, seconds=lag.seconds)
-                late |= dict.fromkeys(writes.sources_of(writes.indexes.get(lag.asset, frozenset())), found)
+                late |= dict.fromkeys(reads.sources_of(reads.indexes.get(lag.asset, frozenset())), found)
         for job, found in self._late_jobs.items():
-            late |= dict.fromkeys(writes.sources_of(writes.jobs.get(job, frozenset())), found)
+            late |= dict.fromkeys(reads.sources_of(reads.jobs.get(job, frozenset())), found)
         self._backpressure.set(late)
 
     def refresh_jobs(self) -> None:
@@ -153,7 +153,7 @@ class Lags:
             )
 
 
-def _writes_of(plans: Iterable[GraphPlan]) -> _Writes:
+def _reads_of(plans: Iterable[GraphPlan]) -> _Reads:
     indexes: dict[str, frozenset[str]] = {}
     jobs: dict[str, frozenset[str]] = {}
     inputs: dict[str, frozenset[str]] = {}
@@ -166,4 +166,4 @@ def _writes_of(plans: Iterable[GraphPlan]) -> _Writes:
             read = frozenset(topic.name for topic in job.inputs)
             jobs[job.job_id] = read
             inputs[job.output.name] = inputs.get(job.output.name, frozenset()) | read
-    return _Writes(indexes, jobs, inputs)
+    return _Reads(indexes, jobs, inputs)

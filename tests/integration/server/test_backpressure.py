@@ -11,6 +11,8 @@ import httpx
 import orjson
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from caraway import dataset, field, meta
 from caraway.connectors import Kafka, source
@@ -113,6 +115,8 @@ def test_rows_are_refused_while_their_index_is_behind(start: Callable[[], Server
 def test_a_source_waits_while_its_index_is_behind(start: Callable[[], ServerProcess], kafka: str) -> None:
     name = f"source-{secrets.token_hex(4)}"
     brokers = Kafka(name="brokers", bootstrap_servers=kafka, security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
     producer = Producer({"bootstrap.servers": kafka})
 
     def produce(number: int) -> None:

@@ -55,10 +55,11 @@ def running() -> Iterator[Stub]:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
             stub.asked.append(Asked(self.command, parts.path, dict(parse_qsl(parts.query)), headers, body))
-            status, content, *headers_of = stub.answers.pop(0) if len(stub.answers) > 1 else stub.answers[0]
+            status, content, *given = stub.answers.pop(0) if len(stub.answers) > 1 else stub.answers[0]
             raw = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
-            for name, value in dict(*headers_of).items():
+            more: dict[str, str] = dict(*given)
+            for name, value in more.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()

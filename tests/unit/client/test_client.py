@@ -62,8 +62,8 @@ class Server:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        status, body, *headers = answer if isinstance(answer, tuple) else (200, answer)
-        given = dict(*headers)
+        status, body, *more = answer if isinstance(answer, tuple) else (200, answer)
+        given: dict[str, str] = dict(*more)
         return httpx.Response(status, headers=given, **({"text": body} if isinstance(body, str) else {"json": body}))
 
     def client(self, **options: Any) -> Client:

@@ -195,17 +195,15 @@ class Reader:
 
 
 def test_a_worker_reads_nothing_while_what_depends_on_it_is_behind() -> None:
-    late = True
+    late = ["the index of Users"]
     world = World({"0": [record("a"), record("b")]})
-    worker = world.worker(is_late=lambda: late)
+    worker = world.worker(is_late=lambda: bool(late))
     for _ in range(200):
         assert worker.step()
-    assert worker.waits
-    assert (worker.owned, worker.offsets, world.topics) == (True, {}, {})
-    late = False
+    assert (worker.waits, worker.owned, worker.offsets, world.topics) == (True, True, {}, {})
+    late.clear()
     world.read_all(worker)
-    assert not worker.waits
-    assert len(world.topics[topic_of(plan_of())]) == 2
+    assert (worker.waits, len(world.topics[topic_of(plan_of())])) == (False, 2)
 
 
 def record(user: object, age: object = 1, at: int = 1_700_000_000, **more: object) -> bytes:

@@ -1,4 +1,4 @@
-"""Which lags refuse which log requests, and what is logged about them."""
+"""Tests of the lags that refuse log requests, and of the lines of the log about them."""
 
 # Type checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"
