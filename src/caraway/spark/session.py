@@ -134,8 +134,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # itself.
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
-        # Spark counts the entries of its state by default, for which it reads each entry before it writes it: a fifth of
-        # the time of an operator with state, and more when it restores the state at its start.
+        # Spark counts the entries of its state by default, for which it reads each entry before it writes it: a fifth
+        # of the time of an operator with state, and more when it restores the state at its start.
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         # A job may change between real-time mode and micro-batches and go on from its checkpoint. Spark allows that
         # only with this format of the state store's checkpoints, used from the job's first batch on.
