@@ -1,1 +1,1 @@
-"""The HTTP server: ingest, query and control in one process (`python -m caraway.server`)."""
+"""The HTTP server: ingest, query and control, in one process or several (`python -m caraway.server`)."""

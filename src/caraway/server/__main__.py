@@ -23,7 +23,8 @@ from caraway.server.workers import supervisor
 
 LOG = structlog.get_logger(__name__)
 
-# Longest wait for a connection to the port that is probed; a server of this machine accepts within milliseconds.
+# The most seconds for which a start tries to connect to the configured port, to find out whether another server listens
+# there already. A server of this machine accepts within milliseconds.
 PROBE_S = 1.0
 
 
@@ -118,7 +119,7 @@ def port_of(server: ServerSettings) -> int:
 def main() -> int:
     """Run the server; return the exit code."""
     try:
-        # Files that the server creates are readable by this user only, even if no stack has started this process.
+        # This mask lets only this user read the files that the server creates, by whatever command it was started.
         os.umask(0o077)
         settings = load_settings()
         configure_logging(settings.log_level)

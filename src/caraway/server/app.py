@@ -26,8 +26,8 @@ LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
-# Size of an answer from which on it is compressed in a thread: compressing it in the event loop would hold up all other
-# requests.
+# An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up
+# all other requests.
 LARGE_ANSWER_BYTES = 256 * 1024
 
 
@@ -75,11 +75,12 @@ class App:
             target = endpoint.target
             if self._sites is not None:
                 self._sites.check(endpoint, scope.headers)
-            # The gate comes before the body is read: a caller who isn't admitted must not fill the memory.
+            # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.
             caller = self._gate.admit(endpoint, scope.headers)
             if endpoint.takes_body:
                 check_media_type(endpoint, scope.headers)
-            # A probe has no limits for one caller: a load balancer must learn the server's health at any time.
+            # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the
+            # server's health at any time.
             if endpoint.probe:
                 response = await self._answer(scope, exchange, endpoint, name, caller)
             else:

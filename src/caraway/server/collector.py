@@ -7,9 +7,9 @@ leave them out.
 
 import gc
 
-# Growth of the frozen objects, as a factor, after which they are collected again. Such a collection stops all requests
-# for 160 ms and more, and several commits may come within a second, so it doesn't run on each call. Until it runs,
-# frozen objects that died in reference cycles keep their memory: at most as much as was alive after the last one.
+# A call also collects the frozen objects once there are this many times as many as after it last did so. It stops all
+# requests for 160 ms and more, so not each of several commits within a second may do it. Until then, frozen objects
+# that died in reference cycles keep their memory: at most about as many as were alive after the last time.
 GROWTH = 2.0
 
 _alive = 0

@@ -31,10 +31,12 @@ from caraway.sharding.topics import Topics
 
 LOG = structlog.get_logger(__name__)
 
-# Interval between two rounds of the shards. Other servers know a max event time that moves here after two rounds, and a
-# new owner after one.
+# Seconds between two rounds of the shards, in which a server writes its progress to Postgres and reads that of the
+# others. Others know a max event time that moves here after two rounds (this server writes it in one, and they read it
+# in the next), and a new owner after one.
 INTERVAL_S = 0.2
-# Bound on the shards that are opened or closed at the same time.
+# The most shards that are opened or closed at the same time, each in a thread. A shard may be restored from a snapshot
+# first, which takes long and must not hold up the rounds.
 THREADS = 2
 STOP_S = 3.0
 
@@ -78,7 +80,8 @@ class DividedServerIndex(ServerIndex):
         self._topics = Topics(bootstrap_servers)
         index, passes = settings.index, [_pass(key.mac_key) for key in keyring.keys]
         self._shard_server = ShardServer(lambda: passes, index.host, index.port)
-        # Calls prove the oldest key, because servers that haven't been given the newest key yet know it too.
+        # A call proves that its sender has the oldest key, the last in the keyring. Servers that haven't been given the
+        # newest key yet have the oldest one, so they accept the call, too.
         self._clients = ShardClients(lambda: passes[-1])
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
         self._shard_owner = ShardOwner(
@@ -98,7 +101,8 @@ class DividedServerIndex(ServerIndex):
     @override
     def start(self) -> None:
         super().start()
-        # The tables in Postgres may be created later.
+        # The tables in Postgres may not exist yet. Rounds fail until they do and are repeated, so the start needn't
+        # wait.
         self._shard_server.start(self._shard_owner.answer)
         self._recurring.start()
 
@@ -132,7 +136,8 @@ class DividedServerIndex(ServerIndex):
         if found:
             self._member.forget_progress(found)
         if self._plans is not None:
-            # Entries of indexes that are divided now date from the time before the index was divided.
+            # The database of `ServerIndex` needs only entries of indexes that aren't divided. Entries of divided ones
+            # date from the time before `index.shards` was set, and are removed once the plans are known.
             super().forget(self._store.assets())
 
     @override
@@ -199,7 +204,8 @@ class DividedServerIndex(ServerIndex):
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         if not is_divided(plan):
             return super().remove_erased(plan, stopping)
-        # All shards are tried, so that one that is behind doesn't keep the entries of the others.
+        # All shards are tried, so that one that is still catching up, and therefore removes nothing, doesn't keep the
+        # entries of erased keys in the others.
         removed = [shard.worker.remove_erased(plan, stopping) for shard in self._open_shards().values()]
         return all(removed)
 

@@ -14,9 +14,9 @@ from caraway.index.storage.store import IndexStore
 LOG = structlog.get_logger(__name__)
 
 LEASE = "rows of aggregates"
-# Duration of the lease, and the last part of it, in which its owner hands nothing to Kafka. A record may arrive up to
-# half a minute after it was handed over (`TopicWriter`). So when the lease has ended and another server begins, each
-# record of the former owner has arrived or never will.
+# The time that the lease in Postgres lasts without a renewal, and its last part, in which its owner hands nothing to
+# Kafka's producer. The producer gives a record up after 30 s (`TopicWriter`). So when the lease has ended and another
+# server begins, each record of the former owner has arrived or never will.
 LASTING = timedelta(seconds=90)
 ARRIVING = timedelta(seconds=40)
 TOKEN_KEY = META + b"emitter"
@@ -47,7 +47,7 @@ class EmissionRight:
         self._store = store
         self._arriving_s = arriving.total_seconds()
         self._clock = clock
-        # The fencing token of the lease that is stored in the index; None before the first claim.
+        # The fencing token that this process has stored in the index; None before its first claim of the lease.
         self._ready: int | None = None
 
     def may_send(self) -> bool:
@@ -65,8 +65,8 @@ class EmissionRight:
             UnavailableError: Postgres doesn't answer.
         """
         had = self._held.token
-        # An earlier process of this name may still hold the lease. It has ended, since only one process can open the
-        # database of the index, so its lease is taken over.
+        # An earlier process of this server may still hold the lease, under the same name. It has ended, since only one
+        # process at a time can open the index's database. So `succeeds` lets this process take the lease over at once.
         self._held.keep(succeeds=True)
         token = self._held.token
         if token is None:

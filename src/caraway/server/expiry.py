@@ -16,8 +16,9 @@ LOG = structlog.get_logger(__name__)
 SWEEP_INTERVAL_S = 3600.0
 
 
-# Removes the versions of an index (an asset) that were superseded before an instant in microseconds, until it is
-# stopped, and returns how many.
+# A function that removes versions of an index. It gets the asset of the index, an instant in microseconds since 1970,
+# and an event. It removes the versions that were superseded at or before the instant, ends early if the event is set,
+# and returns how many versions it removed.
 Expire = Callable[[bytes, int, threading.Event], int]
 
 

@@ -10,8 +10,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-# The label that names the process of a metric. As with any restart, the counts of a process are lost when it starts
-# again.
+# The label that names the process of a metric: "writer", or the number of a reader. A process that starts again counts
+# from 0, which Prometheus takes for the reset of a counter, as at any restart.
 LABEL = "worker"
 
 
@@ -43,7 +43,7 @@ class AllFigures(Collector):
         """Return all metrics, labelled by process."""
         found = {family.name: _labelled(family, "writer") for family in REGISTRY.collect()}
         for file in sorted(self._folder.glob(_file(self._folder, "*").name)):
-            # A reader that is ending may have removed its file.
+            # When the server ends, its supervisor removes the folder, maybe after `glob` has listed the files.
             with suppress(FileNotFoundError):
                 for entry in orjson.loads(file.read_bytes()):
                     name = entry["name"]

@@ -27,7 +27,8 @@ class Health:
         """Return the reason for each part that doesn't work, by part; empty if all work."""
         found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
         if found.keys() & {"postgres", "kafka"}:
-            # The ledger's work needs Postgres and Kafka, so it fails whenever one of them does; that is reported once.
+            # The watch "ledger" does the actions of the ledger, which need Postgres and Kafka. It fails whenever one of
+            # these does, so then only the cause is reported.
             found.pop("ledger", None)
         if (problem := self._index_problem()) is not None:
             found["index"] = problem

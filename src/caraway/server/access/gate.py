@@ -27,19 +27,22 @@ from caraway.state.permissions import ANYBODY, Caller
 
 LOG = structlog.get_logger(__name__)
 
-# Interval between two reads of the tokens and roles: a revoked token is refused after this time at most.
+# Seconds between two reads of the tokens and roles from Postgres. A revoked token is refused after this time at most.
+# If Postgres doesn't answer, the tokens and roles that were read last stay valid.
 INTERVAL_S = 1.0
-# Longest wait for such a read to end when the server stops.
+# The longest wait, in seconds, for such a read to end when the server stops.
 STOP_S = 3.0
-# Bound on the different refusals (by caller, action, details and error) that are counted between two writes to the
-# audit log; further ones are counted in the metric only.
+# The most different refusals (by caller, action, branch, details and error) that are counted between two writes to the
+# audit log. The bound keeps a flood of refused requests from filling the memory; further ones are counted only in the
+# metric `REFUSED`.
 MAX_REFUSALS = 1_000
 SCHEME = "bearer "
 NOBODY_YET = (
     "requests need a token and there is none yet: `caraway tokens create NAME --role admin` makes the first one; "
     "server.tokens=false lets everybody do everything"
 )
-# Bound on the characters of a request's text in a line of the audit log.
+# The most characters of a branch, and of the details (a query string, a name or an error), in a line of the audit log.
+# They come from the request, so they may be of any length.
 LONGEST = 500
 
 REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
@@ -145,7 +148,8 @@ class Gate:
     async def _recorded(
         self, target: str, request: Request[Any, Any], answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        # The line names the branch in a field of its own; the query string or the path names everything else.
+        # The line has a field of its own for the branch. Its details are the query string or, without one, the entity
+        # that the path names. The body isn't written down: it may hold a secret.
         act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
         number = await asyncio.to_thread(self._audit.begin, act)
         outcome = "failed"
@@ -163,7 +167,8 @@ class Gate:
         try:
             await asyncio.to_thread(self._audit.end, number, outcome)
         except UnavailableError as error:
-            # The action is done or refused, and the caller must get its answer; the audit line keeps the state "begun".
+            # The action is done or refused, and the caller must get its answer even if Postgres is away now. So the
+            # line keeps the outcome "begun" that it got before the action.
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
     def _caller(self, header: str | None) -> Caller:

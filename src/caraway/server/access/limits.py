@@ -20,8 +20,8 @@ from caraway.server.http.messages import Request
 from caraway.server.served_graph import Queryable, ServedGraph, ServedGraphs
 from caraway.state.permissions import Caller, Mode
 
-# Bound on the permitted plans that are remembered for a graph, and on the graphs whose tags are. When one is reached,
-# all of its kind are forgotten, and are computed again as they are needed.
+# The most query plans that are remembered for one graph as permitted to a caller on a branch, and the most graphs whose
+# tags are remembered. If there are as many, all of them are forgotten, and computed again when they are needed.
 MAX_CHECKED = 10_000
 MAX_GRAPHS = 100
 
@@ -59,8 +59,8 @@ class Tags:
         for step in plan.steps:
             match step:
                 case LookupStep():
-                    # Fields have the tags of their dataset, too. The time column of a row needs no check of its own: a
-                    # caller who may read a value of the row may know its time.
+                    # The tags of a field include those of its dataset, so the dataset needs no check of its own. Nor
+                    # does the time column of a row: a caller who may read a value of the row may know its time.
                     read = [found for found in step.features if not is_time_column(found.column)]
                     yield from (self._entity(found.column) for found in read)
                     yield from self.fields_of(step.dataset, (found.field for found in read))
@@ -121,7 +121,8 @@ class AccessLimits:
         entities = self.tags(served).entities
         fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
         if not fed:
-            # No dataset of this branch carries a tag by which the write could be allowed.
+            # The endpoint feeds only datasets of other branches. A grant that is limited to tags allows the write by
+            # the tags of the datasets that the endpoint feeds in this branch, and there are none.
             raise ForbiddenError(
                 f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint "
                 f"{endpoint.name!r} feeds no dataset of branch {request.branch!r}"
@@ -134,8 +135,8 @@ class AccessLimits:
         Raises `ForbiddenError` if the caller lacks a mode.
         """
         for mode in modes:
-            # A caller with the mode on everything needs no check of entities; the branch may hold newer ones than this
-            # server knows.
+            # A caller with the mode on all entities of the branch needs no check of single ones. So it may also change
+            # entities of newer commits, which this server hasn't read yet.
             if caller.may_all(mode, branch):
                 continue
             if not caller.may(mode, branch):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from caraway.server.http.budget import BusyError
 
-# Bound on the callers whose rate is remembered. A forgotten caller starts again with a full second of requests.
+# The most callers whose rate of requests is remembered. If there are more, the one whose last request is the oldest is
+# forgotten. It starts again with the requests that are allowed in a second.
 MAX_KNOWN = 10_000
 
 

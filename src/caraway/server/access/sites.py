@@ -23,11 +23,12 @@ from caraway.server.http.endpoints import Endpoint
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import Headers, media_type
 
-# Bound on the cache of hosts that were checked: a server has few names, and further hosts are checked again each time.
+# The most values of the header `Host` whose check is cached. Clients can send any number of different ones, so the
+# cache needs a bound, while a server has only few names of its own.
 KNOWN_HOSTS = 256
 ANY = "*"
 PORTS = {"http": 80, "https": 443}
-# Bound on the characters of a request's text in an error message.
+# The most characters of a header that an error message quotes.
 LONGEST = 100
 
 
@@ -66,7 +67,8 @@ class Sites:
                 f"a page of {origin[:LONGEST]!r} may not send requests to this server. If it shall, add it to "
                 "server.allowed_origins (CARAWAY_SERVER__ALLOWED_ORIGINS='[\"https://name\"]')"
             )
-        # A link on another site may open a page of this server with GET; requests of other methods are refused.
+        # A link on another site may open a page of this server. A browser sends GET for it and doesn't let scripts of
+        # the other site read the answer. Requests of other methods, which may change something, are refused.
         if endpoint.method != "GET" and (headers.get("sec-fetch-site") or "").lower() == "cross-site":
             raise ForeignSiteError("a page of another site may not send requests to this server (Sec-Fetch-Site)")
 

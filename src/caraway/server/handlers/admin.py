@@ -103,7 +103,8 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
     deployment = context.deployment
     served = deployment.graphs.main()
     if served is not None:
-        # The metrics of this process are shown even if Postgres is away.
+        # The states of jobs come from Postgres. If it doesn't answer, their metrics keep the last values, and the page
+        # is still sent for the sake of all others.
         with suppress(UnavailableError):
             set_jobs(await asyncio.to_thread(deployment.state.jobs))
         set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))

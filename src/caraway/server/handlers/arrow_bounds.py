@@ -16,17 +16,19 @@ from caraway.ingest.json_text import MAX_DEPTH, MAX_VALUES
 from caraway.server.http.body import too_large
 from caraway.server.http.messages import MAX_BODY_BYTES
 
-# Bound on the messages of a stream. A writer makes batches of thousands of rows, with a dictionary or two each, and
-# reading a message takes some 20 us.
+# The most messages (schema, dictionaries and record batches) of a stream. Reading one takes some 20 us however small it
+# is, so all of them take 40 ms. Usual writers stay far below: a batch has thousands of rows, and a dictionary or two.
 MAX_MESSAGES = 2_000
-# Bound on the metadata of a message. A column takes some 100 bytes in a schema, and 50 in a batch.
+# The most bytes of a message's metadata. A column takes some 100 bytes in that of a schema and 50 in that of a batch,
+# so MAX_COLUMNS columns fit.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
-# Numbers of Arrow's Message.fbs: the fields of a message that hold the kind of its header and the header itself, and
-# the kinds of a dictionary and of a batch of records.
+# Numbers in Arrow's FlatBuffers schema Message.fbs: those of the fields of a message that hold the kind of its header
+# and the header itself, and those of the kinds "dictionary" and "record batch".
 _KIND, _HEADER = 1, 2
 _DICTIONARY, _BATCH = 2, 3
-# The fields of a batch that hold its buffers and their compression, and the field of a dictionary that holds its batch.
+# The numbers of the fields of a batch that hold its buffers and their compression, and of the field of a dictionary
+# that holds its batch.
 _BUFFERS, _COMPRESSION, _DATA = 2, 3, 1
 _BUFFER = struct.Struct("<qq")
 _LENGTH = struct.Struct("<q")

@@ -91,7 +91,8 @@ async def init_branch(context: ServerContext, request: Request[InitBody]) -> Htt
             )
         await asyncio.to_thread(context.deployment.control.branches.create, name)
     else:
-        # The branch doesn't exist yet; it will hold what its source holds, so the source is checked.
+        # The new branch will hold what its source holds. So the caller must be allowed to read all of that on the
+        # source, and to write entities with the same tags on the new branch, which has no graph to check yet.
         caller = request.caller
         context.limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
         context.limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)

@@ -29,12 +29,12 @@ from caraway.server.served_graph import ServedGraph
 from caraway.state.permissions import Mode
 from caraway.topics.letters import Letter, letter_at, newest, parse_id
 
-# Number of dead letters in an answer: without the parameter `limit`, and the greatest value of `limit`.
+# The number of dead letters in an answer without the parameter `limit`, and the greatest value of `limit`.
 SHOWN, MAX_SHOWN = 50, 500
-# Bound on the dead letters that are read for one answer, since a caller may be allowed to see few of many. The answer's
-# `next` is the position behind those that were read.
+# The most dead letters that are read from Kafka for one answer, since a caller may be allowed to see few of many. With
+# the answer's `next`, a further request goes on with those older than the last one that this answer considered.
 SCANNED = 2_000
-# Bound on the characters of a reason in the list.
+# The most characters of a reason in the list; the answer about a single dead letter has all of them.
 REASON = 300
 
 Json = dict[str, object]
@@ -151,8 +151,8 @@ def _require(
     dataset = dead_letter.body["dataset"]
     names = [field.name for spec in served.graph.datasets if spec.name == dataset for field in spec.fields]
     if not names:
-        # The served graph has no dataset of this name, which is that of a step inside a pipeline. So the row has no
-        # fields with tags, and a caller with rights by tags alone is refused.
+        # A job names the dataset that it makes, which may exist only between two steps of a pipeline. The served graph
+        # has no such dataset, so there are no tags by which a grant that is limited to tags could allow the access.
         raise ForbiddenError(
             f"account {request.caller.account!r} has {mode} by tags only, and {dataset!r} is no dataset of the branch"
         )

@@ -31,7 +31,7 @@ from caraway.server.served_graph import ServedGraph
 
 Json = dict[str, object]
 
-# Bound on the known names that a message about an unknown name proposes.
+# The most known names, similar to the wanted one, that an error about an unknown name proposes.
 SHOWN_NAMES = 3
 
 

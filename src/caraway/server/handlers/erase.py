@@ -21,9 +21,9 @@ from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state.permissions import Mode
 
-# Bound on the keys of one request.
+# The most keys that one request may erase.
 MAX_KEYS = 10_000
-# Bound on the erased keys in an answer, the newest ones.
+# The most erased keys in an answer of `erasures`. If a dataset has more, the newest are shown.
 SHOWN = 1_000
 
 

@@ -29,7 +29,8 @@ from caraway.server.http.messages import HttpResponse, Request, json_response
 
 # The event time that Feast shows for entities, and for features that come from no row.
 NO_TIME = "1970-01-01T00:00:00Z"
-# Bound on the requests whose resolved names are kept; an application makes a handful.
+# The most requests whose resolved names are kept, by commit, features and join keys; an application makes a handful of
+# different ones. If there are as many, all of them are forgotten, and resolved again when they are needed.
 MAX_KEPT = 1_000
 
 
@@ -80,7 +81,8 @@ async def get_online_features(context: ReadContext, request: Request[OnlineFeatu
     columns = kept[1]
 
     def keep(_plan: CompiledPlan, batch: Batch) -> None:
-        # Event times of a large query are made in its thread, so that other requests needn't wait.
+        # `Queries` runs a large query in a thread and calls this there. So the making of many texts of event times
+        # doesn't hold up other requests.
         times.update(event_times(columns, batch))
 
     answer = await context.queries.answer(plan, Given(data, is_large=request.is_large), None, keep)
@@ -116,7 +118,8 @@ def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str
     outputs: list[tuple[str, str]] = []
     for reference in references:
         view, _, feature = reference.partition(":")
-        # Feast allows a version behind the name of a view.
+        # Feast allows a version behind the name of a view. Featuresets have no versions, so such a name is an unknown
+        # view.
         spec = catalog.featuresets.get(view)
         if spec is None:
             raise UnknownEntityError(f"there is no feature view {view!r}; {listed('featuresets', catalog.featuresets)}")

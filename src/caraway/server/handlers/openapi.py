@@ -32,11 +32,12 @@ STATUSES: Final[Mapping[int, str]] = {
     503: "A part is away",
     504: "It took too long",
 }
-# Statuses that any endpoint can answer: 403 for a page of another site or a foreign host
+# Statuses that all endpoints but the health check can answer: 403 for a page of another site or a foreign host
 # (`caraway.server.access.sites`), 429 for a caller with too many requests and 504 for the deadline
 # (`caraway.server.app`), 500 and 503 for failures of the server or of one of its processes.
 OF_ALL: Final = frozenset({403, 429, 500, 503, 504})
-# Statuses of the health check, which is open to everybody.
+# Statuses of the health check, which is open to everybody: neither `Host`, nor a token, nor the limits of a caller are
+# checked.
 OF_A_PROBE: Final = frozenset({500, 503})
 # Statuses of endpoints that read a body: 400 for a damaged one, 408 for a slow one, 413 for one that is too large, and
 # 415 for one of another media type.
@@ -49,7 +50,7 @@ REFUSAL: Json = {
     "required": ["err_msg", "code"],
     "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}},
 }
-# The header that names the branch; Fennel's name of it is accepted as well.
+# The header that names the branch. The server accepts Fennel's name of it as well, which the document leaves out.
 BRANCH: Json = {
     "name": "X-Caraway-Branch",
     "in": "header",
@@ -122,7 +123,7 @@ def _operation(endpoint: Endpoint, schemas: Mapping[object, Json], query: Json) 
     others = {media: {"schema": BYTES} for media in endpoint.accepts if media != JSON}
     content: Json = {"text/plain": {}, "text/html": {}}
     if endpoint.answer is not None:
-        # An endpoint that takes JSON and another form answers in that form, too.
+        # An endpoint that takes JSON and another media type, as queries take Arrow, can answer in that one, too.
         content = {JSON: {"schema": schemas[endpoint.answer]}, **(others if JSON in endpoint.accepts else {})}
     operation: Json = {
         "operationId": endpoint.operation or re.sub("_(.)", lambda found: found[1].upper(), name),
@@ -143,7 +144,8 @@ def _operation(endpoint: Endpoint, schemas: Mapping[object, Json], query: Json) 
 
 
 def _parameter(name: str, schema: Json, required: list[str]) -> Json:
-    # A parameter that may be null may be left out; it is never the text "null".
+    # The schema of a parameter that may be null has `anyOf` with its type and null. Null means that the parameter is
+    # left out of the query string, where the text "null" has no meaning. So the document shows only the type.
     plain = {member: value for member, value in schema.items() if member not in {"anyOf", "default", "description"}}
     plain |= schema.get("anyOf", [{}])[0]
     return {

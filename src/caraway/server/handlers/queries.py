@@ -18,16 +18,18 @@ from caraway.server.http.budget import BusyError
 from caraway.server.http.errors import DeadlineError, status_of
 
 Table = Sequence[object] | Mapping[str, object]
-# A function that is called with each query that was answered.
+# A function that is called with the plan and the computed columns of each query that was answered.
 Keep = Callable[[CompiledPlan, Batch], None]
 T = TypeVar("T")
 
-# Number of rows above which a query runs in a thread, because in the event loop it would hold up all other requests.
+# A query with more rows than this runs in a thread, because in the event loop it would hold up all other requests.
 INLINE_ROWS = 500
 THREADS = 4
-# Bound on the queries that wait for a thread or run in one; a further query would wait for seconds, so it is refused.
+# The most queries and lookups that run in a thread, wait for one, or call Python extractors. A further one would wait
+# for seconds, so it is refused (429).
 MAX_UNDER_WAY = 64
-# Bound on the values of an answer, which take up to 250 bytes each, in Python and as text.
+# The most values (rows times columns) of an answer. Each takes up to 250 bytes, in Python and as text, so an answer
+# takes up to 250 MB.
 MAX_CELLS = 1_000_000
 SECONDS = 30.0
 
@@ -45,7 +47,7 @@ class Given:
 
 
 class Queries:
-    """Runs compiled plans, small ones at once and large ones in threads, and counts them."""
+    """Runs compiled plans, small queries in the event loop and large ones in threads, and counts them."""
 
     def __init__(self) -> None:
         """Create the threads."""
@@ -96,14 +98,14 @@ class Queries:
         future.add_done_callback(self._ended)
         done, _ = await asyncio.wait({future}, timeout=SECONDS)
         if not done:
-            # The result is dropped. Its exception must still be retrieved, or asyncio logs it as one that was never
-            # retrieved.
+            # The thread goes on, and its result is dropped. An exception must still be retrieved, or asyncio logs it as
+            # one that was never retrieved.
             future.add_done_callback(lambda late: late.cancelled() or late.exception())
             raise _too_late()
         return future.result()
 
     async def _under_limits(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run work that mostly waits for other servers, under the limits of `in_thread`."""
+        """Run a query that mostly waits for the processes of Python extractors, under the limits of `in_thread`."""
         self._enter()
         try:
             async with asyncio.timeout(SECONDS):

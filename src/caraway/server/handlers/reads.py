@@ -26,16 +26,19 @@ from caraway.server.served_graph import ServedGraph
 
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"
-# Number of times that an explained query runs, if the request names none.
+# The number of times that a query with rows runs to be explained, if the request doesn't set `runs`. The times of its
+# parts are measured by these runs.
 RUNS = 20
-# Bound on the characters of a workflow's name, which labels metrics and each row that is kept.
+# The most characters of a workflow's name. It is a label of metrics, and is written with the rows of queries with
+# `log=true`.
 MAX_WORKFLOW = 100
-# Bound on the features or fields of one request, because plans are kept by these names.
+# The most features or fields that a list of a request names. Compiled plans are cached by these lists, so longer lists
+# would fill the memory.
 MAX_NAMES = 5_000
-# Bound on the characters of a feature's or field's name; names in Python and of columns are far shorter.
+# The most characters of a feature's or field's name in these lists; names in Python and of columns are far shorter.
 MAX_NAME = 1_000
 
-# The form of lists of features or fields.
+# The type of a list of features or fields in a body.
 Names = Annotated[list[Annotated[str, Meta(max_length=MAX_NAME)]], Meta(max_length=MAX_NAMES)]
 NAMES = Meta(description="a list of names")
 Instants = Annotated[
@@ -150,7 +153,9 @@ async def _columns(request: Request[Any, Any]) -> dict[str, Any]:
     body = request.body
     if request.is_large:
         size = await in_decoder(decoded_bytes, body)
-        # The Python values take up to eight times the bytes of 64-bit numbers in Arrow; a request may have MAX_VALUES.
+        # A 64-bit number takes 8 bytes in Arrow, and up to VALUE_BYTES (64) as a Python value. So the values are
+        # counted as eight times the bytes of the stream, and as no more than MAX_VALUES of them, which is the most that
+        # a request may have.
         request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
     return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
 

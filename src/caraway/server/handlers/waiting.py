@@ -13,17 +13,19 @@ from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.waiting.goals import LaggingPart
 from caraway.server.waiting.wait import Wait, WaitOutcome
 
-# Bound on the seconds that one request waits. Proxies end requests that take longer, so a client that wants to wait
-# longer sends another request.
+# The most seconds that one request waits. Proxies end requests that take long, so a client that wants to wait longer
+# sends another request, with the `since` of the answer.
 LONGEST_S = 10.0
-# Bound on concurrent waits, because each reads the outputs of all jobs of a branch.
+# The most requests that wait at the same time. Each has a Kafka consumer that reads the output topics of all jobs of
+# its branch, which costs the server and the broker much.
 AT_ONCE = 8
-# Interval between two checks whether a commit is served.
+# Seconds between two checks whether the branch serves its newest commit.
 COMMIT_S = 0.1
 # The greatest offset of a partition: offsets are signed 64-bit numbers.
 LARGEST_OFFSET = 2**63 - 1
 Offset = Annotated[int, Meta(ge=0, le=LARGEST_OFFSET)]
-# Offsets by partition and topic. Brokers number the partitions with signed 32-bit numbers.
+# Offsets by topic and partition. Kafka numbers partitions with signed 32-bit numbers, and all numbers of up to nine
+# digits are such.
 Positions = dict[str, dict[Annotated[str, Meta(pattern=r"^[0-9]{1,9}$")], Offset]]
 
 

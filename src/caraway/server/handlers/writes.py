@@ -18,8 +18,8 @@ from caraway.server.handlers.reads import ROWS, data_of
 from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 
-# Bound on the characters in the name of a webhook or endpoint. For an unknown name the nearest names are searched,
-# which takes too long for longer names.
+# The most characters in the name of a webhook or endpoint. An error about an unknown name proposes the nearest known
+# one, and the search for it takes too long for longer names.
 MAX_NAME = 1_000
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
 IDEMPOTENCY = {
@@ -81,7 +81,8 @@ async def commit(context: ServerContext, request: Request[Nothing, CommitParamet
         approve=approval(request.caller, request.branch),
     )
     if not wanted.preview:
-        # The graph is reloaded before the answer, so that the caller can log and query at once.
+        # This server reads the branches again before it answers. So the caller can log to new endpoints at once, and
+        # query new features as soon as the branch serves the commit.
         await asyncio.to_thread(context.deployment.graphs.reload)
     return json_response(
         {

@@ -13,12 +13,13 @@ from msgspec import Meta, Struct
 from caraway.errors import InvalidInputError, TooLargeError
 from caraway.ingest.table import json_type
 
-# The parts of msgspec's messages: a member that is missing, the place of any other fault, and a bound on a length.
+# The parts of msgspec's error messages by which the causes are told apart: the name of a missing member, the place of
+# any other fault, and the greatest length of a list or text that is too long.
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _PLACE = re.compile(r"`\$\.((\w+)(?:\[(\d+)\])?[^`]*)`$")
 _LONGEST = re.compile(r"of length <= (\d+)")
 
-# Bound on the characters of a query parameter in an error message.
+# The most characters of a query parameter's value that an error message quotes.
 LONGEST_QUOTED = 40
 
 # A list of any values.
@@ -90,7 +91,8 @@ def _refusal(
     elif quoting:
         shown = repr(value[:LONGEST_QUOTED])
     else:
-        # A number that is out of bounds is shown; texts aren't, as they may be secrets.
+        # The message shows a number that is out of bounds. It has only the type of any other value, because a text may
+        # be a secret.
         shown = str(value) if isinstance(value, (int, float)) and "got" not in text else json_type(value)
     return InvalidInputError(f"{place} is {shown}; {remedy}")
 

@@ -9,9 +9,11 @@ from caraway.errors import InvalidInputError, TooLargeError
 from caraway.server.http.budget import SMALL_BYTES, Hold
 from caraway.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, Exchange, Headers
 
-# Bytes that are decompressed in one step, which takes about a millisecond.
+# The most bytes that one step of decompression yields, which takes about a millisecond. A body that yields fewer is
+# decompressed in the event loop; the rest of a larger one in a thread.
 STEP_BYTES = 256 * 1024
-# Size of a body up to which its memory isn't counted: the small bodies that one token may have under way take some MiB.
+# Bodies of up to this many bytes aren't counted in the memory of requests. A token may have 1,000 requests under way
+# (the default of server.concurrency_per_token), so small bodies take some 4 MiB for each token.
 TINY_BYTES = 4 * 1024
 
 
@@ -30,6 +32,7 @@ async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
     """
     length = headers.get("content-length")
     # hyper, on which granian is built, has checked that the header is a number, and passes on no more bytes than that.
+    # So `int` doesn't fail, and a body isn't larger than `size`.
     if length is not None:
         size = int(length)
         if size > MAX_BODY_BYTES:
@@ -81,11 +84,13 @@ class _Zlib:
         """Return the next bytes, none at the end. Raises `InvalidInputError` if the body is damaged."""
         found = b""
         try:
-            # Headers and ends of blocks yield no bytes, so the step goes on until there are some.
+            # Some input, such as the header of gzip or the end of a block, yields no bytes. A step without bytes would
+            # mean the end of the body, so it goes on until there are some.
             while not found and not self._decompressor.eof and self._rest:
                 found = self._decompressor.decompress(self._rest, STEP_BYTES)
                 self._rest = self._decompressor.unconsumed_tail
-            # The decompressor may still hold output if the last step filled its bound exactly.
+            # If the last step yielded STEP_BYTES exactly, the decompressor may have read all input and still hold
+            # output.
             if not found and not self._decompressor.eof:
                 found = self._decompressor.decompress(b"", STEP_BYTES)
         except zlib.error as error:

@@ -9,14 +9,15 @@ from collections import Counter
 
 from caraway.errors import CarawayError
 
-# Bound on the memory of all requests. The largest request needs some 150 MB for its text and values, most need less
-# than a thousandth of that.
+# The most bytes that all requests under way hold together, unless server.requests_memory_mb sets another number. The
+# largest request needs some 150 MB for its text and values, most need less than a thousandth of that.
 MAX_BYTES = 256 * 1024 * 1024
-# Size of a body up to which it may use the whole budget. All larger bodies together may use only this share of it, so
-# that slow uploads of large bodies leave memory for small requests.
+# A request that holds up to SMALL_BYTES may use the whole budget. One that needs more bytes is refused if all requests
+# would then hold more than LARGE_SHARE of the budget, so that slow uploads of large bodies leave memory for small
+# requests.
 SMALL_BYTES = 64 * 1024
 LARGE_SHARE = 0.75
-# Share of the memory for large bodies that one caller may take while others have requests under way.
+# The part of LARGE_SHARE that the requests of one caller may hold, while requests of other callers hold memory, too.
 CALLER_SHARE = 0.75
 
 
@@ -48,7 +49,8 @@ class Budget:
         """
         large = held + size > SMALL_BYTES
         limit = self._large_bytes if large else self._max_bytes
-        # A request that is alone always goes on; the limits of a single request bound what it needs.
+        # A request goes on if no other request holds memory, even beyond the budget. The limits of a single request,
+        # such as MAX_BODY_BYTES, bound what it needs.
         if self._used > held and self._used + size > limit:
             raise BusyError(
                 f"the requests under way take {self._used >> 20:,} MiB of memory, and this one needs more than is left "

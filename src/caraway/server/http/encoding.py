@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from caraway.server.http.messages import HttpResponse
 
-# Size from which on answers are compressed. A packet holds a smaller answer anyhow, so compressing it would only take
-# time.
+# Answers of this many bytes and more are compressed. A smaller one fits into a single network packet anyhow, so
+# compressing it would only take time.
 MIN_BYTES = 1_024
-# The level of gzip, the fastest, because a client waits for the answer.
+# The levels are the fastest of gzip and a fast one of zstd, because a client waits for the answer.
 GZIP_LEVEL = 1
 ZSTD_LEVEL = 1
-# The encodings of the server, in order of preference.
+# The encodings that the server can apply. If a client accepts both equally, the first one is chosen.
 KNOWN = ("zstd", "gzip")
 
 

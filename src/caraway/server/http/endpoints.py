@@ -26,7 +26,7 @@ class Scope(StrEnum):
     """The extent to which a caller needs a mode."""
 
     BRANCH = "the branch"
-    # The answer is about no single branch.
+    # The answer is about no single branch, so a grant on any branch is enough.
     ANY_BRANCH = "any branch"
     # Secrets have no tags and belong to no branch. So a grant that is limited to tags or branches doesn't cover them;
     # the caller needs a grant without such limits.
@@ -130,7 +130,8 @@ class Endpoint:
 def _forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
     """Return the Structs of the body and the query string that a handler's parameter `request` has as arguments."""
     forms: tuple[Any, ...] = (*get_args(get_type_hints(handler)["request"]), Nothing, Nothing)
-    # A handler of `Request[Any, Any]` reads nothing but the bytes.
+    # `Any` names no Struct, so a handler of `Request[Any, Any]` gets at most the bytes of a body, and nothing is
+    # decoded.
     body, parameters = (Nothing if form is Any else form for form in forms[:2])
     return body, parameters
 

@@ -26,10 +26,11 @@ from caraway.ingest.backpressure import BehindError
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
-# Seconds after which a client should try again; a part of the server that is started again works within a few.
+# Seconds after which a client should try again, which the header `Retry-After` of an answer with status 503 or 429
+# says. A part of the server that is started again works within a few seconds.
 RETRY_AFTER_S = "1"
-# Bound on the characters of a message: enough to quote several names and to list the valid choices, while a long text
-# of a client isn't sent back to it.
+# The most characters of an error message in an answer: enough to quote several names and to list the valid choices,
+# while a long text of a client isn't sent back to it.
 MAX_MESSAGE = 8_000
 
 
