@@ -9,7 +9,7 @@ import structlog
 from granian._granian import RSGIProtocolClosed
 
 from caraway.config.settings import ServerSettings
-from caraway.errors import CarawayError, shortened
+from caraway.errors import CarawayError, UnavailableError, shortened
 from caraway.server import metrics
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
@@ -26,6 +26,7 @@ LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
+ENDING = "the server ends; what the request was to change may have been changed. Ask again"
 # An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up
 # all other requests.
 LARGE_ANSWER_BYTES = 256 * 1024
@@ -91,6 +92,9 @@ class App:
                     self._bounds.shares.leave(caller.token_id)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
+        except asyncio.CancelledError:
+            # A server that ends cancels the requests that are still under way; their clients get an answer, too.
+            response = error_response(UnavailableError(ENDING))
         except Exception as error:  # noqa: BLE001 (every request gets an answer)
             response = _unexpected(error, scope)
         accepted = scope.headers.get("accept-encoding")

@@ -24,6 +24,8 @@ SWITCH_INTERVAL_S = 0.0005
 # After SIGTERM the requests under way have this many seconds to finish. The stop of the other parts follows, and all of
 # it must take less than the 15 s after which a supervisor kills the server.
 DRAIN_S = 6.0
+# Requests that were cancelled after that time have this many seconds to be answered.
+ANSWER_S = 1.0
 # The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs. Unfinished work, such as
 # actions of the ledger, is done again after the next start.
 END_S = 12.0
@@ -114,6 +116,11 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     _, late = await asyncio.wait({serving}, timeout=DRAIN_S)
     if late:
         LOG.warning("requests were still under way", after_seconds=DRAIN_S)
+        # The application answers a request that is cancelled. The HTTP server mustn't be cancelled with it, because it
+        # then can't send these answers, and its connections fail in callbacks of futures that were cancelled.
+        for task in asyncio.all_tasks() - {serving, asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait({serving}, timeout=ANSWER_S)
 
 
 def _end_in_any_case(seconds: float) -> None:
