@@ -9,10 +9,12 @@ number.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from caraway.spark.java import java_session
@@ -20,7 +22,13 @@ from caraway.spark.java import java_session
 # A query reads all of its topics by one scan, whose name in the plan begins with this text.
 _SCAN = "RealTimeStreamScan"
 _ROWS = "number of output rows"
+# The error with which Spark's store refuses to read an execution that it has forgotten: it keeps a number of them, and
+# may forget one between the reading of the list and that of the execution.
+_FORGOTTEN = "java.util.NoSuchElementException"
 _WHOSE = re.compile(r"runId = (?P<run>[0-9a-f-]+)\nbatch = (?P<batch>\d+)")
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +70,28 @@ class LiveRows:
         # is left out.
         running = {e.executionId(): e for e in every if e.completionTime().isEmpty() and not e.jobs().isEmpty()}
         known = self._scans
-        self._scans = {number: known[number] if number in known else _scan(store, e) for number, e in running.items()}
-        return {
-            scan.run: RealTimeRows(batch=scan.batch, rows=_rows(store, number, scan))
-            for number, scan in self._scans.items()
-            if scan is not None
+        self._scans = {
+            number: known[number] if number in known else _unless_forgotten(partial(_scan, store, e))
+            for number, e in running.items()
         }
+        found = {}
+        for number, scan in self._scans.items():
+            if scan is None:
+                continue
+            rows = _unless_forgotten(partial(_rows, store, number, scan))
+            if rows is not None:
+                found[scan.run] = RealTimeRows(batch=scan.batch, rows=rows)
+        return found
+
+
+def _unless_forgotten(read: Callable[[], T]) -> T | None:
+    """Return what `read` returns, or None if Spark's store has forgotten the execution that it reads."""
+    try:
+        return read()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != _FORGOTTEN:
+            raise
+        return None
 
 
 def _scan(store: Any, execution: Any) -> _Scan | None:
