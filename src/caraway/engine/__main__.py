@@ -13,8 +13,9 @@ from caraway.engine.engine import Engine, stop_on_signals
 from caraway.errors import CarawayError
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore, hand_out
-from caraway.state.database import connect
+from caraway.state.database import connect, require_tables
 from caraway.state.registry import JobRegistry
+from caraway.state.tables import metadata
 
 
 def main() -> int:
@@ -34,6 +35,7 @@ def main() -> int:
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
         database = connect(settings.postgres.url)
+        require_tables(database, metadata.tables)
         member = Member(engine=database, group=ENGINES, node=f"{socket.gethostname()}:{settings.data_dir}")
         store = SecretStore(database, open_keyring(settings.key_file))
         hand_out(store, local=settings.spark.master.startswith("local"), host=socket.gethostname())

@@ -1,8 +1,9 @@
 """Connections that outlive a restart of Postgres."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
@@ -37,6 +38,35 @@ def connect(url: str) -> sa.Engine:
         pool_size=POOL_SIZE,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, **KEEPALIVES},
     )
+
+
+def require_tables(engine: sa.Engine, tables: Iterable[str]) -> None:
+    """Refuse each transaction of `engine` with `UnavailableError` until these tables exist.
+
+    A process that polls before a server has created the tables would fail in any case, but Postgres would log each
+    query of a missing table as an error.
+    """
+    wanted, exist = [*tables], False
+    question = "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest(%s::text[]) AS name"
+
+    def check(connection: sa.Connection) -> None:
+        nonlocal exist
+        if exist:
+            return
+        # SQLAlchemy would begin another transaction for a statement of its own here.
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(question, (wanted,))
+            row = cursor.fetchone()
+        except psycopg.Error as error:
+            raise UnavailableError(f"could not look for the tables: Postgres doesn't answer ({error})") from error
+        finally:
+            cursor.close()
+        exist = bool(row and row[0])
+        if not exist:
+            raise UnavailableError("the server has not set up the tables yet")
+
+    sa.event.listen(engine, "begin", check)
 
 
 def is_outage(error: BaseException) -> bool:

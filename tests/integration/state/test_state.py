@@ -22,7 +22,7 @@ from caraway.stack import ports
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state.allocation import Action
 from caraway.state.branches import Branches
-from caraway.state.database import connect
+from caraway.state.database import connect, require_tables
 from caraway.state.ledger import ActionOutcome, Ledger
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
 from caraway.state.model import DesiredState, JobState, NewCommit
@@ -99,6 +99,20 @@ def test_an_engine_waits_for_the_tables(postgres: str) -> None:
     server.start()
     wait_until_migrated(postgres, timeout_seconds=30)
     server.join()
+
+
+def test_a_process_that_requires_tables_asks_for_none_that_are_missing(postgres: str) -> None:
+    with opened(postgres) as engine:
+        require_tables(engine, metadata.tables)
+        statements: list[str] = []
+        sa.event.listen(engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="has not set up the tables yet"):
+                StateReader(engine).branch_heads()
+        assert not any("branches" in statement for statement in statements)
+        migrate(postgres)
+        assert StateReader(engine).branch_heads().commits == ()
+        assert StateReader(engine).head_id() is None
 
 
 def test_a_read_before_the_tables_are_made_can_be_asked_again(postgres: str) -> None:
