@@ -8,6 +8,7 @@ from pathlib import Path
 from caraway.children.logs import quote
 from caraway.children.part import Part
 from caraway.children.process import start, stop
+from caraway.children.progress import ProgressTimeout, signs_of
 from caraway.stack.errors import PartFailedError
 
 # A part that has become ready is noticed within this time.
@@ -29,13 +30,13 @@ def running(part: Part, log: Path) -> Iterator[int]:
     part.prepare()
     process = start(part.launch(), log, part.stop_signal)
     try:
-        deadline = time.monotonic() + part.start_seconds
+        timeout = ProgressTimeout(part.start_seconds, lambda: signs_of(process.pid, log))
         while (reason := part.check(process.pid)) is not None:
             if process.poll() is not None:
                 raise PartFailedError(f"{part.name} ended with code {process.returncode}:\n{quote(log)}")
-            if time.monotonic() > deadline:
+            if (given_up := timeout.given_up()) is not None:
                 raise PartFailedError(
-                    f"{part.name} isn't ready after {part.start_seconds:.0f} s: {reason}\n{quote(log)}"
+                    f"{part.name} isn't ready after {given_up.seconds:.0f} s ({given_up.why}): {reason}\n{quote(log)}"
                 )
             time.sleep(POLL_SECONDS)
         yield process.pid

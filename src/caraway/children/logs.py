@@ -1,26 +1,48 @@
-"""Log files of supervised processes: bounded in size, and quoted when something fails."""
+"""Log files of supervised processes: bounded in size and number, and quoted when something fails."""
 
 import shutil
 from pathlib import Path
 
-# From this size on, a log is moved to a second file, whose former content is lost, and begins anew. The size is enough
-# for days of warnings, and too little to fill a disk.
+# From this size on, a log is moved to another file and begins anew. The size is enough for days of warnings; with the
+# former files, the logs of a stack can't take more than 400 MB of a disk.
 LIMIT_BYTES = 16 * 1024 * 1024
+# The number of former files that are kept of each log: some starts back, the reason of a failure is still there.
+KEPT = 4
 
 
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
     """Move the content of a log to `<name>.1` if it is larger than `limit`; return whether it was.
 
-    The content is copied and the file emptied, since the process that writes it keeps it open, in append mode.
+    The former `<name>.1` becomes `<name>.2`, and so on; the oldest is deleted. The content is copied and the file
+    emptied, since the process that writes it keeps it open, in append mode.
     """
     if not path.is_file() or path.stat().st_size <= limit:
         return False
-    former = path.with_name(path.name + ".1")
+    _make_room(path)
+    former = _former(path, 1)
     former.touch(mode=0o600)
     shutil.copyfile(path, former)
     with path.open("r+b") as file:
         file.truncate(0)
     return True
+
+
+def begin_anew(path: Path) -> None:
+    """Move a log that no process writes to `<name>.1`, as `rotate` does, unless it is empty."""
+    if path.is_file() and path.stat().st_size:
+        _make_room(path)
+        path.replace(_former(path, 1))
+
+
+def _make_room(path: Path) -> None:
+    for number in range(KEPT - 1, 0, -1):
+        former = _former(path, number)
+        if former.exists():
+            former.replace(_former(path, number + 1))
+
+
+def _former(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
 
 
 def last_lines(path: Path, count: int = 12) -> list[str]:

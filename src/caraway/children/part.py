@@ -52,14 +52,17 @@ class Part:
     Attributes:
         name: A short, unique name, which also names the part's log file.
         after: The parts that must have become ready before this one is started.
+        needs: The parts without which this one can't become ready. It isn't given up while one of them isn't ready.
         port: The port on which the part listens, if it does.
         stop_signal: The signal that asks the part to end in good order.
         stop_seconds: The seconds for an orderly end, after which the part is killed.
-        start_seconds: The seconds within which the part must become ready.
+        start_seconds: The seconds for which the part may do nothing at all before it is ready. A part that makes
+            progress is waited for longer (`caraway.children.progress`).
     """
 
     name: str
     after: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
     port: int | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     stop_seconds: float = 10.0

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 from caraway.children.part import Launch
+from caraway.children.progress import ProgressTimeout, signs_of
 from caraway.private_files import make_folder, opener
 
 LAUNCHER = Path(__file__).with_name("launch.py")
+# The interval at which a program that runs to its end is looked at.
+LOOK_SECONDS = 0.1
 
 
 def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
@@ -40,20 +43,26 @@ def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> sub
 
 
 def run_to_end(launch: Launch, log: Path, seconds: float) -> str | None:
-    """Run a program, and kill it after so many seconds; return None if it succeeded, otherwise all that it printed.
+    """Run a program; return None if it succeeded, otherwise all that it printed.
 
-    The file `log` gets the output of this run only.
+    The file `log` gets the output of this run only. The program is killed after so many `seconds` without any progress,
+    and the returned text says so.
     """
     log.unlink(missing_ok=True)
     process = start(launch, log, signal.SIGKILL)
+    timeout = ProgressTimeout(seconds, lambda: signs_of(process.pid, log))
     try:
-        if process.wait(seconds) == 0:
-            return None
-    except subprocess.TimeoutExpired:
-        pass
+        while (given_up := timeout.given_up()) is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if process.wait(LOOK_SECONDS) == 0:
+                    return None
+                break
     finally:
         kill_group(process)
-    return log.read_text(errors="replace").strip()
+    said = log.read_text(errors="replace").strip()
+    if given_up is None:
+        return said
+    return f"{said}\nIt was ended after {given_up.seconds:.0f} s: {given_up.why}.".lstrip()
 
 
 def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, seconds: float) -> bool:

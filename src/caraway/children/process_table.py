@@ -68,6 +68,21 @@ def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
     return total
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process and its descendants have used; 0 if there is no such process."""
+    try:
+        leader = psutil.Process(pid)
+        family = [leader, *leader.children(recursive=True)]
+    except psutil.Error:
+        return 0.0
+    total = 0.0
+    for process in family:
+        with contextlib.suppress(psutil.Error):
+            # These times include those of children that have ended, such as the connections of a Postgres.
+            total += sum(process.cpu_times()[:4])
+    return total
+
+
 def wait_until_gone(pid: int, process_created_at: float, seconds: float) -> bool:
     """Wait for a process that need not be a child of this one; return whether it ended in time."""
     deadline = time.monotonic() + seconds

@@ -4,17 +4,23 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 
 from caraway.children.logs import quote, rotate
 from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process import kill_group, start, stop
+from caraway.children.progress import ProgressTimeout, signs_of
 from caraway.errors import CarawayError
+from caraway.private_files import opener
 
 # The pauses between two health checks while a part starts, and afterwards.
 STARTING_SECONDS = 0.1
 RUNNING_SECONDS = 2.0
+# A start that takes long is checked less often, so that the checks cost little: the pause is this part of the time that
+# the start has taken, within the two bounds above. So the checks delay a start by at most this part.
+PAUSE_SHARE = 0.05
 
 # From so many failed health checks in a row on, a part is shown as unresponsive; it isn't restarted for that. On a
 # machine under load a check may fail once or twice without anything being wrong.
@@ -45,6 +51,7 @@ class Runner:
         *,
         may_start: Callable[[], bool],
         on_change: Callable[[PartStatus], None],
+        is_held_up: Callable[[], bool] = lambda: False,
         pauses_s: Sequence[float] | None = None,
     ) -> None:
         """Prepare the supervision of a part.
@@ -54,6 +61,7 @@ class Runner:
             log: The file to which its output is appended; None: its output is this process's.
             may_start: Returns whether the parts that it comes after are ready.
             on_change: Called from the part's thread with each new status.
+            is_held_up: Returns whether a part that this one needs isn't ready, so that this one can't become ready.
             pauses_s: The pauses before the next start, by the number of deaths in a row; the last one repeats for ever.
         """
         self.part = part
@@ -66,6 +74,7 @@ class Runner:
         self.ended_well = True
         """False if the process that was stopped had to be killed, or ended with an error."""
         self._on_change = on_change
+        self._is_held_up = is_held_up
         self._pauses_s = pauses_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"caraway-{part.name}", daemon=True)
@@ -122,7 +131,8 @@ class Runner:
 
     def _watch(self, process: Popen[bytes]) -> str | None:
         """Watch a process; return why it ended, or None if it is to be stopped."""
-        deadline = time.monotonic() + self.part.start_seconds
+        timeout: ProgressTimeout | None = None
+        began = time.monotonic()
         ready, failures, next_check = False, 0, 0.0
         while not self._stopping.is_set():
             try:
@@ -136,7 +146,8 @@ class Runner:
             if time.monotonic() < next_check:
                 continue
             reason = self.part.check(process.pid)
-            next_check = time.monotonic() + (RUNNING_SECONDS if ready else STARTING_SECONDS)
+            now = time.monotonic()
+            next_check = now + (RUNNING_SECONDS if ready else _starting_pause_s(now - began))
             if reason is None:
                 failures = 0
                 if not ready or self.status.state is not PartState.RUNNING:
@@ -147,9 +158,15 @@ class Runner:
                     self.has_been_ready = True
                 self._rotate()
             elif not ready:
-                if time.monotonic() > deadline:
+                # A start that takes long may write much.
+                self._rotate()
+                timeout = timeout or ProgressTimeout(self.part.start_seconds, lambda: signs_of(process.pid, self.log))
+                given_up = timeout.given_up(excused=self._is_held_up())
+                if given_up is not None:
+                    why = f"it wasn't ready after {given_up.seconds:.0f} s: {reason} ({given_up.why})"
+                    self._note(f"this process is ended, because {why}")
                     stop(process, self.part.stop_signal, self.part.stop_seconds)
-                    return f"it wasn't ready after {self.part.start_seconds:.0f} s: {reason}"
+                    return why
             else:
                 failures += 1
                 if failures == TOLERATED_FAILURES:
@@ -175,6 +192,12 @@ class Runner:
         )
         return self._stopping.wait(wait)
 
+    def _note(self, text: str) -> None:
+        """Write a line of the supervisor into the part's log."""
+        if self.log is not None:
+            with open(self.log, "a", encoding="utf-8", opener=opener) as file:
+                file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC caraway: {text}\n")
+
     def _rotate(self) -> None:
         if self.log is not None:
             rotate(self.log)
@@ -182,6 +205,11 @@ class Runner:
     def _change(self, **changes: object) -> None:
         self.status = replace(self.status, **changes)  # type: ignore[arg-type] # keywords of PartStatus
         self._on_change(self.status)
+
+
+def _starting_pause_s(taken_s: float) -> float:
+    """Return the pause before the next health check of a part whose start has taken so many seconds."""
+    return min(RUNNING_SECONDS, max(STARTING_SECONDS, PAUSE_SHARE * taken_s))
 
 
 def _text(error: Exception) -> str:

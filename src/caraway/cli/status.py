@@ -40,7 +40,7 @@ def status(
 ) -> None:
     """Show each part of the stack; exit code 0 only if all of it runs."""
     report = report_stack(DataFolder(load_settings(data).data_dir))
-    if report.state == "running" and report.url:
+    if report.url and _serves(report):
         report = _with_answer(report, report.url)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
@@ -54,7 +54,7 @@ def _show(report: StackReport) -> None:
     out.print(f"Caraway in {report.data_dir}: [bold]{report.state}[/]", soft_wrap=True)
     if report.message:
         out.print(report.message, markup=False, soft_wrap=True)
-    if report.state == "running" and report.url:
+    if report.url and _serves(report):
         out.print(f"Server: {report.url}, memory of all: {_megabytes(report.memory_bytes)}", soft_wrap=True)
     if report.parts:
         out.print(_part_table(report))
@@ -72,6 +72,12 @@ def _show(report: StackReport) -> None:
     for source in report.sources:
         if source.error:
             out.print(f"{source.source}: {source.error}", markup=False, soft_wrap=True)
+
+
+def _serves(report: StackReport) -> bool:
+    """Return whether the server can be asked, as also while another part is started again."""
+    started = any(part.name == "server" and part.state == "running" for part in report.parts)
+    return report.state == "running" or (report.state == "starting" and started)
 
 
 def _with_answer(report: StackReport, url: str) -> StackReport:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from caraway.children.logs import quote
+from caraway.children.logs import begin_anew, quote
 from caraway.children.part import PartState, PartStatus
 from caraway.cli.options import DataOption, command
 from caraway.cli.output import out
@@ -122,6 +122,7 @@ def _start_detached(settings: Settings) -> None:
     folder.claim()
     folder.release()
     log = folder.log("supervisor")
+    begin_anew(log)
     began = time.monotonic()
     with open(log, "wb", opener=opener) as output:
         child = subprocess.Popen(

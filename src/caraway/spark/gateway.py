@@ -17,10 +17,12 @@ from subprocess import Popen
 from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 
+from caraway.children.progress import ProgressTimeout, signs_of
 from caraway.errors import UnavailableError
 from caraway.java.runtime import find_java
 
-# A start fails after this many seconds. A JVM listens after one to three seconds, on a crowded machine after thirty.
+# A start fails after this many seconds in which the JVM does next to nothing. A JVM listens after one to three seconds,
+# on a crowded machine after thirty.
 START_SECONDS = 180.0
 # The seconds between two looks at whether the JVM has written its port and password into the file.
 LOOK_SECONDS = 0.02
@@ -143,12 +145,12 @@ def spark_home() -> Path:
 
 
 def _wait_for(connection_file: Path, process: "Popen[bytes]") -> None:
-    deadline = time.monotonic() + START_SECONDS
+    timeout = ProgressTimeout(START_SECONDS, lambda: signs_of(process.pid, None))
     while not connection_file.is_file():
         if (code := process.poll()) is not None:
             raise UnavailableError(f"Spark's JVM ended with code {code} before it was ready; its output says why")
-        if time.monotonic() > deadline:
-            raise UnavailableError(f"Spark's JVM wasn't ready after {START_SECONDS:.0f} s")
+        if (given_up := timeout.given_up()) is not None:
+            raise UnavailableError(f"Spark's JVM wasn't ready after {given_up.seconds:.0f} s ({given_up.why})")
         time.sleep(LOOK_SECONDS)
 
 

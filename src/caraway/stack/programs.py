@@ -14,6 +14,7 @@ class EngineProgram(Part):
     """`python -m caraway.engine`: a Spark driver. It waits for Postgres and Kafka by itself while Spark starts."""
 
     name = "engine"
+    needs = frozenset({"postgres", "kafka"})
     # In this time each job writes a last checkpoint.
     stop_seconds = 30.0
     start_seconds = 180.0
@@ -43,7 +44,7 @@ class ServerProgram(Part):
     """`python -m caraway.server`: ingest, query and control over HTTP."""
 
     name = "server"
-    after = frozenset({"postgres", "kafka"})
+    after = needs = frozenset({"postgres", "kafka"})
     stop_seconds = 15.0
     start_seconds = 90.0
 

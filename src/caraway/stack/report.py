@@ -116,7 +116,8 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     """The whole stack.
 
     Attributes:
-        state: "running", "starting", "stopping", "stopped", "failed", or "killed" if its supervisor is gone.
+        state: "running"; "starting" while a part starts, also for another time; "stopping", "stopped", "failed", or
+            "killed" if its supervisor is gone.
         message: More about the state.
         data_dir: The data folder.
         url: The URL of the server.
@@ -164,6 +165,8 @@ def report_stack(folder: DataFolder) -> StackReport:
     supervised = is_alive(record.pid, record.process_created_at)
     state = record.state if supervised or record.state in {"stopped", "failed"} else "killed"
     parts = tuple(_report_part(part, folder) for part in record.parts)
+    if state == "running" and any(_starts(part) for part in parts):
+        state = "starting"
     own = memory_bytes(record.pid, with_children=False) if supervised else 0
     return StackReport(
         state=state,
@@ -211,6 +214,11 @@ def _report_part(part: PartStatus, folder: DataFolder) -> PartReport:
         external=part.external,
         log=None if part.external else str(folder.log(part.name)),
     )
+
+
+def _starts(part: PartReport) -> bool:
+    """Return whether a part isn't there yet or is to be started again, other than one whose process only is slow."""
+    return not part.external and part.state not in {PartState.RUNNING, PartState.UNRESPONSIVE}
 
 
 def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:

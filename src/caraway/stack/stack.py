@@ -13,7 +13,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from caraway.children.logs import quote
+from caraway.children.logs import begin_anew, quote
 from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process_table import created_at, end_leftovers, is_alive
 from caraway.children.runner import REPEATED_DEATHS, Runner
@@ -31,8 +31,12 @@ from caraway.stack.probe import check_kafka, check_postgres
 from caraway.stack.programs import EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
 
-# The limit for the whole start. It is longer than the limit of each part, so that the error names the slow part.
+# The seconds for which the start waits for services outside of the stack, and for parts that have become ready and then
+# don't answer any more. The other parts have limits of their own (`caraway.children.progress`).
 START_SECONDS = 240.0
+
+# The states of a part whose start goes on.
+STARTING = frozenset({PartState.PREPARING, PartState.STARTING, PartState.RESTARTING})
 
 # The interval at which the start looks whether all parts are ready.
 POLL_SECONDS = 0.1
@@ -135,7 +139,7 @@ class Stack:
             return tuple(runner.status for runner in self._runners.values())
 
     def _clear_leftovers(self) -> None:
-        """End the processes that a killed supervisor left, and take over the ports of the last stack's record."""
+        """End the processes that a killed supervisor left, and begin a record with the ports of the last stack."""
         former = read_record(self._folder.record) or StackRecord(state="stopped")
         living = [(part.pid, part.process_created_at) for part in former.parts if part.pid and part.process_created_at]
         ended = end_leftovers(living)
@@ -146,6 +150,8 @@ class Stack:
             started_at=time.time(),
             ports=former.ports,
         )
+        # `caraway status` shows from now on that the stack starts, also while Java libraries are fetched.
+        self._write_record()
         if ended:
             self._report(f"Ended {len(ended)} processes that an earlier stack had left behind")
 
@@ -246,10 +252,13 @@ class Stack:
             if isinstance(part, ExternalService):
                 self._runners[part.status.name] = part
                 continue
+            # No process writes the part's log now, so the log of each start has a file of its own.
+            begin_anew(self._folder.log(part.name))
             self._runners[part.name] = Runner(
                 part,
                 self._folder.log(part.name),
                 may_start=partial(self._are_ready, part.after),
+                is_held_up=partial(self._is_missing_one, part.needs),
                 on_change=self._changed_part,
             )
         self._publish("Starting")
@@ -259,15 +268,26 @@ class Stack:
     def _are_ready(self, names: frozenset[str]) -> bool:
         return all(self._runners[name].has_been_ready for name in names)
 
+    def _is_missing_one(self, names: frozenset[str]) -> bool:
+        """Return whether one of these parts of the stack isn't ready; services outside of it have their own limit."""
+        needed = [status for status in self.status() if status.name in names and not status.external]
+        return any(status.state is not PartState.RUNNING for status in needed)
+
     def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        # The last times at which no service was away, and at which the start of a part went on.
+        services_at = under_way_at = time.monotonic()
         with self._changed:
             # A part's `has_been_ready` is set after its state was reported, so that "Ready" is the last report.
             while not all(it.has_been_ready and it.status.state is PartState.RUNNING for it in self._runners.values()):
                 for status in self.status():
                     if status.state is not PartState.RUNNING and status.restarts >= REPEATED_DEATHS:
                         raise PartFailedError(f"{status.name} doesn't start: {status.message}")
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if all(status.state is PartState.RUNNING for status in self.status() if status.external):
+                    services_at = now
+                if any(status.state in STARTING for status in self.status() if not status.external):
+                    under_way_at = now
+                if now > min(services_at, under_way_at) + START_SECONDS:
                     raise PartFailedError(self._unready())
                 self._changed.wait(POLL_SECONDS)
             self._record = replace(self._record, state="running", message="")
@@ -322,12 +342,16 @@ class Stack:
     def _publish(self, text: str) -> None:
         with self._lock:
             self._record = replace(self._record, parts=self.status())
-            try:
-                write_record(self._folder.record, self._record)
-            except OSError as error:
-                # If the disk is full, the parts continue as long as they can, so their supervision must continue, too.
-                text = f"{text} (and {self._folder.record} can't be written: {error})"
-            self._on_progress(text, self.status())
+            self._on_progress(text + self._write_record(), self.status())
+
+    def _write_record(self) -> str:
+        """Write the record; return what to add to a report about it, "" if it was written."""
+        try:
+            write_record(self._folder.record, self._record)
+        except OSError as error:
+            # If the disk is full, the parts continue as long as they can, so their supervision must continue, too.
+            return f" (and {self._folder.record} can't be written: {error})"
+        return ""
 
 
 def _silent(text: str, parts: Sequence[PartStatus]) -> None:

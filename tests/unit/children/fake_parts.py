@@ -27,6 +27,20 @@ STUBBORN = FAITHFUL.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
 # Leaves a child process behind when it is killed.
 PARENT = FAITHFUL.replace("print(", "import subprocess; print(subprocess.Popen(['sleep', '600']).pid,")
 
+# Does the same piece of work again and again for some seconds before it is ready.
+SLOW = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+end = time.monotonic() + {seconds}
+while time.monotonic() < end:
+    {work}
+pathlib.Path(sys.argv[1]).write_text("ready")
+while True:
+    signal.pause()
+"""
+COMPUTING = "sum(range(10_000))"
+WRITING = "print('still at it', flush=True); time.sleep(0.05)"
+
 DYING = "import sys; print('no luck today', flush=True); sys.exit(3)"
 
 

@@ -53,6 +53,17 @@ def test_leftovers_are_ended_with_all_below_them_and_nobody_else() -> None:
         process.kill_group(guilty)
 
 
+def test_a_program_that_does_nothing_is_ended_and_one_that_is_slow_is_not(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    said = process.run_to_end(SLEEP, log, 0.3)
+    assert said is not None
+    assert said.startswith("It was ended after 0 s: in this time it wrote nothing to its log")
+    slow = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: sum(range(10_000))"
+    assert process.run_to_end(Launch(command=(sys.executable, "-c", slow), folder=Path("/")), log, 1.5) is None
+    failing = Launch(command=("sh", "-c", "echo no luck; exit 3"), folder=Path("/"))
+    assert process.run_to_end(failing, log, 60) == "no luck"
+
+
 @LINUX_ONLY
 def test_a_process_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:
     started: list[subprocess.Popen[bytes]] = []

@@ -8,8 +8,9 @@ import pytest
 
 from caraway.children import runner as runner_module
 from caraway.children.part import PartState
+from caraway.children.runner import Runner
 from caraway.stack.errors import PartFailedError
-from tests.unit.children.fake_parts import DYING, PARENT, STUBBORN, FakePart, RunPart
+from tests.unit.children.fake_parts import COMPUTING, DYING, PARENT, SLOW, STUBBORN, WRITING, FakePart, RunPart
 from tests.unit.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -93,6 +94,38 @@ def test_a_part_that_never_becomes_ready_is_started_again(tmp_path: Path, run_pa
     watched = run_part(FakePart(folder=tmp_path, trouble="Spark is asleep", start_seconds=0.3))
     eventually(lambda: watched.runner.status.restarts >= 1)
     assert any("wasn't ready after 0 s: Spark is asleep" in status.message for status in watched.history)
+    # Its log says why, too, and that it was the supervisor who ended it.
+    assert (
+        "caraway: this process is ended, because it wasn't ready after 0 s: Spark is asleep" in watched.log.read_text()
+    )
+
+
+@pytest.mark.parametrize("work", [COMPUTING, WRITING])
+def test_a_part_that_is_only_slow_is_waited_for(tmp_path: Path, run_part: RunPart, work: str) -> None:
+    program = SLOW.format(seconds=4, work=work)
+    watched = run_part(FakePart(folder=tmp_path, program=program, start_seconds=1.5))
+    eventually(lambda: watched.runner.has_been_ready)
+    assert watched.runner.status.restarts == 0
+
+
+def test_a_part_is_not_given_up_while_another_one_holds_it_up(tmp_path: Path) -> None:
+    part, held_up, looks = FakePart(folder=tmp_path, trouble="Kafka is away", start_seconds=0.3), [True], []
+
+    def is_held_up() -> bool:
+        looks.append(time.monotonic())
+        return held_up[0]
+
+    runner = Runner(
+        part, tmp_path / "log", may_start=lambda: True, on_change=lambda status: None, is_held_up=is_held_up
+    )
+    runner.start()
+    try:
+        eventually(lambda: bool(looks) and looks[-1] - looks[0] > 1.0)
+        assert runner.status.restarts == 0
+        held_up[0] = False
+        eventually(lambda: runner.status.restarts >= 1)
+    finally:
+        runner.stop(None)
 
 
 def test_a_part_that_stops_answering_and_answers_again(tmp_path: Path, run_part: RunPart) -> None:

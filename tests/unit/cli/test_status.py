@@ -4,17 +4,32 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from caraway.cli import status as command
 from caraway.cli.application import app
 from caraway.errors import UnavailableError
-from caraway.stack.report import StackReport
+from caraway.stack.report import PartReport, StackReport
 
 RUNNING = StackReport(
     state="running", message="", data_dir="/data", url="http://127.0.0.1:1", memory_bytes=0, parts=(), jobs=()
 )
+
+
+def starting(*, server: str) -> StackReport:
+    """Return the report on a stack whose engine starts again, and whose server is in this state."""
+    parts = tuple(
+        PartReport(
+            name=name, state=state, message="", pid=None, port=None, uptime_seconds=None, memory_bytes=None, restarts=1,
+            external=False, log=None,
+        )
+        for name, state in [("engine", "starting"), ("server", server)]
+    )  # fmt: skip
+    return msgspec.structs.replace(RUNNING, state="starting", parts=parts)
+
+
 SOURCES = [
     {
         "source": "[Kafka: k](topic=t)", "dataset": "Clicks", "state": "reading", "owned": True, "lag": 7,
@@ -62,6 +77,18 @@ def test_each_index_is_shown_with_its_lag(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert rows["Totals"] == ["0", "0.0"]
     assert rows["New"] == []
     assert '"lag_seconds": 75.25' in shown(monkeypatch, tmp_path, "--json")
+
+
+def test_a_server_that_runs_is_asked_while_another_part_starts_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command, "ask", lambda *_, **__: answer())
+    for state, asked in [("running", True), ("starting", False)]:
+        monkeypatch.setattr(f"{__name__}.RUNNING", starting(server=state))
+        result = shown(monkeypatch, tmp_path)
+        assert "/data: starting" in result
+        assert ("Clicks" in result) is asked
+        assert ("Server: http://127.0.0.1:1" in result) is asked
 
 
 def test_a_server_that_does_not_answer_leaves_the_sources_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

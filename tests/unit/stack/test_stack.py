@@ -23,7 +23,7 @@ from caraway.stack.jars import JarSet
 from caraway.stack.record import StackRecord, read_record, write_record
 from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
-from tests.unit.children.fake_parts import DYING, FakePart
+from tests.unit.children.fake_parts import COMPUTING, DYING, SLOW, FakePart
 from tests.unit.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -247,6 +247,64 @@ def test_a_killed_part_comes_back_and_is_counted(stack: FakeStack) -> None:
     assert report.state == "running"
     assert report.memory_bytes > 1_000_000
     assert [part.restarts for part in report.parts if part.name == "engine"] == [1]
+
+
+def test_the_stack_does_not_run_while_a_part_starts_again(stack: FakeStack) -> None:
+    stack.start()
+    folder = DataFolder(stack.settings.data_dir)
+    seen: list[tuple[str, str]] = []
+    # The record is read in the callback, since a part's next state replaces the one of its start within milliseconds.
+    stack.report_to(lambda text, parts: seen.append((text.split(" (")[0], report_stack(folder).state)))
+    pid = next(part.pid for part in stack.status() if part.name == "engine")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: ("engine: running", "running") in seen)
+    assert seen == [
+        ("engine: restarting", "starting"),
+        ("engine: preparing", "starting"),
+        ("engine: starting", "starting"),
+        ("engine: running", "running"),
+    ]
+
+
+def test_a_stack_starts_from_its_first_moment_on(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = DataFolder(settings.data_dir)
+    jars = JarSet(broker=(), connector=(CONNECTOR,))
+    seen: list[str] = []
+
+    def fetch(settings: Settings, on_progress: object) -> JarSet:
+        del settings, on_progress
+        seen.append(report_stack(folder).state)
+        return jars
+
+    monkeypatch.setattr(stack_module, "ensure_jars", fetch)
+    for _ in range(2):
+        with FakeStack(settings):
+            assert report_stack(folder).state == "running"
+    assert seen == ["starting", "starting"]
+
+
+def test_the_logs_of_the_last_start_are_kept(settings: Settings) -> None:
+    log = DataFolder(settings.data_dir).log("engine")
+    for _ in range(2):
+        with FakeStack(settings):
+            assert log.read_text() == "working\n"
+    assert log.with_name("engine.log.1").read_text() == "working\n"
+    assert not log.with_name("engine.log.2").exists()
+
+
+def test_a_stack_waits_for_a_part_longer_than_for_services(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stack_module, "START_SECONDS", 0.2)
+
+    class SlowStack(FakeStack):
+        def _programs(self, path: Path) -> list[Part]:
+            return [FakePart(folder=path, name="engine", program=SLOW.format(seconds=1, work=COMPUTING))]
+
+    with SlowStack(settings) as stack:
+        assert set(states(stack.status()).values()) == {PartState.RUNNING}
+    monkeypatch.setattr(stack_module, "check_kafka", lambda servers: "connection refused")
+    with pytest.raises(PartFailedError, match=r"Not ready after 0 s: .*kafka"):
+        SlowStack(settings).start()
 
 
 def test_killing_does_not_wait(stack: FakeStack) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from caraway.children import process
 from caraway.children.part import Launch
+from caraway.children.progress import ProgressTimeout, signs_of
 from caraway.class_archives import ClassArchive
 from caraway.config.settings import Settings
 from caraway.spark.session import caraway_jar, spark_classes
@@ -77,9 +78,9 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
     part, log = broker(classes.options_to_make()), folder / "kafka.log"
     running = process.start(part.launch(), log, signal.SIGTERM)
     try:
-        deadline = time.monotonic() + START_SECONDS
+        timeout = ProgressTimeout(START_SECONDS, lambda: signs_of(running.pid, log))
         while (reason := part.check(running.pid)) is not None:
-            if time.monotonic() > deadline:
+            if timeout.given_up() is not None:
                 said = log.read_text(errors="replace").strip()
                 raise PartFailedError(f"Kafka doesn't start ({reason}):\n{said[-TAIL_CHARACTERS:]}")
             time.sleep(0.05)
