@@ -42,13 +42,14 @@ from caraway.server.server_index import ServerIndex
 from caraway.server.watch import Watch
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
-from caraway.state.database import connect
+from caraway.state.database import connect, require_tables
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
 from caraway.state.migrate import migrate
 from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
+from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
 from caraway.topics.producer import TopicWriter
 
@@ -129,6 +130,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     (url, servers), server = addresses(settings), settings.server
     member = f"{socket.gethostname()}:{settings.data_dir}"
     objects, keyring, engine = ObjectFolder(settings.objects_url), open_keyring(settings.key_file), connect(url)
+    require_tables(engine, metadata.tables)
     # `ErasedKeys` calls this after new erasures, and at each test while it lacks the secret of some hash. The key file
     # is read anew each time, because an operator may add the missing secret to it at any time.
     erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())

@@ -39,10 +39,11 @@ from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
-from caraway.state.database import connect
+from caraway.state.database import connect, require_tables
 from caraway.state.listening import Listener
 from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
+from caraway.state.tables import metadata
 from caraway.topics.producer import TopicWriter
 
 LOG = structlog.get_logger(__name__)
@@ -118,6 +119,7 @@ class ReaderParts:
         follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._engine = connect(url)
+        require_tables(self._engine, metadata.tables)
         self._secrets = SecretStore(self._engine, open_keyring(settings.key_file))
         # The processes of `extractor_processes` are divided among the readers, rounded up, so a server with several
         # processes has about as many of them as one with a single process.
