@@ -104,6 +104,9 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     start()
     serving = loop.create_task(server.serve())
     stopping = loop.create_task(stop.wait())
+    # The HTTP server's first step creates the tasks by which it works; those of requests come later.
+    await asyncio.sleep(0)
+    lasting = asyncio.all_tasks()
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         stopping.cancel()
@@ -116,9 +119,9 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     _, late = await asyncio.wait({serving}, timeout=DRAIN_S)
     if late:
         LOG.warning("requests were still under way", after_seconds=DRAIN_S)
-        # The application answers a request that is cancelled. The HTTP server mustn't be cancelled with it, because it
-        # then can't send these answers, and its connections fail in callbacks of futures that were cancelled.
-        for task in asyncio.all_tasks() - {serving, asyncio.current_task()}:
+        # The application answers a request that is cancelled. The tasks of the HTTP server itself mustn't be cancelled
+        # with it, because it then can't send these answers, and sets the result of a future that was cancelled.
+        for task in asyncio.all_tasks() - lasting:
             task.cancel()
         await asyncio.wait({serving}, timeout=ANSWER_S)
 
