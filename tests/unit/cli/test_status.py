@@ -82,7 +82,7 @@ def test_each_index_is_shown_with_its_lag(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_server_that_runs_is_asked_while_another_part_starts_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(command, "ask", lambda *_, **__: answer())
+    monkeypatch.setattr(command, "ask", lambda *_, **__: answer(*SOURCES))
     for state, asked in [("running", True), ("starting", False)]:
         monkeypatch.setattr(f"{__name__}.RUNNING", starting(server=state))
         result = shown(monkeypatch, tmp_path)
