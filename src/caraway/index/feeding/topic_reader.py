@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import TopicMetadata
 
@@ -14,6 +14,8 @@ from caraway.index.feeding.writer import Message
 # The seconds between two looks at the ends of the partitions.
 ENDS_S = 0.1
 METADATA_TIMEOUT_S = 5.0
+# The most seconds for which the broker is asked for the end of a partition. If it doesn't answer, the next look asks.
+END_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
@@ -64,10 +66,13 @@ class TopicReader:
         self.stop(topic)
         self._connected().incremental_assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
         self._positions[topic] = dict(offsets)
+        # The ends are looked at before the next read, so that the lag is known soon.
+        self._ends_at = 0.0
 
     def stop(self, topic: str) -> None:
         """Stop reading a topic, if it is read."""
         positions = self._positions.pop(topic, None)
+        self._ends.pop(topic, None)
         if positions is not None:
             self._connected().incremental_unassign([TopicPartition(topic, p) for p in positions])
 
@@ -106,13 +111,28 @@ class TopicReader:
         if time.monotonic() < self._ends_at + ENDS_S:
             return
         self._ends_at = time.monotonic()
-        ends: dict[str, dict[int, int]] = {}
+        ends: dict[str, dict[int, int]] = {topic: {} for topic in self._positions}
         for topic, positions in self._positions.items():
             for partition in positions:
-                _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
-                if end >= 0:
-                    ends.setdefault(topic, {})[partition] = end
+                known = self._ends.get(topic, {}).get(partition)
+                found = self._end(consumer, TopicPartition(topic, partition), known)
+                if found is not None:
+                    ends[topic][partition] = found
         self._ends = ends
+
+    @staticmethod
+    def _end(consumer: Consumer, partition: TopicPartition, known: int | None) -> int | None:
+        """Return the end of a partition, None if the broker doesn't answer; `known` is its last known end."""
+        if known is not None:
+            _, end = consumer.get_watermark_offsets(partition, cached=True)
+            return max(known, end)
+        # The broker is asked at first. If this consumer has read the partition before, it still has the end of that
+        # time: with it, an index that has records to read would seem to have caught up.
+        try:
+            _, end = consumer.get_watermark_offsets(partition, timeout=END_TIMEOUT_S)
+        except KafkaException:
+            return None
+        return int(end)
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
