@@ -20,10 +20,10 @@ from caraway.graph.specs import Graph
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, consumer_of, eventually
 from tests.unit.query import garden
 
-# Bounds that a backlog of some seconds passes.
-BOUNDS = {"max_lag_records": 1_000, "max_lag_seconds": 0.5}
-# So many copies of one record take the index several seconds.
-BACKLOG = 400_000
+# Bounds that a backlog of a second passes.
+BOUNDS = {"max_lag_records": 1_000, "max_lag_seconds": 0.1}
+# So many copies of one record take the index about two seconds, and its lag is looked at once a second.
+BACKLOG = 600_000
 
 
 @pytest.fixture

@@ -82,6 +82,16 @@ def test_a_backlog_of_history_that_shrinks_has_not_grown() -> None:
     assert grown == [0, 0, 100, 0, 0, 5]
 
 
+def test_a_lag_that_is_unknown_for_a_moment_forgets_no_earlier_look() -> None:
+    clock = Clock()
+    lags = IndexLags(clock)
+    look(lags, clock, lag=0)
+    assert look(lags, clock, lag=None) is None
+    found = look(lags, clock, lag=100_000)
+    assert found is not None
+    assert (found.seconds, found.grown) == (2.0, 100_000)
+
+
 def test_an_index_that_is_built_anew_begins_anew() -> None:
     clock = Clock()
     lags = IndexLags(clock)

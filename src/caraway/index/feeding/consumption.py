@@ -23,6 +23,9 @@ _COMMON: dict[str, Any] = {
     # meanwhile is read only after this request has ended, so the default of 500 ms would delay it longer.
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
+    # The milliseconds for which librdkafka fetches nothing after its queue was full. With its default of 1,000, a
+    # thread that empties the queue in 200 ms has nothing to do most of the time.
+    "fetch.queue.backoff.ms": 10,
 }
 
 

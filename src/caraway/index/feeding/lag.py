@@ -60,10 +60,12 @@ class IndexLags:
         """Return the lag of each index whose number of waiting records is known."""
         with self._lock:
             now = self._clock()
-            known = [(status, status.lag) for status in statuses if status.lag is not None]
-            assets = {status.asset for status, _ in known}
+            statuses = list(statuses)
+            assets = {status.asset for status in statuses}
+            # A lag is unknown for a moment while an index moves to the thread for backlogs. The earlier looks at it
+            # still count: without them, the backlog for which it moves would seem to be the history of its topic.
             self._seen = {asset: seen for asset, seen in self._seen.items() if asset in assets}
-            return tuple(self._lag(status, lag, now) for status, lag in known)
+            return tuple(self._lag(status, status.lag, now) for status in statuses if status.lag is not None)
 
     def _lag(self, status: IndexStatus, records: int, now: float) -> IndexLag:
         applied = status.written + status.unchanged + status.refused

@@ -184,7 +184,11 @@ class _Running:
         self._worker = worker
         self._functions = functions
         name = f"source {target.source} of {target.dataset}"
-        self.work = Recurring(name, self._run, RETRY_S, at_once=True, finish=self._finish)
+        self._owned = False
+        # Each call reads once, so that an error is over in `status` as soon as the next read has succeeded.
+        self.work = Recurring(
+            name, self._run, self._pause_s, retry_s=(RETRY_S, RETRY_S), at_once=True, finish=self._finish
+        )
 
     @property
     def status(self) -> SourceStatus:
@@ -204,7 +208,11 @@ class _Running:
         )
 
     def _run(self) -> None:
-        self._worker.run(self.work)
+        self._owned = self._worker.step()
+
+    def _pause_s(self) -> float:
+        """Return the seconds before the next read: 0 while this server may read, as a read waits for records itself."""
+        return 0.0 if self._owned else RETRY_S
 
     def _finish(self) -> None:
         self._functions.stop()

@@ -24,7 +24,6 @@ from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import SourceReader, SourceRecord
 from caraway.ingest.table import RowTable, json_type
 from caraway.ingest.targets import Target
-from caraway.recurring import Recurring
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 HEADER = "caraway-source"
@@ -115,23 +114,19 @@ class SourceWorker:
         """The offset of the next record of each partition, as far as this server knows."""
         return dict(self._read)
 
-    def run(self, work: Recurring) -> None:
-        """Read until `work` stops, or until something fails; then another call goes on.
+    def step(self) -> bool:
+        """Read and write once; return False if another server has the right to read.
 
-        Raises `CarawayError` if the source, Kafka or Postgres doesn't answer, or a secret is missing.
+        Raises `CarawayError` if the source, Kafka or Postgres doesn't answer, or a secret is missing. The next call
+        connects anew.
         """
         try:
-            while not work.stopping.is_set() and self.step():
-                pass
+            return self._step()
         except Exception:
             self._close()
             raise
 
-    def step(self) -> bool:
-        """Read and write once; return False if another server has the right to read.
-
-        Raises `CarawayError` if the source, Kafka or Postgres doesn't answer, or a secret is missing.
-        """
+    def _step(self) -> bool:
         if not self._right.keep(succeeds=True):
             self._close()
             return False
@@ -263,7 +258,7 @@ class SourceWorker:
         return int(offset.partition(".")[0]) >= self._read.get(partition, 0)
 
     def _close(self) -> None:
-        reader, self._reader, self.lag = self._reader, None, None
+        reader, self._reader, self.lag, self.waits = self._reader, None, None, False
         if reader is not None:
             reader.close()
 
