@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.connection import consumer_config, kafka_logger
 
 READ_TIMEOUT_S = 30.0
 READ_BATCH = 5_000
@@ -65,7 +65,7 @@ def read_marks(
     Raises:
         UnavailableError: Kafka doesn't answer in time.
     """
-    config = client_config(bootstrap_servers) | {"group.id": "caraway-read-back", "enable.auto.commit": False}
+    config = consumer_config(bootstrap_servers) | {"group.id": "caraway-read-back", "enable.auto.commit": False}
     consumer = Consumer(config, logger=kafka_logger())
     try:
         return frozenset(_marks(_messages(consumer, starts(consumer), timeout_s), header, key))

@@ -26,7 +26,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.recurring import Recurring
 from caraway.served import metrics
 from caraway.served.log import SERVED
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.connection import client_config, consumer_config, kafka_logger
 
 LOG = structlog.get_logger(__name__)
 
@@ -162,7 +162,7 @@ class Archive(Recurring):
         self._hides = hides
         self._bootstrap_servers = bootstrap_servers
         self._config = {
-            **client_config(bootstrap_servers),
+            **consumer_config(bootstrap_servers),
             **CONFIG,
             "group.id": f"caraway-archive-{_digest(objects.url)}",
             "group.instance.id": _digest(member),

@@ -58,8 +58,8 @@ class Shard:
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._filled: set[bytes] = set()
-        # The ends that topics had when the shard was opened, by asset and partition, for the indexes that haven't
-        # reached them yet.
+        # For each index (by asset) that hasn't caught up yet: the end offset that each partition of its topic had when
+        # the shard saw the index for the first time. An index that has reached them is removed from here.
         self._due: dict[bytes, Mapping[int, int]] = {}
         self.worker.start()
         if self._keeper is not None:

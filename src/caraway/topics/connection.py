@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from caraway.topics.credentials import client_options
@@ -43,6 +43,16 @@ def kafka_logger() -> logging.Logger:
         LOGGER.addFilter(_sparse)
         LOGGER.addHandler(logging.NullHandler())
     return LOGGER
+
+
+# Settings of every consumer. librdkafka fetches nothing for so many milliseconds after its queue was full. With its
+# default of 1,000, a thread that empties the queue in 200 ms has nothing to do most of the time.
+CONSUMER: Mapping[str, Any] = {"fetch.queue.backoff.ms": 10}
+
+
+def consumer_config(bootstrap_servers: str) -> dict[str, Any]:
+    """Return the settings of every consumer of the platform's topics: those of every client, and `CONSUMER`."""
+    return {**client_config(bootstrap_servers), **CONSUMER}
 
 
 def client_config(bootstrap_servers: str) -> dict[str, Any]:

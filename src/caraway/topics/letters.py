@@ -12,7 +12,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.connection import consumer_config, kafka_logger
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 READ_TIMEOUT_S = 10.0
@@ -98,7 +98,7 @@ def letter_at(bootstrap_servers: str, partition: int, offset: int) -> Letter | N
 @contextmanager
 def _consumer(bootstrap_servers: str) -> Iterator[Consumer]:
     config = {"group.id": "caraway-dead-letters", "enable.auto.commit": False, "queued.max.messages.kbytes": BUFFER_KB}
-    consumer = Consumer(client_config(bootstrap_servers) | config, logger=kafka_logger())
+    consumer = Consumer(consumer_config(bootstrap_servers) | config, logger=kafka_logger())
     try:
         yield consumer
     except KafkaException as error:

@@ -18,6 +18,7 @@ from caraway.config.settings import KafkaSettings, PostgresSettings, SecretsSett
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.stack import ports
+from caraway.topics.connection import consumer_config
 from caraway.topics.markers import is_marker
 from tests.timeouts import deadline_in, scaled
 
@@ -167,7 +168,7 @@ def eventually(check: Callable[[], object], explain: Callable[[], str] = str, se
 
 
 def consumer_of(kafka: str) -> Consumer:
-    return Consumer({"bootstrap.servers": kafka, "group.id": "test", "enable.auto.commit": False})
+    return Consumer(consumer_config(kafka) | {"group.id": "test", "enable.auto.commit": False})
 
 
 def end_of(kafka: str, topic: str) -> int:

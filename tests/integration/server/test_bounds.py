@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import httpx
@@ -287,11 +287,17 @@ def bounded(kafka: str, postgres: str, folder: Path, **settings: object) -> Iter
 def test_a_caller_has_a_share(kafka: str, postgres: str, tmp_path: Path) -> None:
     settings = {"concurrency_per_token": 2, "requests_per_second_per_token": 50.0}
     with bounded(kafka, postgres, tmp_path / "server", **settings) as server:
-        with closing(connected(server)) as first, closing(connected(server)) as second:
-            # The bodies of these connections never come.
-            for slow in (first, second):
+        with ExitStack() as opened:
+
+            def is_busy() -> bool:
+                """Begin a request whose body never comes; return whether another request is refused."""
+                # Such a request is refused itself if it comes while two others are under way, so there may be several.
+                slow = opened.enter_context(closing(connected(server)))
                 slow.sendall(b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 100\r\n\r\n")
-            eventually(lambda: server.http.get("/branch/list").status_code == 429, server.said)
+                answer = server.http.get("/branch/list")
+                return answer.status_code == 429 and answer.headers["retry-after"] == "1"
+
+            eventually(is_busy, server.said)
             refused = server.http.get("/branch/list")
             assert (refused.json()["code"], refused.headers["retry-after"]) == ("busy", "1")
             assert server.health().status_code == 200

@@ -39,7 +39,7 @@ def _(node: NumberCall, scope: PolarsScope) -> pl.Expr:
     operand, is_float = scope.operand(node.operand, base), base == FLOAT
     match node.function:
         case NumberFunction.ABS:
-            # The absolute value of the least int, 2**63, doesn't fit 64 bits, so the result is null.
+            # The least int is -2**63. Its absolute value, 2**63, doesn't fit 64 bits, so the result is null.
             return operand.abs() if is_float else pl.when(operand != INT_MIN).then(operand.abs())
         case NumberFunction.CEIL:
             return _to_int(operand.ceil()) if is_float else operand

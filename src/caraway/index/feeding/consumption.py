@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
 
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.connection import consumer_config, kafka_logger
 
 # The codes of a consumer's errors if the topic doesn't have the offset from which the index reads: it was deleted by
 # retention, or the topic was created anew.
@@ -23,9 +23,6 @@ _COMMON: dict[str, Any] = {
     # meanwhile is read only after this request has ended, so the default of 500 ms would delay it longer.
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
-    # The milliseconds for which librdkafka fetches nothing after its queue was full. With its default of 1,000, a
-    # thread that empties the queue in 200 ms has nothing to do most of the time.
-    "fetch.queue.backoff.ms": 10,
 }
 
 
@@ -71,4 +68,4 @@ BEHIND, CAUGHT_UP = 2000, 500
 
 def connect(bootstrap_servers: str, config: Mapping[str, Any] = FRESH.config) -> Consumer:
     """Return a consumer without any assignment."""
-    return Consumer(client_config(bootstrap_servers) | dict(config), logger=kafka_logger())
+    return Consumer(consumer_config(bootstrap_servers) | dict(config), logger=kafka_logger())

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import KafkaConnector, KafkaSystem, Secretish
 from caraway.ingest.sources.reader import Offsets, SourceRecord
-from caraway.topics.connection import kafka_logger
+from caraway.topics.connection import CONSUMER, kafka_logger
 
 # The seconds for which the broker's answer about the topic's partitions is awaited.
 ANSWER_TIMEOUT_S = 10.0
@@ -37,6 +37,7 @@ class KafkaReader:
         self._topic = connector.topic
         self._where = f"Kafka {system.name} at {system.bootstrap_servers}"
         config: dict[str, object] = {
+            **CONSUMER,
             "bootstrap.servers": system.bootstrap_servers,
             "security.protocol": system.security_protocol,
             "group.id": group,
