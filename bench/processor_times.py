@@ -35,8 +35,8 @@ JVM_GROUPS = {
 def processor_seconds(root: int) -> Counter[tuple[str, str]]:
     """Return the processor time in seconds of the descendants of a process, by role and group of threads.
 
-    Threads of a JVM are grouped by their names. A Python process has its main thread, Kafka's threads ("rdk:") and one
-    group for each other thread, since Python 3.11 doesn't name threads.
+    Threads of a JVM are grouped by their names. A Python process has its main thread, Kafka's threads ("rdk:"), those
+    that it names (`caraway.thread_names`), and others.
     """
     found: Counter[tuple[str, str]] = Counter()
     for process in psutil.Process(root).children(recursive=True):
@@ -73,4 +73,4 @@ def _group(role: str, pid: int, thread: int, name: str) -> str:
         return "Kafka client"
     if thread == pid:
         return "main thread"
-    return f"thread {thread}" if name.startswith("python") else name.rstrip("0123456789-")
+    return "others" if name.startswith("python") else name.rstrip("0123456789-_")

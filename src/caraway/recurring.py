@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from caraway.errors import CarawayError
+from caraway.thread_names import show_name
 
 LOGGER = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class Recurring:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        show_name()
         if not self._at_once:
             self._pause()
         while not self.stopping.is_set():

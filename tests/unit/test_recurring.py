@@ -120,14 +120,16 @@ def test_waking_during_an_action_repeats_it() -> None:
 
 
 def test_what_takes_long_can_see_that_it_is_to_end() -> None:
-    seen = threading.Event()
+    begun, seen = threading.Event(), threading.Event()
 
     def act() -> None:
+        begun.set()
         assert recurring.stopping.wait(TIMEOUT_S)
         seen.set()
 
     recurring = Recurring("thing", act, NEVER_S, at_once=True)
     recurring.start()
+    assert begun.wait(TIMEOUT_S)
     assert not recurring.stopping.is_set()
     assert recurring.stop(TIMEOUT_S)
     assert seen.is_set()

@@ -10,6 +10,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from caraway.errors import InvalidInputError, UnavailableError
+from caraway.thread_names import show_name
 from caraway.topics.connection import LOGGER, client_config, kafka_logger
 
 TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | None]
@@ -157,6 +158,7 @@ class TopicWriter:
 
     def _serve(self) -> None:
         """Process the outcomes of writes, and replace the producer after an error from which it can't recover."""
+        show_name()
         while not self._closing.is_set():
             self._producer.poll(POLL_S)
             if self._broken.is_set():

@@ -23,6 +23,7 @@ from caraway.index.records.delivery import Applied
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
+from caraway.thread_names import show_name
 
 LOGGER = logging.getLogger(__name__)
 
@@ -182,6 +183,7 @@ class Tail:
         return self._reader.ends(topic)
 
     def _run(self) -> None:
+        show_name()
         try:
             while not self._stopping.is_set():
                 self._obey()

@@ -16,6 +16,7 @@ from caraway.query.model import Instants
 from caraway.served import metrics
 from caraway.server.http.budget import BusyError
 from caraway.server.http.errors import DeadlineError, status_of
+from caraway.thread_names import show_name
 
 Table = Sequence[object] | Mapping[str, object]
 # A function that is called with the plan and the computed columns of each query that was answered.
@@ -51,7 +52,7 @@ class Queries:
 
     def __init__(self) -> None:
         """Create the threads."""
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query", initializer=show_name)
         self._under_way = 0
 
     async def answer(self, plan: CompiledPlan, given: Given, workflow: str | None, keep: Keep | None = None) -> Answer:

@@ -19,11 +19,12 @@ from caraway.server.http.bodies import Nothing, from_query, structured
 from caraway.server.http.budget import Budget, Hold
 from caraway.state.model import MAIN
 from caraway.state.permissions import ANYBODY, Caller
+from caraway.thread_names import show_name
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 # The threads in which large bodies are decompressed and made into values, and large answers are compressed. Values are
 # made under Python's global lock, so more threads wouldn't make them sooner, but hold more memory at the same time.
-DECODERS: Final = ThreadPoolExecutor(2, thread_name_prefix="decoder")
+DECODERS: Final = ThreadPoolExecutor(2, thread_name_prefix="decoder", initializer=show_name)
 # The window bits by which zlib accepts both gzip and zlib headers.
 ANY_HEADER = 32 + zlib.MAX_WBITS
 # The names of the header that names the branch: Caraway's own, and the one of Fennel's API.
