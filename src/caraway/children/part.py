@@ -77,7 +77,8 @@ class Part:
 
     def created_at(self, pid: int) -> float | None:
         """Return the creation time of its process, for a status that another process may read; None if it has ended."""
-        # psutil takes 5 MB of memory, so the supervisor of a server, which needs no creation times, never imports it.
+        # The module imports psutil, which takes 5 MB of memory. So it is imported at the first call: a server that
+        # supervises its reader processes never asks for creation times.
         from caraway.children.process_table import created_at  # noqa: PLC0415
 
         return created_at(pid)

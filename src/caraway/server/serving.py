@@ -21,13 +21,13 @@ LOG = structlog.get_logger(__name__)
 # of 5 ms a request waits that long for it, several times over: at 200 events/s the p99 of a log request fell from 196
 # to 12 ms.
 SWITCH_INTERVAL_S = 0.0005
-# After SIGTERM the requests under way have this many seconds to finish. The stop of the other parts follows, and all of
-# it must take less than the 15 s after which a supervisor kills the server.
-DRAIN_S = 6.0
+# After SIGTERM the requests under way have this part of the time until the process ends itself to finish. The stop of
+# the other parts follows in the rest.
+DRAIN_SHARE = 0.5
 # Requests that were cancelled after that time have this many seconds to be answered.
 ANSWER_S = 1.0
-# The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs. Unfinished work, such as
-# actions of the ledger, is done again after the next start.
+# The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs: before a supervisor kills
+# the server, after 15 s. Unfinished work, such as actions of the ledger, is done again after the next start.
 END_S = 12.0
 # The most connections that the kernel holds until this process accepts them; the system may allow fewer
 # (net.core.somaxconn).
@@ -95,6 +95,8 @@ def http_server(app: App, host: str, port: int, *, connections: int, socket: Pat
 async def serve(server: Server, start: Callable[[], None], *, end_s: float = END_S) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way finish; `start` starts what is behind the server.
 
+    The process ends itself `end_s` seconds after the signal, if anything hangs.
+
     Raises `OSError` if the address can't be listened on.
     """
     stop = asyncio.Event()
@@ -116,9 +118,10 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     LOG.info("stopping")
     _end_in_any_case(end_s)
     server.stop()  # type: ignore[no-untyped-call]
-    _, late = await asyncio.wait({serving}, timeout=DRAIN_S)
+    drain_s = end_s * DRAIN_SHARE
+    _, late = await asyncio.wait({serving}, timeout=drain_s)
     if late:
-        LOG.warning("requests were still under way", after_seconds=DRAIN_S)
+        LOG.warning("requests were still under way", after_seconds=drain_s)
         # The application answers a request that is cancelled. The tasks of the HTTP server itself mustn't be cancelled
         # with it, because it then can't send these answers, and sets the result of a future that was cancelled.
         for task in asyncio.all_tasks() - lasting:

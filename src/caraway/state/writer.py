@@ -29,8 +29,8 @@ class StateWriter(AssetWriter):
     def _publish(self, commit: NewCommit) -> None:
         at = self._moment()
         with self._engine.begin() as connection:
-            # The lock lasts until the transaction ends. So a concurrent commit waits here, then finds that the branch's
-            # head has moved, and is refused.
+            # The lock lasts until the transaction ends, and commits to all branches take it. So a second commit to the
+            # same branch waits here; then it finds that the branch's head has moved, and is refused.
             asset_store.lock_asset_store(connection)
             heads = connection.execute(sa.select(branches.c.head).where(branches.c.name == commit.branch)).all()
             if not heads:

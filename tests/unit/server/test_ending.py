@@ -35,12 +35,11 @@ async def slow(request: Request) -> HttpResponse:
     print("asked", flush=True)
     await asyncio.Event().wait()
 
-serving.DRAIN_S = 0.2
 port = int(sys.argv[1])
 gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
 app = App(Router([Endpoint("GET", "/slow", slow, PUBLIC, target="slow")]), gate, sites=Sites(ServerSettings()))
 server = serving.http_server(app, "127.0.0.1", port, connections=16)
-uvloop.run(serving.serve(server, lambda: None))
+uvloop.run(serving.serve(server, lambda: None, end_s=float(sys.argv[2])))
 """
 
 
@@ -54,7 +53,7 @@ def test_a_request_that_takes_longer_than_the_end_gets_an_answer(tmp_path: Path)
     with (
         log.open("w") as errors,
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(port)], stdout=subprocess.PIPE, stderr=errors, text=True
+            [sys.executable, "-c", PROGRAM, str(port), "5"], stdout=subprocess.PIPE, stderr=errors, text=True
         ) as server,
         httpx.Client(timeout=60, trust_env=False) as client,
         ThreadPoolExecutor(1) as executor,

@@ -26,8 +26,8 @@ from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
 LOG = structlog.get_logger(__name__)
 
 SOCKET = "writer.sock"
-# A process ends itself at most this many seconds after SIGTERM: before the supervisor kills it, readers after 7 s and
-# the writer after 6.
+# A reader or writer process ends itself at most this many seconds after SIGTERM, even if a call hangs. The supervisor
+# would kill a reader 7 s and the writer 6 s after SIGTERM.
 END_S = 5.5
 
 
