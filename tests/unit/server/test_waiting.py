@@ -24,7 +24,7 @@ from caraway.server.handlers.waiting import AT_ONCE, WaitBody, wait
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import Request
 from caraway.server.waiting.goals import Goal, Goals, source_topics
-from caraway.server.waiting.markers import Seen
+from caraway.server.waiting.markers import Markers, Seen
 from caraway.state.model import DesiredState, JobRecord, JobState
 from caraway.state.permissions import Grant, Mode
 from caraway.topics.markers import Arrival, decode_arrival, is_marker, job_tag
@@ -166,6 +166,16 @@ def test_jobs_say_why_they_lag(plan: GraphPlan) -> None:
         (lag,) = goals.lagging([], records)
         assert lag.reason == reason
     assert lag.records == 1_200
+
+
+def test_a_wait_without_markers_pauses_between_two_looks() -> None:
+    writer: Any = None
+    pauses: list[float] = []
+    markers = Markers("127.0.0.1:1", writer, {}, pause=pauses.append)
+    markers.begin()
+    for _ in range(3):
+        markers.read(0.02)
+    assert pauses == [0.02] * 3
 
 
 def test_a_marker_has_arrived_when_all_copies_of_all_partitions_are_in_all_partitions() -> None:

@@ -1,7 +1,8 @@
 """The markers of a wait: written to the inputs of jobs, and read where they arrive on the outputs."""
 
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import TopicPartition
@@ -47,8 +48,19 @@ class Seen:
 class Markers:
     """The markers of one wait. Not thread safe."""
 
-    def __init__(self, bootstrap_servers: str, writer: TopicWriter, jobs: Mapping[str, JobPlan]) -> None:
-        """Use the broker; `jobs` are those of the plan by id. The broker isn't asked before `begin`."""
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        writer: TopicWriter,
+        jobs: Mapping[str, JobPlan],
+        *,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """Use the broker; `jobs` are those of the plan by id. The broker isn't asked before `begin`.
+
+        `pause` waits for some seconds; it is called where there is no output on which records could come.
+        """
+        self._pause = pause
         self.ends = TopicEnds(bootstrap_servers)
         self._writer = writer
         # Jobs in micro-batch mode pass no markers on. They report to Postgres the positions that they have processed,
@@ -99,8 +111,12 @@ class Markers:
             written.result(WRITE_TIMEOUT_S)
 
     def read(self, seconds: float) -> None:
-        """Read the records that have come on the outputs of jobs; wait for them up to `seconds`."""
+        """Read the records that have come on the outputs of jobs; wait for them up to `seconds`.
+
+        If no job writes markers, this only waits, so that a caller that repeats it doesn't keep a processor busy.
+        """
         if self._consumer is None or not self._outputs:
+            self._pause(seconds)
             return
         tokens = {token for token, _ in self._sent.values()}
         for message in self._consumer.consume(BATCH, seconds):
