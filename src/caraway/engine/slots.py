@@ -43,8 +43,10 @@ class SlotBook:
             free = capacity - sum(held for held, _ in self._held.values())
             if capacity and slots > free:
                 raise NoSlotsError(
-                    f"it needs {slots} slots of Spark at once, and {max(free, 0)} of {capacity} are free. Raise N of "
-                    "spark.master=local[N], or the cores that executors offer; idle slots cost next to nothing"
+                    f"it needs {slots} slots of Spark at once, and {max(free, 0)} of {capacity} are free. Delete "
+                    "branches or pipelines that nobody needs: their jobs free their slots. Raise N of "
+                    "spark.master=local[N], or the cores that executors offer, only if processor and memory allow it: "
+                    "each running job takes a thread per slot and some processor time even while it is idle"
                 )
             self._held[job] = slots, lambda: True
 

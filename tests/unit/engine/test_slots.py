@@ -20,6 +20,14 @@ def test_no_more_slots_are_given_than_there_are() -> None:
     book.reserve("d", 7)
 
 
+def test_the_error_about_too_few_slots_names_remedies_that_help() -> None:
+    with pytest.raises(NoSlotsError) as found:
+        SlotBook(lambda: 1).reserve("a", 2)
+    assert "Delete branches or pipelines that nobody needs" in str(found.value)
+    assert "even while it is idle" in str(found.value)
+    assert "cost next to nothing" not in str(found.value)
+
+
 def test_a_job_that_is_started_again_has_its_own_slots() -> None:
     book = SlotBook(lambda: 3)
     for _ in range(3):
