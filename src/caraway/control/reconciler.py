@@ -128,7 +128,7 @@ class Control:
         make = partial(ensure_topics, bootstrap_servers, partitions=partitions, timeout_s=kafka_timeout_s)
         drop = partial(drop_topics, bootstrap_servers, timeout_s=kafka_timeout_s)
         there = partial(topic_names, bootstrap_servers, timeout_s=kafka_timeout_s)
-        world = Deployed(make_topics=make, drop_topics=drop, jobs=reader.jobs, index_lag=index_lag)
+        world = Deployed(make_topics=make, drop_topics=drop, job=reader.job, index_lag=index_lag)
         # Kafka can be used if it lists its topics.
         reconciler = LedgerReconciler(ledger, world, there, list_topics=there, drop=drop)
         counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)

@@ -63,8 +63,8 @@ class Heads(Protocol):
     def graph(self, commit_id: str) -> bytes:
         """Return the graph of a commit."""
 
-    def assets(self) -> tuple[Asset, ...]:
-        """Return all assets."""
+    def assets(self, contents: Collection[str]) -> tuple[Asset, ...]:
+        """Return the assets of some contents; of those that are gone, only the newest one of a content is needed."""
 
 
 class Commits(Protocol):
@@ -182,15 +182,15 @@ class CommitService:
         return tuple(warnings)
 
     def _change(self, before: Graph, after: Graph) -> CommitChange:
-        existing = self._heads.assets()
-        plan = plan_graph(after)
+        plan, old = plan_graph(after), plan_graph(before)
+        existing = self._heads.assets({blueprint.content for each in (plan, old) for blueprint in blueprints(each)})
         allocation = allocate(blueprints(plan), existing)
         plan_after = apply_generations(plan, allocation.generations)
         return CommitChange(
             before=before,
             after=after,
             plan=plan,
-            plan_before=_placed(plan_graph(before), existing),
+            plan_before=_placed(old, existing),
             plan_after=plan_after,
             allocation=allocation,
             backfills=self._backfills(plan_after, allocation),

@@ -20,7 +20,7 @@ class Deployed:
         *,
         make_topics: Callable[[Iterable[str]], None],
         drop_topics: Callable[[Iterable[str]], None],
-        jobs: Callable[[], Iterable[JobRecord]],
+        job: Callable[[str], JobRecord | None],
         index_lag: Callable[[str], str],
         clock: Callable[[], datetime] = wall_clock,
     ) -> None:
@@ -29,13 +29,13 @@ class Deployed:
         Args:
             make_topics: Creates those of the topics that don't exist.
             drop_topics: Removes those of the topics that exist.
-            jobs: Returns all jobs, with the last reports of their engines.
+            job: Returns the job of an id, with the last report of its engine; None if there is none.
             index_lag: Returns what an index waits for, "" if it has caught up with its topic.
             clock: Returns the time.
         """
         self._make_topics = make_topics
         self._drop_topics = drop_topics
-        self._jobs = jobs
+        self._job = job
         self._index_lag = index_lag
         self._clock = clock
 
@@ -62,9 +62,6 @@ class Deployed:
                 return unstopped(self._job(name), self._clock())
             case AssetKind.INDEX | AssetKind.INGEST:
                 return ""
-
-    def _job(self, name: str) -> JobRecord | None:
-        return next((job for job in self._jobs() if job.job_id == name), None)
 
 
 def unready(job: JobRecord | None) -> str:

@@ -7,9 +7,10 @@ a branch, or a worker of the ledger never sees half a change of another one. Suc
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from caraway.plan.model import JobPlan
 from caraway.state.allocation import Action, Allocation, Asset, AssetState, settle
@@ -23,6 +24,7 @@ from caraway.state.tables import asset_references, assets, branches, jobs, ledge
 ASSET_STORE_LOCK = int.from_bytes(b"assets")
 # An asset that no branch needs any more isn't destroyed for this long, so that a rollback finds it with all its data.
 KEEP = timedelta(hours=1)
+ASSET_COLUMNS = tuple(assets.c[field.name] for field in fields(Asset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +68,27 @@ def lock_asset_store(connection: sa.Connection) -> None:
     connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": ASSET_STORE_LOCK})
 
 
-def read_asset_store(connection: sa.Connection) -> tuple[Asset, ...]:
-    """Return all assets ever created."""
-    query = sa.select(*(assets.c[field.name] for field in fields(Asset))).order_by(assets.c.id)
-    return tuple(
-        Asset(
-            **{
-                **row,
-                "kind": AssetKind(row["kind"]),
-                "state": AssetState(row["state"]),
-                "requires": tuple(row["requires"]),
-            }
+def read_asset_store(connection: sa.Connection, contents: Collection[str] | None = None) -> tuple[Asset, ...]:
+    """Return assets by id: all that were ever created, or those of some contents.
+
+    If `contents` are given, assets of them that are gone are left out, except for the newest asset of each content,
+    whose generation decides which one is the next. So a commit reads what it touches, however many assets there were.
+    """
+    query = sa.select(*ASSET_COLUMNS).order_by(assets.c.id)
+    if contents is not None:
+        other = assets.alias("other")
+        newest = sa.select(sa.func.max(other.c.generation)).where(other.c.content == assets.c.content)
+        query = query.where(
+            assets.c.content == sa.any_(sa.literal(sorted(contents), ARRAY(sa.Text))),
+            sa.or_(assets.c.state != AssetState.GONE, assets.c.generation == newest.scalar_subquery()),
         )
-        for row in connection.execute(query).mappings()
-    )
+    return tuple(_asset(row) for row in connection.execute(query).mappings())
+
+
+def _asset(row: sa.RowMapping) -> Asset:
+    values = {column.name: row[column.name] for column in ASSET_COLUMNS}
+    kind, state, requires = AssetKind(values["kind"]), AssetState(values["state"]), tuple(values["requires"])
+    return Asset(**{**values, "kind": kind, "state": state, "requires": requires})
 
 
 def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at: Moment) -> None:
@@ -155,12 +164,10 @@ def waits(connection: sa.Connection, branch: str, wanted: Iterable[Asset]) -> bo
 
 def balance(connection: sa.Connection, at: Moment) -> None:
     """Update ledger and jobs after a change of references: create what is needed, stop and destroy the rest."""
-    referenced = set(connection.execute(sa.select(asset_references.c.asset_id).distinct()).scalars())
-    entries = {
-        row.asset_id: Action(row.deed)
-        for row in connection.execute(sa.select(ledger.c.asset_id, ledger.c.deed).where(ledger.c.state == "open"))
-    }
-    settlement = settle(read_asset_store(connection), referenced, entries)
+    rows = connection.execute(_unsettled()).mappings().all()
+    referenced = {row["id"] for row in rows if row["referenced"]}
+    entries = {row["id"]: Action(row["deed"]) for row in rows if row["deed"] is not None}
+    settlement = settle([_asset(row) for row in rows], referenced, entries)
     if settlement.cancel:
         connection.execute(
             sa.update(ledger)
@@ -184,6 +191,26 @@ def balance(connection: sa.Connection, at: Moment) -> None:
             ],
         )
     _stop_jobs(connection)
+
+
+def _unsettled() -> sa.Select[*tuple[Any, ...]]:
+    """Return the statement that reads the assets for which `settle` may decide something, with their open entries.
+
+    It leaves out the assets for which `settle` certainly decides nothing, which are nearly all: those that are gone
+    (they have no open entry), those that a branch needs and that are ready, and those that no branch needs and whose
+    destruction has been entered.
+    """
+    referenced = sa.exists().where(asset_references.c.asset_id == assets.c.id)
+    return (
+        sa.select(*ASSET_COLUMNS, referenced.label("referenced"), ledger.c.deed)
+        .select_from(assets)
+        .outerjoin(ledger, sa.and_(ledger.c.asset_id == assets.c.id, ledger.c.state == "open"))
+        .where(
+            assets.c.state != AssetState.GONE,
+            sa.not_(sa.and_(assets.c.state == AssetState.READY, ledger.c.deed.is_(None), referenced)),
+            sa.not_(sa.and_(sa.func.coalesce(ledger.c.deed, "") == Action.DESTROY, ~referenced)),
+        )
+    )
 
 
 def _stop_jobs(connection: sa.Connection) -> None:

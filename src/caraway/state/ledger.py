@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import array
 
 from caraway.state.allocation import Action, AssetState
 from caraway.state.asset_store import AssetWriter, balance, lock_asset_store, serve, set_state
@@ -96,7 +97,9 @@ class Ledger(AssetWriter):
         # Assets are created after those that they require, and destroyed before them. So a required asset that isn't
         # ready (`below`) puts off a creation, and a requiring asset that isn't gone (`above`) puts off a destruction.
         below = sa.select(other.c.id).where(other.c.id == sa.any_(assets.c.requires), other.c.state != AssetState.READY)
-        above = sa.select(other.c.id).where(assets.c.id == sa.any_(other.c.requires), other.c.state != AssetState.GONE)
+        # An index finds the requiring assets, since it knows "contains".
+        requiring = other.c.requires.contains(array([assets.c.id]))
+        above = sa.select(other.c.id).where(requiring, other.c.state != AssetState.GONE)
         query = (
             sa.select(ledger.c.id, ledger.c.deed, ledger.c.asset_id, ledger.c.attempts, ledger.c.token, assets.c.kind)
             .join_from(ledger, assets)

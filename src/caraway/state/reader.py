@@ -1,6 +1,6 @@
 """The reading of the state."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -95,9 +95,9 @@ class StateReader(Store):
         generations = [row.pop("generations") for row in rows]
         return BranchHeads(branches=tuple(BranchRecord(**row) for row in rows), generations=generations[0] or {})
 
-    def assets(self) -> tuple[Asset, ...]:
-        """Return all assets ever created, by id."""
-        return self._in_transaction(read_asset_store, "read the assets")
+    def assets(self, contents: Collection[str] | None = None) -> tuple[Asset, ...]:
+        """Return all assets ever created, or those of some contents (`caraway.state.asset_store.read_asset_store`)."""
+        return self._in_transaction(lambda connection: read_asset_store(connection, contents), "read the assets")
 
     def references(self) -> Mapping[str, frozenset[str]]:
         """Return, for each asset that is needed, the branches that refer to it."""
@@ -129,6 +129,11 @@ class StateReader(Store):
         running = sa.and_(jobs.c.desired == DesiredState.RUNNING, jobs.c.state == JobState.RUNNING)
         query = sa.select(jobs).where(running).order_by(jobs.c.job_id)
         return tuple(_job_record(row) for row in self._rows(query, "read the running jobs"))
+
+    def job(self, job_id: str) -> JobRecord | None:
+        """Return a job, None if there is none of this id."""
+        rows = self._rows(sa.select(jobs).where(jobs.c.job_id == job_id), "read a job")
+        return _job_record(rows[0]) if rows else None
 
     def _row(self, query: sa.Select[*tuple[Any, ...]], what: str, missing: str) -> dict[str, Any]:
         rows = self._rows(query, what)

@@ -71,6 +71,9 @@ assets = sa.Table(
     sa.Index(
         "assets_content_live", "content", unique=True, postgresql_where=sa.text("state NOT IN ('destroying', 'gone')")
     ),
+    # Assets that are gone stay in this table, and these two indexes keep them out of the way of commits and the ledger.
+    sa.Index("assets_not_gone", "id", postgresql_where=sa.text("state <> 'gone'")),
+    sa.Index("assets_requires", "requires", postgresql_using="gin", postgresql_where=sa.text("state <> 'gone'")),
 )
 
 # The assets that a branch needs: for its head, and for the commit that it serves until the head is ready.
@@ -101,6 +104,7 @@ ledger = sa.Table(
     sa.CheckConstraint("deed IN ('create', 'destroy')", name="ledger_deed_known"),
     sa.CheckConstraint("state IN ('open', 'done', 'cancelled')", name="ledger_state_known"),
     sa.Index("ledger_open", "asset_id", unique=True, postgresql_where=sa.text("state = 'open'")),
+    sa.Index("ledger_due", "due_at", "id", postgresql_where=sa.text("state = 'open'")),
 )
 
 leases = sa.Table(

@@ -59,7 +59,9 @@ class StateWriter(AssetWriter):
 
 def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
     """Refer to all assets that a commit needs; enter missing and unneeded ones into the ledger."""
-    allocation = allocate(blueprints(commit.plan), asset_store.read_asset_store(connection))
+    wanted = blueprints(commit.plan)
+    existing = asset_store.read_asset_store(connection, {blueprint.content for blueprint in wanted})
+    allocation = allocate(wanted, existing)
     asset_store.enter(connection, commit.id, allocation, at)
     asset_store.refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allocation.assets])
     if not asset_store.waits(connection, commit.branch, allocation.assets):

@@ -66,7 +66,7 @@ class Plant:
         self.writer = StateWriter(self.engine, clock=clock, keep=timedelta())
         self.ledger = Ledger(self.engine, clock=clock, keep=timedelta())
         world = Deployed(
-            make_topics=self._make, drop_topics=self._drop, jobs=self.reader.jobs, index_lag=lambda _: "", clock=clock
+            make_topics=self._make, drop_topics=self._drop, job=self.reader.job, index_lag=lambda _: "", clock=clock
         )
         self.reconciler = LedgerReconciler(
             self.ledger, world, check=lambda: None, list_topics=self.topics, drop=self._drop

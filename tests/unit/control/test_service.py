@@ -1,7 +1,7 @@
 """The commit service, with Postgres and Kafka in memory."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -33,15 +33,17 @@ class World:
     def graph(self, commit_id: str) -> bytes:
         return next(commit.graph for commit in self.commits if commit.id == commit_id)
 
-    def assets(self) -> tuple[Asset, ...]:
-        return tuple(self.asset_store.values())
+    def assets(self, contents: Collection[str]) -> tuple[Asset, ...]:
+        return tuple(asset for asset in self.asset_store.values() if asset.content in contents)
 
     def publish(self, commit: NewCommit) -> None:
         if commit.parent != self.head(commit.branch).commit_id:
             raise ConflictError("too late")
         self.actions.append("commit")
         self.commits.append(commit)
-        self.asset_store |= {asset.id: asset for asset in allocate(blueprints(commit.plan), self.assets()).created}
+        wanted = blueprints(commit.plan)
+        existing = self.assets({blueprint.content for blueprint in wanted})
+        self.asset_store |= {asset.id: asset for asset in allocate(wanted, existing).created}
 
     def check(self) -> None:
         self.actions.append("check")

@@ -64,13 +64,13 @@ class World:
         return Deployed(
             make_topics=lambda names: self._ask("make", *names),
             drop_topics=lambda names: self._ask("drop", *names),
-            jobs=self.jobs,
+            job=self.job,
             index_lag=lambda asset: f"{asset} is behind",
             clock=lambda: NOW,
         )
 
-    def jobs(self) -> tuple[JobRecord, ...]:
-        return (JOB,)
+    def job(self, job_id: str) -> JobRecord | None:
+        return JOB if job_id == JOB.job_id else None
 
     def _ask(self, action: str, name: str) -> None:
         self.asked.append((action, name))
