@@ -21,7 +21,7 @@ from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
-from caraway.state.blueprints import AssetKind, apply_generations, blueprints
+from caraway.state.blueprints import AssetKind, Blueprint, apply_generations, blueprints
 from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
@@ -65,6 +65,9 @@ class Heads(Protocol):
 
     def assets(self, contents: Collection[str]) -> tuple[Asset, ...]:
         """Return the assets of some contents; of those that are gone, only the newest one of a content is needed."""
+
+    def offered(self, wanted: Sequence[Blueprint], branch: str, restores: str | None) -> Sequence[Collection[str]]:
+        """Return the ids of the assets that a commit on a branch may reuse, those that it prefers first."""
 
 
 class Commits(Protocol):
@@ -132,7 +135,7 @@ class CommitService:
         _keep_lineage(before, request, after)
         approve(touched(before, after))
         warnings = self._check_secrets(before, after)
-        change = self._change(before, after)
+        change = self._change(head, before, after)
         if not request.backfill:
             _refuse_backfill(change)
         if request.preview:
@@ -150,6 +153,8 @@ class CommitService:
     ) -> CommitOutcome:
         """Commit the definitions of an earlier commit again; its assets are reused if they still exist.
 
+        Only a rollback gets back the data of assets that no branch needs any more, for as long as they are kept.
+
         `approve` is as in `commit`.
 
         Raises:
@@ -164,10 +169,11 @@ class CommitService:
         # A rollback must not fail because a secret is missing now. Compared with itself, the graph has no new
         # definition, so missing secrets give warnings only.
         warnings = self._check_secrets(after, after)
-        change = self._change(before, after)
+        change = self._change(head, before, after, restores=commit_id)
         if preview:
             return _previewed(change, warnings)
-        return self._publish(change, head, message=f"roll back to {commit_id}", author=author, warnings=warnings)
+        message = f"roll back to {commit_id}"
+        return self._publish(change, head, message=message, author=author, warnings=warnings, restores=commit_id)
 
     def _check_secrets(self, before: Graph, after: Graph) -> tuple[str, ...]:
         """Return lines about missing secrets that don't prevent the commit.
@@ -181,16 +187,17 @@ class CommitService:
             raise CommitError("\n".join(faults))
         return tuple(warnings)
 
-    def _change(self, before: Graph, after: Graph) -> CommitChange:
-        plan, old = plan_graph(after), plan_graph(before)
-        existing = self._heads.assets({blueprint.content for each in (plan, old) for blueprint in blueprints(each)})
-        allocation = allocate(blueprints(plan), existing)
+    def _change(self, head: Head, before: Graph, after: Graph, *, restores: str | None = None) -> CommitChange:
+        plan = plan_graph(after)
+        wanted = blueprints(plan)
+        existing = self._heads.assets({blueprint.content for blueprint in wanted})
+        allocation = allocate(wanted, existing, self._heads.offered(wanted, head.branch, restores))
         plan_after = apply_generations(plan, allocation.generations)
         return CommitChange(
             before=before,
             after=after,
             plan=plan,
-            plan_before=_placed(old, existing),
+            plan_before=apply_generations(plan_graph(before), head.generations),
             plan_after=plan_after,
             allocation=allocation,
             backfills=self._backfills(plan_after, allocation),
@@ -206,7 +213,14 @@ class CommitService:
             return None
 
     def _publish(
-        self, change: CommitChange, head: Head, *, message: str, author: str, warnings: tuple[str, ...]
+        self,
+        change: CommitChange,
+        head: Head,
+        *,
+        message: str,
+        author: str,
+        warnings: tuple[str, ...],
+        restores: str | None = None,
     ) -> CommitOutcome:
         self._reconciler.check()
         summary = (*summarize(change, preview=False), *warnings)
@@ -220,6 +234,7 @@ class CommitService:
             fingerprint=graph_fingerprint(change.after),
             summary=summary,
             plan=change.plan,
+            restores=restores,
         )
         self._commits.publish(commit)
         self._reconciler.converge()
@@ -238,11 +253,6 @@ def _previewed(change: CommitChange, warnings: tuple[str, ...]) -> CommitOutcome
         plan=change.plan_after,
         details=details(change),
     )
-
-
-def _placed(plan: GraphPlan, existing: Sequence[Asset]) -> GraphPlan:
-    """Return a plan with the names that its assets have, or would have if it were committed now."""
-    return apply_generations(plan, allocate(blueprints(plan), existing).generations)
 
 
 def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:

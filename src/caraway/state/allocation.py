@@ -1,8 +1,9 @@
 """The decision which assets a plan uses, and which entries the ledger needs: pure functions on plain data.
 
-The asset store has one asset for each content that a branch needs. `allocate` finds or creates the assets of a plan;
-`settle` compares the existing assets with those that branches refer to, and decides what has to be created and
-destroyed.
+Branches with equal contents share one asset. An asset that no branch needs any more keeps its data for a while, and is
+given back to a rollback only; any other commit with the same content gets a new one. `allocate` finds or creates the
+assets of a plan; `settle` compares the existing assets with those that branches refer to, and decides what has to be
+created and destroyed.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,7 +56,10 @@ class Asset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The assets of a plan. `created` are the new ones; `condemned` are old ones that must be destroyed at once."""
+    """The assets of a plan.
+
+    `created` are the new ones; `condemned` are old ones that lack a part, so that nobody can use them again.
+    """
 
     assets: tuple[Asset, ...]
     created: tuple[Asset, ...]
@@ -67,26 +71,38 @@ class Allocation:
         return {asset.content: asset.generation for asset in self.assets if asset.generation > FIRST_GENERATION}
 
 
-def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocation:
-    """Choose an asset for each blueprint among the `existing` ones, or create one.
+def allocate(
+    wanted: Sequence[Blueprint], existing: Iterable[Asset], offered: Sequence[Collection[str]] = ()
+) -> Allocation:
+    """Choose an asset for each blueprint among the `existing` ones that are `offered`, or create one.
 
     An asset may be reused if it isn't being destroyed, and if every asset that it requires and every job that writes
     to it is reused too: a topic whose job is being destroyed might miss rows that the job would still have written.
 
     Each of the blueprints (`wanted`) comes after those that it requires; `existing` are all assets ever created.
+    `offered` are ids of assets that may be reused, in groups: of two assets with one content, the one of the earlier
+    group is preferred, and within a group the newer one.
     """
-    newest: dict[str, Asset] = {}
+    generations: dict[str, list[Asset]] = {blueprint.content: [] for blueprint in wanted}
     for asset in existing:
-        if asset.content not in newest or asset.generation > newest[asset.content].generation:
-            newest[asset.content] = asset
-    usable = _usable(wanted, {content: asset for content, asset in newest.items() if asset.state not in ENDING})
+        if asset.content in generations:
+            generations[asset.content].append(asset)
+    intact = _intact(wanted, generations)
+    candidates = {
+        content: sorted(
+            (asset for asset in assets if asset.id in intact and _rank(asset, offered) < len(offered)),
+            key=lambda asset: (_rank(asset, offered), -asset.generation),
+        )
+        for content, assets in generations.items()
+    }
+    reused = _choose(wanted, candidates)
     assets: dict[str, Asset] = {}
     for blueprint in wanted:
-        known = newest.get(blueprint.content)
-        if known is not None and blueprint.content in usable:
-            assets[blueprint.content] = known
+        if blueprint.content in reused:
+            assets[blueprint.content] = reused[blueprint.content]
             continue
-        generation = FIRST_GENERATION if known is None else known.generation + 1
+        known = (asset.generation for asset in generations[blueprint.content])
+        generation = max(known, default=FIRST_GENERATION - 1) + 1
         assets[blueprint.content] = Asset(
             id=id_of(blueprint.kind, blueprint.name, generation),
             kind=blueprint.kind,
@@ -98,25 +114,79 @@ def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocati
         )
     return Allocation(
         assets=tuple(assets.values()),
-        created=tuple(asset for content, asset in assets.items() if content not in usable),
+        created=tuple(asset for content, asset in assets.items() if content not in reused),
         condemned=tuple(
-            newest[content]
-            for content in assets
-            if content in newest and content not in usable and newest[content].state not in ENDING
+            asset
+            for assets in generations.values()
+            for asset in assets
+            if asset.state not in ENDING and asset.id not in intact
         ),
     )
 
 
-def _usable(wanted: Sequence[Blueprint], existing: Mapping[str, Asset]) -> frozenset[str]:
-    """Return the contents whose assets may be reused: the greatest set with all that its members need."""
-    needs: dict[str, set[str]] = {blueprint.content: {*blueprint.requires} for blueprint in wanted}
+def _rank(asset: Asset, offered: Sequence[Collection[str]]) -> int:
+    """Return the number of the first group that has an asset, or the number of groups if none has it."""
+    return next((rank for rank, group in enumerate(offered) if asset.id in group), len(offered))
+
+
+def _needs(wanted: Sequence[Blueprint]) -> Mapping[str, tuple[frozenset[str], frozenset[str]]]:
+    """Return, for each content, the contents that it requires and those that write to it."""
+    writers: dict[str, set[str]] = {blueprint.content: set() for blueprint in wanted}
     for blueprint in wanted:
         for written in blueprint.writes:
-            needs[written].add(blueprint.content)
-    usable = {blueprint.content for blueprint in wanted if blueprint.content in existing}
-    while lost := {content for content in usable if not needs[content] <= usable}:
-        usable -= lost
-    return frozenset(usable)
+            writers[written].add(blueprint.content)
+    return {
+        blueprint.content: (frozenset(blueprint.requires), frozenset(writers[blueprint.content]))
+        for blueprint in wanted
+    }
+
+
+def _intact(wanted: Sequence[Blueprint], generations: Mapping[str, Sequence[Asset]]) -> frozenset[str]:
+    """Return the ids of the living assets with all that they require and all that writes to them: the greatest set."""
+    needs = _needs(wanted)
+    left = {content: [a for a in assets if a.state not in ENDING] for content, assets in generations.items()}
+
+    def whole(asset: Asset) -> bool:
+        required, writers = needs[asset.content]
+        return all(any(other.id in asset.requires for other in left[content]) for content in required) and all(
+            any(asset.id in other.requires for other in left[content]) for content in writers
+        )
+
+    while lost := {asset.id for assets in left.values() for asset in assets if not whole(asset)}:
+        left = {content: [a for a in assets if a.id not in lost] for content, assets in left.items()}
+    return frozenset(asset.id for assets in left.values() for asset in assets)
+
+
+def _choose(wanted: Sequence[Blueprint], candidates: Mapping[str, Sequence[Asset]]) -> Mapping[str, Asset]:
+    """Return the asset to be reused for each content, as far as candidates fit together; the first ones are preferred.
+
+    A candidate that doesn't fit the first candidates of the other contents is given up, until all that are left fit.
+    """
+    needs = _needs(wanted)
+    left = {content: list(assets) for content, assets in candidates.items()}
+    while True:
+        chosen = {content: assets[0] for content, assets in left.items() if assets}
+        fits = set(chosen)
+        while lost := {content for content in fits if not _fits(chosen, fits, content, needs)}:
+            fits -= lost
+        if len(fits) == len(chosen):
+            return chosen
+        for content in chosen.keys() - fits:
+            del left[content][0]
+
+
+def _fits(
+    chosen: Mapping[str, Asset],
+    fits: Collection[str],
+    content: str,
+    needs: Mapping[str, tuple[frozenset[str], frozenset[str]]],
+) -> bool:
+    """Return whether the asset chosen for a content requires the chosen assets, and is written to by them."""
+    required, writers = needs[content]
+    asset = chosen[content]
+    return all(other in fits and chosen[other].id in asset.requires for other in required) and all(
+        other in fits and asset.id in chosen[other].requires for other in writers
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

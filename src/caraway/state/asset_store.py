@@ -4,7 +4,7 @@ All changes happen inside a transaction that holds the lock of the asset store. 
 a branch, or a worker of the ledger never sees half a change of another one. Such a transaction takes milliseconds.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,10 +14,10 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 
 from caraway.plan.model import JobPlan
 from caraway.state.allocation import Action, Allocation, Asset, AssetState, settle
-from caraway.state.blueprints import AssetKind
+from caraway.state.blueprints import FIRST_GENERATION, AssetKind, Blueprint, id_of
 from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import DesiredState, JobState, Role
-from caraway.state.tables import asset_references, assets, branches, jobs, ledger
+from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 
 # The key of the advisory lock in Postgres: any number will do that no other program locks in this database. These are
 # the bytes of "assets".
@@ -79,7 +79,7 @@ def read_asset_store(connection: sa.Connection, contents: Collection[str] | None
         other = assets.alias("other")
         newest = sa.select(sa.func.max(other.c.generation)).where(other.c.content == assets.c.content)
         query = query.where(
-            assets.c.content == sa.any_(sa.literal(sorted(contents), ARRAY(sa.Text))),
+            _is_of(contents),
             sa.or_(assets.c.state != AssetState.GONE, assets.c.generation == newest.scalar_subquery()),
         )
     return tuple(_asset(row) for row in connection.execute(query).mappings())
@@ -89,6 +89,34 @@ def _asset(row: sa.RowMapping) -> Asset:
     values = {column.name: row[column.name] for column in ASSET_COLUMNS}
     kind, state, requires = AssetKind(values["kind"]), AssetState(values["state"]), tuple(values["requires"])
     return Asset(**{**values, "kind": kind, "state": state, "requires": requires})
+
+
+def _is_of(contents: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that an asset has one of some contents."""
+    return assets.c.content == sa.any_(sa.literal(sorted(contents), ARRAY(sa.Text)))
+
+
+def read_offered(
+    connection: sa.Connection, wanted: Sequence[Blueprint], branch: str, restores: str | None
+) -> tuple[frozenset[str], ...]:
+    """Return the ids of the assets that a commit with these blueprints may reuse, in groups, preferred ones first.
+
+    A branch keeps its own assets and shares those of the other branches. Only a rollback to the commit `restores` also
+    gets assets that no branch needs any more: those that this commit had.
+    """
+    groups: dict[str, set[str]] = {"restored": set(), Role.HEAD: set(), Role.SERVING: set(), "others": set()}
+    if restores is not None:
+        query = sa.select(commits.c.generations).where(commits.c.id == restores)
+        generations: Mapping[str, int] = connection.execute(query).scalar_one()
+        groups["restored"] = {
+            id_of(each.kind, each.name, generations.get(each.content, FIRST_GENERATION)) for each in wanted
+        }
+    group = sa.case((asset_references.c.branch == branch, asset_references.c.role), else_=sa.literal("others"))
+    # An asset that many branches share comes as one row, so that this reads only what the commit touches.
+    shared = sa.select(asset_references.c.asset_id, group.label("group")).distinct().join_from(asset_references, assets)
+    for row in connection.execute(shared.where(_is_of({blueprint.content for blueprint in wanted}))):
+        groups[row.group].add(row.asset_id)
+    return tuple(frozenset(group) for group in groups.values())
 
 
 def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at: Moment) -> None:
@@ -182,8 +210,7 @@ def balance(connection: sa.Connection, at: Moment) -> None:
                     "asset_id": asset_id,
                     "deed": action,
                     "state": "open",
-                    # An asset that no branch needs is destroyed only after `keep`, since a rollback or another branch
-                    # may want it again.
+                    # An asset that no branch needs is destroyed only after `keep`, since a rollback may want it again.
                     "due_at": at.now + at.keep if action is Action.DESTROY else at.now,
                     "opened_at": at.now,
                 }

@@ -37,16 +37,23 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A branch's newest commit (None before the first one) and the graph of that commit."""
+    """A branch's newest commit (None before the first one), the graph of that commit and its generations.
+
+    `generations` are those of contents beyond their first (`caraway.state.blueprints.apply_generations`).
+    """
 
     branch: str
     commit_id: str | None
     graph: bytes
+    generations: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCommit:
-    """A commit to be written: `graph` is the whole branch afterwards, as protobuf; `id` is chosen by the caller."""
+    """A commit to be written: `graph` is the whole branch afterwards, as protobuf; `id` is chosen by the caller.
+
+    `restores` is the commit that a rollback goes back to, whose assets are reused as far as they still exist.
+    """
 
     id: str
     branch: str
@@ -57,6 +64,7 @@ class NewCommit:
     fingerprint: str
     summary: tuple[str, ...]
     plan: GraphPlan
+    restores: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +111,9 @@ class BranchRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchHeads:
-    """All branches at one moment; `generations` are those of contents beyond their first generation."""
+    """All branches at one moment."""
 
     branches: tuple[BranchRecord, ...]
-    generations: Mapping[str, int]
 
     @property
     def commits(self) -> tuple[str, ...]:

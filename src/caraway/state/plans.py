@@ -51,8 +51,8 @@ class Plans:
         return self.needed
 
     def _plan(self, heads: BranchHeads, last: Needed | None) -> Needed:
-        known = {} if last is None or last.heads.generations != heads.generations else last.commits
-        commits = {name: known.get(name) or self._planned(name, heads.generations) for name in heads.commits}
+        known = {} if last is None else last.commits
+        commits = {name: known.get(name) or self._planned(name) for name in heads.commits}
         plans = [planned.plan for planned in commits.values()]
         return Needed(
             heads=heads,
@@ -62,8 +62,9 @@ class Plans:
             ingests=_once(ingest for plan in plans for ingest in plan.ingests),
         )
 
-    def _planned(self, commit_id: str, generations: Mapping[str, int]) -> Planned:
+    def _planned(self, commit_id: str) -> Planned:
         graph = decode_graph(self._source.graph(commit_id))
+        generations = self._source.generations(commit_id)
         return Planned(graph=graph, plan=apply_generations(plan_graph(graph), generations))
 
 

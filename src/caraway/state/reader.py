@@ -1,14 +1,14 @@
 """The reading of the state."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from caraway.errors import UnknownEntityError
-from caraway.state.allocation import ENDING, Asset
-from caraway.state.asset_store import read_asset_store
-from caraway.state.blueprints import FIRST_GENERATION
+from caraway.state.allocation import Asset
+from caraway.state.asset_store import read_asset_store, read_offered
+from caraway.state.blueprints import Blueprint
 from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import (
     MAIN,
@@ -23,7 +23,7 @@ from caraway.state.model import (
 )
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 
-COMMIT_COLUMNS = [column for column in commits.c if column is not commits.c.graph]
+COMMIT_COLUMNS = [column for column in commits.c if column.name not in {"graph", "generations"}]
 
 
 class StateReader(Store):
@@ -45,12 +45,14 @@ class StateReader(Store):
     def head(self, branch: str = MAIN) -> Head:
         """Return a branch's newest commit and its graph. Raises `UnknownEntityError` if there is no such branch."""
         query = (
-            sa.select(branches.c.head, commits.c.graph)
+            sa.select(branches.c.head, commits.c.graph, commits.c.generations)
             .join_from(branches, commits, branches.c.head == commits.c.id, isouter=True)
             .where(branches.c.name == branch)
         )
         row = self._row(query, f"read branch {branch}", f"there is no branch {branch!r}")
-        return Head(branch=branch, commit_id=row["head"], graph=row["graph"] or b"")
+        return Head(
+            branch=branch, commit_id=row["head"], graph=row["graph"] or b"", generations=row["generations"] or {}
+        )
 
     def commit(self, commit_id: str) -> CommitRecord:
         """Return a commit. Raises `UnknownEntityError` if there is no such commit."""
@@ -79,25 +81,29 @@ class StateReader(Store):
         graph: bytes = self._row(query, "read a commit", f"there is no commit {commit_id!r}")["graph"]
         return graph
 
+    def generations(self, commit_id: str) -> Mapping[str, int]:
+        """Return the generations of those contents of which a commit doesn't use the first; they never change.
+
+        Raises `UnknownEntityError` if there is no such commit.
+        """
+        query = sa.select(commits.c.generations).where(commits.c.id == commit_id)
+        found: Mapping[str, int] = self._row(query, "read a commit", f"there is no commit {commit_id!r}")["generations"]
+        return found
+
     def branch_heads(self) -> BranchHeads:
-        """Return all branches, and the contents beyond their first generation: cheap enough to be polled."""
-        further = (
-            sa.select(
-                sa.func.coalesce(sa.func.jsonb_object_agg(assets.c.content, assets.c.generation), sa.text("'{}'"))
-            )
-            .where(assets.c.generation > FIRST_GENERATION, assets.c.state.not_in(ENDING))
-            .scalar_subquery()
-        )
-        # Branches and generations are read by one statement, since all parts of a statement see the same state of the
-        # database. So the generations fit the heads, even if a commit is written meanwhile.
-        query = sa.select(branches, further.label("generations")).order_by(branches.c.name)
-        rows = self._rows(query, "read the branches")
-        generations = [row.pop("generations") for row in rows]
-        return BranchHeads(branches=tuple(BranchRecord(**row) for row in rows), generations=generations[0] or {})
+        """Return all branches: cheap enough to be polled."""
+        rows = self._rows(sa.select(branches).order_by(branches.c.name), "read the branches")
+        return BranchHeads(branches=tuple(BranchRecord(**row) for row in rows))
 
     def assets(self, contents: Collection[str] | None = None) -> tuple[Asset, ...]:
         """Return all assets ever created, or those of some contents (`caraway.state.asset_store.read_asset_store`)."""
         return self._in_transaction(lambda connection: read_asset_store(connection, contents), "read the assets")
+
+    def offered(self, wanted: Sequence[Blueprint], branch: str, restores: str | None) -> tuple[frozenset[str], ...]:
+        """Return the ids of the assets that a commit may reuse (`caraway.state.asset_store.read_offered`)."""
+        return self._in_transaction(
+            lambda connection: read_offered(connection, wanted, branch, restores), "read the references"
+        )
 
     def references(self) -> Mapping[str, frozenset[str]]:
         """Return, for each asset that is needed, the branches that refer to it."""

@@ -27,6 +27,8 @@ commits = sa.Table(
     sa.Column("graph", sa.LargeBinary, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),
     sa.Column("summary", JSONB, nullable=False),
+    # The generations of those contents of which the commit doesn't use the first one.
+    sa.Column("generations", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
     sa.Index("commits_branch_created_at", "branch", "created_at"),
 )
 
@@ -67,9 +69,6 @@ assets = sa.Table(
     sa.CheckConstraint(
         "state IN ('planned', 'creating', 'backfilling', 'ready', 'failing', 'destroying', 'gone')",
         name="assets_state_known",
-    ),
-    sa.Index(
-        "assets_content_live", "content", unique=True, postgresql_where=sa.text("state NOT IN ('destroying', 'gone')")
     ),
     # Assets that are gone stay in this table, and these two indexes keep them out of the way of commits and the ledger.
     sa.Index("assets_not_gone", "id", postgresql_where=sa.text("state <> 'gone'")),

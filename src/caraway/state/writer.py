@@ -61,7 +61,12 @@ def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
     """Refer to all assets that a commit needs; enter missing and unneeded ones into the ledger."""
     wanted = blueprints(commit.plan)
     existing = asset_store.read_asset_store(connection, {blueprint.content for blueprint in wanted})
-    allocation = allocate(wanted, existing)
+    offered = asset_store.read_offered(connection, wanted, commit.branch, commit.restores)
+    allocation = allocate(wanted, existing, offered)
+    if allocation.generations:
+        connection.execute(
+            sa.update(commits).where(commits.c.id == commit.id).values(generations=dict(allocation.generations))
+        )
     asset_store.enter(connection, commit.id, allocation, at)
     asset_store.refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allocation.assets])
     if not asset_store.waits(connection, commit.branch, allocation.assets):

@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,11 +23,11 @@ from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.state.allocation import ENDING, Action, Asset, AssetState, Settlement, settle
-from caraway.state.blueprints import AssetKind, blueprints
+from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
 from caraway.state.ledger import ActionOutcome, Claim, Ledger
 from caraway.state.migrate import migrate
-from caraway.state.model import MAIN, NewCommit
+from caraway.state.model import MAIN, NewCommit, Role
 from caraway.state.reader import StateReader
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 from caraway.state.writer import StateWriter
@@ -136,6 +136,9 @@ class Simulation(RuleBasedStateMachine):
         self.hands: list[Hand] = []
         self.claims: set[tuple[int, int]] = set()
         self.numbers = itertools.count()
+        # The commits that were made, each with its graph and its assets.
+        self.made: dict[str, tuple[Graph, frozenset[str]]] = {}
+        self.rolled_back = False
 
     def clock(self) -> datetime:
         return self.now
@@ -153,8 +156,29 @@ class Simulation(RuleBasedStateMachine):
     @rule(data=st.data(), graph=graphs, crash=crashes)
     def commit(self, data: st.DataObject, graph: Graph, crash: int | None) -> None:
         name = self._name(data)
+        before = {asset.id for asset in self.reader.assets()}
+        needed = set(self.reader.references())
+        if (made := self._commit(name, graph, crash, None)) is not None:
+            assert self.made[made][1] <= needed | (self._ids() - before), "nothing comes back that no branch needed"
+
+    @precondition(lambda self: self.made)
+    @rule(data=st.data(), crash=crashes)
+    def roll_back(self, data: st.DataObject, crash: int | None) -> None:
+        restored = data.draw(st.sampled_from(sorted(self.made)))
+        graph, had = self.made[restored]
+        left = {asset.id for asset in self.reader.assets() if asset.state not in ENDING}
+        if (made := self._commit(self._name(data), graph, crash, restored)) is not None:
+            self.rolled_back = True
+            if had <= left:
+                assert self.made[made][1] == had, "a rollback finds all that is still there"
+
+    def _ids(self) -> set[str]:
+        return {asset.id for asset in self.reader.assets()}
+
+    def _commit(self, name: str, graph: Graph, crash: int | None, restores: str | None) -> str | None:
+        """Make a commit, and return its id if it was made."""
         line = self.lines[name]
-        commit = self._new(name, line.head, graph)
+        commit = replace(self._new(name, line.head, graph), restores=restores)
         done = False
 
         def publish() -> None:
@@ -167,6 +191,20 @@ class Simulation(RuleBasedStateMachine):
         if done or self.reader.head_id(name) == commit.id:
             self.lines[name] = Line(commit.id, graph)
             self.writer.publish(commit)
+            plan = apply_generations(PLANS[graph], self.reader.generations(commit.id))
+            names = {name.partition(":")[2] for name in self._used(name)}
+            assert {topic.name for topic in plan.topics} | {job.job_id for job in plan.jobs} <= names
+            self.made[commit.id] = graph, frozenset(self._used(name))
+            return commit.id
+        return None
+
+    def _used(self, branch: str) -> set[str]:
+        """Return the assets of a branch's head."""
+        query = sa.select(asset_references.c.asset_id).where(
+            asset_references.c.branch == branch, asset_references.c.role == Role.HEAD
+        )
+        with self.looking.connect() as connection:
+            return set(connection.execute(query).scalars())
 
     @rule(data=st.data(), graph=graphs)
     def commit_too_late(self, data: st.DataObject, graph: Graph) -> None:
@@ -288,8 +326,8 @@ class Simulation(RuleBasedStateMachine):
             assert all(below in references for below in asset.requires)
             if asset.state is AssetState.READY:
                 assert asset.id in self.world.there
-        live = Counter(asset.content for asset in assets.values() if asset.state not in ENDING)
-        assert set(live.values()) <= {1}
+        shared = Counter(assets[asset_id].content for asset_id in references)
+        assert self.rolled_back or set(shared.values()) <= {1}, "branches share, unless a rollback brought its own back"
 
     def teardown(self) -> None:
         """Check the end: without commits and failures, and after late workers, exactly the wanted assets exist."""

@@ -19,6 +19,7 @@ from caraway.state.database import connect
 from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim, Ledger
 from caraway.state.migrate import migrate
 from caraway.state.model import MAIN, DesiredState, JobState, NewCommit
+from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.writer import StateWriter
@@ -47,7 +48,7 @@ class Deployment:
     def _clock(self) -> datetime:
         return self.now
 
-    def commit(self, graph: Graph, branch: str = MAIN) -> str:
+    def commit(self, graph: Graph, branch: str = MAIN, *, restores: str | None = None) -> str:
         name = f"{branch} {next(self._numbers)}"
         commit = NewCommit(
             id=name,
@@ -59,6 +60,7 @@ class Deployment:
             fingerprint="",
             summary=(),
             plan=plan_graph(graph),
+            restores=restores,
         )
         self.writer.publish(commit)
         return name
@@ -77,6 +79,10 @@ class Deployment:
 
     def states(self) -> dict[str, AssetState]:
         return {asset.id: asset.state for asset in self.reader.assets()}
+
+    def used(self, branch: str = MAIN) -> set[str]:
+        """Return the assets that a branch refers to."""
+        return {asset_id for asset_id, branches in self.reader.references().items() if branch in branches}
 
     def serving(self, branch: str = MAIN) -> str | None:
         return next(found.serving for found in self.reader.branch_heads().branches if found.name == branch)
@@ -164,7 +170,7 @@ def test_a_worker_that_lost_its_claim_cannot_close_the_entry(here: Deployment) -
 
 
 def test_unneeded_assets_stop_at_once_and_are_destroyed_later_from_the_top_down(here: Deployment) -> None:
-    here.commit(FIRST)
+    first = here.commit(FIRST)
     here.work()
     here.commit(Graph())
     (job,) = here.reader.jobs()
@@ -181,8 +187,8 @@ def test_unneeded_assets_stop_at_once_and_are_destroyed_later_from_the_top_down(
     (bottom,) = here.claim_all()
     assert bottom.kind is AssetKind.JOB
     # An asset that is being destroyed isn't reused, nor is the topic that it filled: a new generation replaces both at
-    # once. The other assets are reused.
-    here.commit(FIRST)
+    # once. A rollback reuses the other assets.
+    here.commit(FIRST, restores=first)
     spent = next(asset_id for asset_id in here.states() if asset_id.startswith("topic:caraway.Spend"))
     assert here.due() == {bottom.asset_id: here.now, spent: here.now}
     assert {job.job_id: job.desired for job in here.reader.jobs()} == {
@@ -197,18 +203,105 @@ def test_unneeded_assets_stop_at_once_and_are_destroyed_later_from_the_top_down(
 
 
 def test_a_rollback_in_time_finds_all_as_it_was(here: Deployment) -> None:
-    here.commit(FIRST)
+    first = here.commit(FIRST)
     here.work()
     (job,) = here.reader.jobs()
     here.commit(Graph())
     here.registry.report(job.job_id, state=JobState.STOPPED, mode="", attempts=1, error="", progress={})
     here.now += KEEP
-    back = here.commit(FIRST)
+    back = here.commit(FIRST, restores=first)
     assert here.claim_all() == []
     assert set(here.states().values()) == {AssetState.READY}
     (job,) = here.reader.jobs()
     assert (job.desired, job.state) == (DesiredState.RUNNING, JobState.PENDING)
     assert here.serving() == back
+
+
+def test_a_fresh_branch_gets_nothing_of_a_deleted_one(here: Deployment) -> None:
+    here.branches.create("one")
+    here.commit(FIRST, "one")
+    here.work()
+    old = here.used("one")
+    here.branches.delete("one")
+    here.branches.create("two")
+    here.commit(FIRST, "two")
+    assert not old & here.used("two")
+    assert {asset_id.partition(":")[0] for asset_id in old} == {"topic", "job", "index", "ingest"}
+    assert here.due() == dict.fromkeys(old, here.now + KEEP)
+    needed = Plans(here.reader).refresh()
+    names = {job.job_id for job in needed.jobs} | {ingest.topic.name for ingest in needed.ingests}
+    assert names == {
+        asset_id.partition(":")[2]
+        for asset_id in here.used("two")
+        if asset_id.startswith(("job", "topic:caraway.Clicks"))
+    }
+    # All of the first branch's assets go in the end, and none of the second one's.
+    here.work()
+    here.now += KEEP
+    here.work()
+    gone = {asset_id for asset_id, state in here.states().items() if state is AssetState.GONE}
+    assert gone == old
+    assert set(here.reader.references()) == here.used("two") == here.states().keys() - gone
+
+
+def test_the_same_branch_gets_what_it_gave_up_by_a_rollback_only(here: Deployment) -> None:
+    first = here.commit(FIRST)
+    here.work()
+    old = here.used()
+    here.commit(Graph())
+    here.commit(FIRST)
+    assert not old & here.used()
+    here.work()
+    here.commit(FIRST, restores=first)
+    assert here.used() == old
+    assert set(here.due()) == here.states().keys() - old
+
+
+def test_a_rollback_finds_its_data_although_another_branch_has_the_same_definitions(here: Deployment) -> None:
+    first = here.commit(FIRST)
+    here.work()
+    old = here.used()
+    here.commit(Graph())
+    here.branches.create("other")
+    here.commit(FIRST, "other")
+    here.work()
+    here.commit(FIRST, restores=first)
+    assert here.used() == old
+    fresh = here.used("other")
+    assert not old & fresh
+    # Each branch keeps its own assets in later commits, and a third one shares those of one of them.
+    more = Graph(datasets=(*FIRST.datasets, users()))
+    here.commit(more)
+    here.commit(more, "other")
+    assert here.used() > old
+    assert here.used("other") > fresh
+    both = here.used() & here.used("other")
+    assert {(asset.kind, asset.dataset) for asset in here.reader.assets() if asset.id in both} == {
+        (kind, "Users") for kind in (AssetKind.TOPIC, AssetKind.INGEST, AssetKind.INDEX)
+    }
+    here.branches.create("third")
+    here.commit(FIRST, "third")
+    assert here.used("third") in (old, fresh)
+    here.branches.clone("copy", MAIN)
+    here.commit(FIRST, "copy")
+    assert here.used("copy") == old
+    jobs = {job.job_id for job in Plans(here.reader).refresh().jobs}
+    assert jobs == {asset_id.partition(":")[2] for asset_id in old | fresh if asset_id.startswith("job:")}
+
+
+def test_a_rollback_whose_data_are_gone_shares_those_of_another_branch(here: Deployment) -> None:
+    first = here.commit(FIRST)
+    here.work()
+    old = here.used()
+    here.commit(Graph())
+    here.branches.create("other")
+    here.commit(FIRST, "other")
+    here.work()
+    here.now += KEEP
+    here.work()
+    here.commit(FIRST, restores=first)
+    assert here.used() == here.used("other")
+    assert not here.used() & old
 
 
 def test_a_branch_serves_the_older_commit_until_all_of_the_newer_is_ready(here: Deployment) -> None:
@@ -238,7 +331,7 @@ def test_a_branch_serves_the_older_commit_until_all_of_the_newer_is_ready(here: 
     here.branches.delete("copy")
     assert set(here.due()) == left
     here.branches.clone("other", MAIN)
-    here.commit(FIRST)
+    here.commit(FIRST, restores=first)
     here.branches.delete("other")
     assert any("Users" in asset_id for asset_id in here.due())
 

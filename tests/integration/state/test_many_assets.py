@@ -70,8 +70,10 @@ def rows_of(engine: sa.Engine) -> Iterator[list[int]]:
 
 def test_a_commit_reads_what_it_touches(engine: sa.Engine, here: Deployment) -> None:
     add_many(engine, here)
+    wanted = blueprints(plan_graph(FIRST))
     with rows_of(engine) as counts:
-        here.reader.assets({blueprint.content for blueprint in blueprints(plan_graph(FIRST))})
+        here.reader.assets({blueprint.content for blueprint in wanted})
+        here.reader.offered(wanted, MAIN, None)
         here.commit(FIRST)
     assert counts
     assert sum(counts) < FEW

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,7 +219,7 @@ def test_a_job_that_is_no_longer_wanted_can_come_back(
     writer.publish(_commit("b", "a", Graph(datasets=(clicks(),))))
     jobs = {job.job_id: job for job in reader.jobs()}
     assert jobs[old].desired is DesiredState.STOPPED
-    writer.publish(_commit("c", "b", FIRST))
+    writer.publish(replace(_commit("c", "b", FIRST), restores="a"))
     jobs = {job.job_id: job for job in reader.jobs()}
     assert (jobs[old].desired, jobs[old].state, jobs[old].error) == (DesiredState.RUNNING, JobState.PENDING, "")
 

@@ -1,7 +1,7 @@
 """The commit service, with Postgres and Kafka in memory."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -11,7 +11,7 @@ from caraway.errors import CommitError, ConflictError, UnavailableError
 from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.state.allocation import Asset, allocate
-from caraway.state.blueprints import blueprints
+from caraway.state.blueprints import Blueprint, blueprints
 from caraway.state.model import Head, NewCommit
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
@@ -36,6 +36,9 @@ class World:
     def assets(self, contents: Collection[str]) -> tuple[Asset, ...]:
         return tuple(asset for asset in self.asset_store.values() if asset.content in contents)
 
+    def offered(self, wanted: Sequence[Blueprint], branch: str, restores: str | None) -> Sequence[Collection[str]]:
+        return [self.asset_store.keys()]
+
     def publish(self, commit: NewCommit) -> None:
         if commit.parent != self.head(commit.branch).commit_id:
             raise ConflictError("too late")
@@ -43,7 +46,8 @@ class World:
         self.commits.append(commit)
         wanted = blueprints(commit.plan)
         existing = self.assets({blueprint.content for blueprint in wanted})
-        self.asset_store |= {asset.id: asset for asset in allocate(wanted, existing).created}
+        allocation = allocate(wanted, existing, self.offered(wanted, commit.branch, commit.restores))
+        self.asset_store |= {asset.id: asset for asset in allocation.created}
 
     def check(self) -> None:
         self.actions.append("check")

@@ -1,5 +1,6 @@
 """The laws of allocation and settlement: allocated assets have all that they require, and settling twice is stable."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,11 @@ def asset_stores(draw: st.DrawFn) -> tuple[Asset, ...]:
     return tuple(replace(asset, state=draw(states)) for asset in first)
 
 
+def offer(*groups: Iterable[Asset]) -> list[set[str]]:
+    """Return the ids of the assets of each group."""
+    return [{asset.id for asset in group} for group in groups]
+
+
 def test_blueprints_come_after_those_that_they_require() -> None:
     assert [blueprint.kind for blueprint in WANTED].count(AssetKind.TOPIC) == 3
     seen: set[str] = set()
@@ -47,7 +53,7 @@ def test_the_first_time_all_is_made() -> None:
 
 def test_the_second_time_all_is_there() -> None:
     first = allocate(WANTED, ()).assets
-    again = allocate(WANTED, first)
+    again = allocate(WANTED, first, offer(first))
     assert again.assets == first
     assert not again.created
 
@@ -55,7 +61,7 @@ def test_the_second_time_all_is_there() -> None:
 @given(asset_stores())
 @settings(max_examples=examples(200))
 def test_what_is_allocated_fits_together(existing: tuple[Asset, ...]) -> None:
-    allocation = allocate(WANTED, existing)
+    allocation = allocate(WANTED, existing, offer(existing))
     by_id = {asset.id: asset for asset in allocation.assets}
     assert [asset.content for asset in allocation.assets] == [blueprint.content for blueprint in WANTED]
     for asset in allocation.assets:
@@ -73,10 +79,39 @@ def test_what_is_allocated_fits_together(existing: tuple[Asset, ...]) -> None:
 @given(asset_stores())
 @settings(max_examples=examples(100))
 def test_a_topic_is_not_filled_by_another_job_than_before(existing: tuple[Asset, ...]) -> None:
-    assets = {asset.content: asset for asset in allocate(WANTED, existing).assets}
+    assets = {asset.content: asset for asset in allocate(WANTED, existing, offer(existing)).assets}
     for blueprint in WANTED:
         for written in blueprint.writes:
             assert (assets[written].generation == 1) is (assets[blueprint.content].generation == 1)
+
+
+def test_what_is_not_offered_is_neither_reused_nor_condemned() -> None:
+    first = allocate(WANTED, ()).assets
+    allocation = allocate(WANTED, first)
+    assert allocation.created == allocation.assets
+    assert not allocation.condemned
+    assert set(allocation.generations.values()) == {2}
+
+
+@given(asset_stores(), st.data())
+@settings(max_examples=examples(200))
+def test_only_what_is_offered_is_reused_and_the_first_that_fits_is_preferred(
+    existing: tuple[Asset, ...], data: st.DataObject
+) -> None:
+    ready = allocate(WANTED, existing, ()).assets
+    every = [*existing, *ready]
+    offered = data.draw(st.lists(st.sets(st.sampled_from([asset.id for asset in every])), max_size=3))
+    allocation = allocate(WANTED, every, offered)
+    reused = {asset.id for asset in every} & {asset.id for asset in allocation.assets}
+    assert reused <= set().union(*offered)
+    by_id = {asset.id: asset for asset in allocation.assets}
+    assert len(by_id) == len(WANTED)
+    for asset in allocation.assets:
+        assert set(asset.requires) <= set(by_id)
+    # A branch that has all assets keeps them, whatever else is offered.
+    own = allocate(WANTED, every, [*offer(ready), *offered])
+    assert own.assets == ready
+    assert not own.created
 
 
 def test_the_output_of_a_job_being_destroyed_is_created_anew_and_its_inputs_are_reused() -> None:
@@ -85,7 +120,7 @@ def test_the_output_of_a_job_being_destroyed_is_created_anew_and_its_inputs_are_
         replace(asset, state=AssetState.DESTROYING if asset.kind is AssetKind.JOB else AssetState.READY)
         for asset in first
     ]
-    allocation = allocate(WANTED, existing)
+    allocation = allocate(WANTED, existing, offer(existing))
     anew = {(asset.dataset, asset.kind) for asset in allocation.created}
     assert anew == {("Spend", kind) for kind in (AssetKind.TOPIC, AssetKind.JOB, AssetKind.INDEX)}
     # The job is already being destroyed, so the topic that it filled is condemned.
@@ -97,7 +132,7 @@ def test_the_output_of_a_job_being_destroyed_is_created_anew_and_its_inputs_are_
 def test_of_several_generations_the_newest_counts(order: int, second: AssetState) -> None:
     gone = [replace(asset, state=AssetState.GONE) for asset in allocate(WANTED, ()).assets]
     further = [replace(asset, state=second) for asset in allocate(WANTED, gone).assets]
-    allocation = allocate(WANTED, [*gone, *further][::order])
+    allocation = allocate(WANTED, [*gone, *further][::order], offer([*gone, *further]))
     if second is AssetState.READY:
         assert set(allocation.assets) == set(further)
     else:

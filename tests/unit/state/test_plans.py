@@ -1,4 +1,4 @@
-"""A commit is planned once, and again only when a generation has other names."""
+"""A commit is planned once, with the names of its own generations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,8 @@ from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
 from tests.unit.control.graphs import clicks, spend, users
 
-GRAPHS = {"a": Graph(datasets=(clicks(), spend())), "b": Graph(datasets=(clicks(), spend(), users()))}
+FIRST = Graph(datasets=(clicks(), spend()))
+GRAPHS = {"a": FIRST, "b": Graph(datasets=(clicks(), spend(), users())), "again": FIRST}
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Source(StateReader):
     """A source whose branches move, and which counts how often each graph was read."""
 
     heads: dict[str, str | None]
-    generations: Mapping[str, int] = field(default_factory=dict)
+    numbers: dict[str, Mapping[str, int]] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
 
     @override
@@ -31,12 +32,16 @@ class Source(StateReader):
         branches = (
             BranchRecord(name=name, head=head, serving=head, created_at=at) for name, head in self.heads.items()
         )
-        return BranchHeads(branches=tuple(branches), generations=dict(self.generations))
+        return BranchHeads(branches=tuple(branches))
 
     @override
     def graph(self, commit_id: str) -> bytes:
         self.reads.append(commit_id)
         return encode_graph(GRAPHS[commit_id])
+
+    @override
+    def generations(self, commit_id: str) -> Mapping[str, int]:
+        return self.numbers.get(commit_id, {})
 
 
 def test_what_several_branches_need_is_planned_once_and_kept() -> None:
@@ -59,6 +64,10 @@ def test_a_further_generation_gives_other_names() -> None:
     source = Source({"main": "a"})
     plans = Plans(source)
     (before,) = plans.refresh().jobs
-    source.generations = {content_of(before): 2}
+    source.numbers["again"] = {content_of(before): 2}
+    source.heads["main"] = "again"
     (after,) = plans.refresh().jobs
     assert after.job_id == f"{before.job_id}.2"
+    # Two branches may use two generations of a content at once.
+    source.heads["other"] = "a"
+    assert {job.job_id for job in plans.refresh().jobs} == {before.job_id, after.job_id}
