@@ -96,6 +96,8 @@ class Deliverer:
                 continue
             letter: dict[str, Any] = {
                 "dataset": target.dataset,
+                # The topic tells apart datasets of one name on several branches, of which one may be deleted later.
+                "topic": target.topic,
                 **self._origin(row),
                 "reason": [{"field": reason.field, "message": reason.message} for reason in reasons],
                 "row": _payload(self._rows.row(row)),

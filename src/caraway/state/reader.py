@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from caraway.errors import UnknownEntityError
 from caraway.state.allocation import Asset
 from caraway.state.asset_store import read_asset_store, read_offered
-from caraway.state.blueprints import Blueprint
+from caraway.state.blueprints import AssetKind, Blueprint
 from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import (
     MAIN,
@@ -74,6 +74,18 @@ class StateReader(Store):
         )
         query = sa.select(*COMMIT_COLUMNS).join(path, path.c.id == commits.c.id).order_by(path.c.distance)
         return tuple(_commit_record(row) for row in self._rows(query, "read the history"))
+
+    def past_topics(self, branch: str = MAIN) -> frozenset[str]:
+        """Return the topics that commits in a branch's history created, even if they are gone; a clone's are included.
+
+        Raises `UnknownEntityError` if there is no such branch.
+        """
+        head = self.head_id(branch)
+        path = sa.select(commits.c.id, commits.c.parent).where(commits.c.id == head).cte("path", recursive=True)
+        path = path.union(sa.select(commits.c.id, commits.c.parent).join(path, commits.c.id == path.c.parent))
+        query = sa.select(assets.c.id).join(path, path.c.id == assets.c.commit_id)
+        rows = self._rows(query.where(assets.c.kind == AssetKind.TOPIC), "read the topics of the history")
+        return frozenset(row["id"].partition(":")[2] for row in rows)
 
     def graph(self, commit_id: str) -> bytes:
         """Return the graph of a commit, as protobuf. Raises `UnknownEntityError` if there is no such commit."""

@@ -83,6 +83,65 @@ def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: C
     assert own.http.post("/query", json={}, headers=on("dev/me")).status_code == 404
 
 
+def test_the_data_of_a_deleted_branch_stay_deleted(own: ServerProcess, client: Client) -> None:
+    def species(branch: str, number: int) -> object:
+        body = {"inputs": ["Tap.pot"], "outputs": ["State.species"], "data": [{"Tap.pot": number}]}
+        answer = own.http.post("/query", json=body, headers=on(branch))
+        assert answer.status_code == 200, answer.text
+        return answer.json()["State.species"][0]
+
+    def has(branch: str, number: int, name: str) -> bool:
+        return species(branch, number) == name
+
+    # Other tests use the same broker and equal definitions, so their dead letters are left out, and the pots have
+    # numbers of their own.
+    earlier: set[str] = set()
+
+    def refused(branch: str) -> list[str]:
+        answer = own.http.get("/dead_letters", headers=on(branch))
+        assert answer.status_code == 200, answer.text
+        return [letter["id"] for letter in answer.json()["dead_letters"] if letter["id"] not in earlier]
+
+    def log(number: int, name: str) -> None:
+        """Log a row that is accepted and one that isn't."""
+        own.log("pots", [pot(number, name), pot(number, name, size="big")])
+
+    client.init_branch("one")
+    first = commit_on(own, "one", garden.graph())
+    earlier.update(refused("one"))
+    log(7701, "oak")
+    eventually(partial(has, "one", 7701, "oak"), own.said)
+    (letter,) = refused("one")
+    assert "topic" not in own.http.get(f"/dead_letters/{letter}", headers=on("one")).json()
+    client.delete_branch("one")
+
+    # An equal definition on a fresh branch begins without rows and without dead letters.
+    client.init_branch("two")
+    commit_on(own, "two", garden.graph())
+    assert letter not in refused("two")
+    earlier.update(refused("two"))
+    log(7702, "ash")
+    eventually(partial(has, "two", 7702, "ash"), own.said)
+    assert species("two", 7701) == "fern"
+    assert own.http.get(f"/dead_letters/{letter}", headers=on("two")).status_code == 404
+    # A branch with equal definitions at the same time shares rows and dead letters.
+    client.init_branch("three")
+    commit_on(own, "three", garden.graph())
+    eventually(partial(has, "three", 7702, "ash"), own.said)
+    assert len(refused("two")) == 1
+    assert refused("three") == refused("two")
+
+    # A rollback gives the kept rows back, beside the newer generation that other branches use.
+    answer = own.http.post("/branch/rollback", json={"commit_id": first})
+    assert answer.status_code == 200, answer.text
+    eventually(partial(has, "main", 7701, "oak"), own.said)
+    assert (species("main", 7702), species("two", 7701)) == ("fern", "fern")
+    assert refused("main") == [letter]
+    log(7703, "yew")
+    for branch in ("main", "two", "three"):
+        eventually(partial(has, branch, 7703, "yew"), own.said)
+
+
 @pytest.mark.parametrize(
     ("action", "status"),
     [

@@ -6,7 +6,7 @@ of the branch, and rows at which a step of one of its jobs failed. Rows of erase
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -53,6 +53,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
     served = context.deployment.graphs.require_served_graph(request.branch)
     asked = request.parameters()
     before = _cursor(asked.before)
+    topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
     dead_letters = await asyncio.to_thread(newest, context.deployment.bootstrap_servers, before, SCANNED)
     found: list[Letter] = []
     for dead_letter in dead_letters:
@@ -60,7 +61,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
             break
         before[dead_letter.partition] = dead_letter.offset
         if asked.dataset in {None, dead_letter.body["dataset"]} and _is_seen(
-            context, dead_letter, served, request, Mode.READ_DATA
+            context, dead_letter, served, topics, request
         ):
             found.append(dead_letter)
     again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
@@ -79,7 +80,8 @@ async def dead_letter(context: ServerContext, request: Request, name: str) -> Ht
     """Return a dead letter with its row, by its id such as 0-17."""
     dead_letter = await _seen(context, name, request, Mode.READ_DATA)
     again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id])
-    return json_response({"id": dead_letter.id, **dead_letter.body, "replayed_at": again.get(dead_letter.id)})
+    shown = {name: value for name, value in dead_letter.body.items() if name != "topic"}
+    return json_response({"id": dead_letter.id, **shown, "replayed_at": again.get(dead_letter.id)})
 
 
 async def replay(context: ServerContext, request: Request, name: str) -> HttpResponse:
@@ -122,8 +124,9 @@ async def replay(context: ServerContext, request: Request, name: str) -> HttpRes
 async def _seen(context: ServerContext, name: str, request: Request[Any, Any], mode: Mode) -> Letter:
     """Return a dead letter that the caller may see."""
     served = context.deployment.graphs.require_served_graph(request.branch)
+    topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
     dead_letter = await asyncio.to_thread(letter_at, context.deployment.bootstrap_servers, *parse_id(name))
-    if dead_letter is None or not _is_of(context, dead_letter, served):
+    if dead_letter is None or not _is_of(context, dead_letter, served, topics):
         raise UnknownEntityError(
             f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; `caraway dead-letters list` lists them"
         )
@@ -132,12 +135,16 @@ async def _seen(context: ServerContext, name: str, request: Request[Any, Any], m
 
 
 def _is_seen(
-    context: ServerContext, dead_letter: Letter, served: ServedGraph, request: Request[Any, Any], mode: Mode
+    context: ServerContext,
+    dead_letter: Letter,
+    served: ServedGraph,
+    topics: Collection[str],
+    request: Request[Any, Any],
 ) -> bool:
-    if not _is_of(context, dead_letter, served):
+    if not _is_of(context, dead_letter, served, topics):
         return False
     try:
-        _require(context, dead_letter, served, request, mode)
+        _require(context, dead_letter, served, request, Mode.READ_DATA)
     except ForbiddenError:
         return False
     return True
@@ -159,18 +166,27 @@ def _require(
     require(request.caller, mode, request.branch, context.limits.tags(served).fields_of(dataset, names))
 
 
-def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph) -> bool:
-    """Return whether a dead letter belongs to the served graph, and isn't of an erased key."""
+def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, topics: Collection[str]) -> bool:
+    """Return whether a dead letter belongs to the served graph, and isn't of an erased key.
+
+    A row that was refused belongs to the dataset whose topic it would have gone to. This may be the topic of an earlier
+    version, one of `topics`, so that the row can be sent again to the version that accepts it. But it isn't the topic
+    of a branch that was deleted, even if that branch had the same definition.
+    """
     row = dead_letter.body.get("row")
     if _is_of_source(dead_letter):
         endpoint = _endpoint(dead_letter, served)
         if endpoint is None:
             return False
         target = endpoint.targets[0]
+        # Dead letters of releases before this field name no topic.
+        topic = dead_letter.body.get("topic", target.topic)
+        if topic != target.topic and topic not in topics:
+            return False
         return not context.deployment.erased.hides_values(target.topic, target.keys_of(row))
     jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
-    topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
-    return bool(jobs) and not any(_hides(context, topic, row) for topic in topics)
+    touched = [topic for job in jobs for topic in (*job.inputs, job.output)]
+    return bool(jobs) and not any(_hides(context, topic, row) for topic in touched)
 
 
 def _hides(context: ServerContext, topic: TopicPlan, row: object) -> bool:
