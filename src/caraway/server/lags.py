@@ -88,6 +88,9 @@ class Lags:
 
     def stop(self) -> None:
         """Stop the threads."""
+        # All are asked before one is waited for, so that they stop side by side.
+        for recurring in self._recurring:
+            recurring.stop(0)
         for recurring in self._recurring:
             recurring.stop(STOP_S)
 

@@ -277,7 +277,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         writer=writer,
         starts=starts,
         stops=[
-            *(partial(part.stop, 0) for part in background),
+            # Threads are asked to stop before one of them is waited for, so that they stop side by side.
+            *(partial(part.stop, 0) for part in (*background, *watches.values())),
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
             sources.stop,

@@ -6,9 +6,11 @@ from contextlib import closing
 
 from caraway.index.feeding.consumption import FRESH
 from caraway.index.feeding.topic_reader import ENDS_S, TopicReader
+from caraway.stack import ports
 from caraway.topics.admin import ensure_topics
 from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
+from tests.timeouts import scaled
 
 
 def test_the_end_of_an_earlier_time_isn_t_taken_for_that_of_now(kafka: str) -> None:
@@ -36,3 +38,13 @@ def test_the_end_of_an_earlier_time_isn_t_taken_for_that_of_now(kafka: str) -> N
             lag, read = reader.lag(topic), reader.positions(topic)
             assert read is not None
             assert lag in {None, 200 - read[0]}, (lag, read, taken)
+
+
+def test_a_broker_that_is_away_is_waited_for_once_and_not_for_each_partition() -> None:
+    with closing(TopicReader(f"127.0.0.1:{ports.choose()}", FRESH)) as reader:
+        reader.start("away", dict.fromkeys(range(60), 0))
+        started = time.monotonic()
+        taken = reader.read(0.0)
+        assert time.monotonic() - started < scaled(20)
+        assert taken.records == {}
+        assert reader.lag("away") is None

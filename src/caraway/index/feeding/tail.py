@@ -109,10 +109,14 @@ class Tail:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self, timeout_s: float) -> None:
-        """Stop after the current batch, and wait for that."""
+    def end(self) -> None:
+        """Have the thread stop after the current batch, and return at once."""
         self._stopping.set()
         self._commands.put(lambda: None)
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop after the current batch, and wait for that."""
+        self.end()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 

@@ -112,11 +112,17 @@ class TopicReader:
             return
         self._ends_at = time.monotonic()
         ends: dict[str, dict[int, int]] = {topic: {} for topic in self._positions}
+        answers = True
         for topic, positions in self._positions.items():
             for partition in positions:
                 known = self._ends.get(topic, {}).get(partition)
+                if known is None and not answers:
+                    continue
                 found = self._end(consumer, TopicPartition(topic, partition), known)
-                if found is not None:
+                if found is None:
+                    # A broker that is away would be waited for once for each partition, and the indexes meanwhile.
+                    answers = False
+                else:
                     ends[topic][partition] = found
         self._ends = ends
 

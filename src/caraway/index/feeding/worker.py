@@ -121,6 +121,9 @@ class IndexWorker:
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Stop after the current batches. Applied records are durable; the rest is read again next time."""
+        # Both tails are asked first, so that they end their batches, or waits for the broker, side by side.
+        self._behind.end()
+        self._live.end()
         self._repairing.stop(REPAIR_STOP_S)
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
