@@ -82,6 +82,8 @@ def _picture(found: Mapping[str, Any]) -> RenderableType:
             lines.add_row(Text(heading, style="dim"), Text(text))
     if found.get("indexed"):
         lines.add_row(Text("lookup", style="dim"), Text(f"yes, records behind: {_lag(found)}"))
+    if found.get("computed_by"):
+        lines.add_row(Text("computed by", style="dim"), Text(found["computed_by"]))
     for job in found.get("jobs", ()):
         lines.add_row(Text("job", style="dim"), Text(f"{job['id']}, {job['mode']}: {job['mode_reason']}"))
     parts: list[RenderableType] = [Text(f"{found['kind']} {found['name']}", style="bold"), Padding(lines, (0, 2))]

@@ -1,4 +1,7 @@
-"""The number of records that new jobs read before they have caught up, and about how long that takes."""
+"""The number of records that new jobs and indexes read before they have caught up, and about how long that takes.
+
+Of the indexes only those count that compute a pipeline themselves: others read what a job or a source writes.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -6,8 +9,10 @@ from functools import cache
 
 from caraway.graph.operators import Changelog, Join, Operator
 from caraway.graph.trees import parents
-from caraway.plan.model import GraphPlan, JobMode, JobPlan
+from caraway.plan.model import GraphPlan, IndexPlan, JobMode, JobPlan
 
+# How many records of a backlog an index computes a pipeline for in a second.
+INDEX_RATE = 20_000
 # How many records of a backlog a job reads in a second: with steps that keep no state, with such that do, and in
 # Python. The rates are lower than those that docs/spark.md measures on two cores, since other jobs run at the same
 # time.
@@ -18,44 +23,66 @@ PYTHON_RATE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """The history that a new job reads.
+    """The history that a new job or index reads.
 
     Attributes:
-        job: The job.
-        records: The number of records to read. The output of another new job isn't known yet, and counts as the records
-            that this other job reads.
-        seconds: How long the job takes, together with the new jobs whose output it reads.
+        name: The id of the job, or the asset of the index in hexadecimal digits.
+        reader: What reads, for people.
+        records: The number of records to read. The output of another new job or index isn't known yet, and counts as
+            the records that the other one reads.
+        seconds: How long that takes, together with the new jobs and indexes whose output is read.
     """
 
-    job: JobPlan
+    name: str
+    reader: str
     records: int
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A new job or index: how people call it, the topics that it reads, and its records a second."""
+
+    shown: str
+    inputs: frozenset[str]
+    rate: int
+
+
 def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, int]) -> tuple[Backfill, ...]:
-    """Return the backfills of the jobs of a plan that are new (`created` has their ids).
+    """Return the backfills of the jobs and indexes of a plan that are new (`created` has their names in the store).
 
     `records` has the number of records of each topic; a missing topic has none.
     """
-    new = {job.job_id: job for job in plan.jobs if job.job_id in created}
-    writers = {job.output.name: job_id for job_id, job in new.items()} | {
-        index.emits.name: writer.job_id
+    jobs = [job for job in plan.jobs if job.job_id in created]
+    indexes = [index for index in plan.indexes if index.direct is not None and index.asset.hex() in created]
+    readers = {
+        **{job.job_id: _Reader(job.job_id, frozenset(t.name for t in job.inputs), rate(job)) for job in jobs},
+        **{
+            index.asset.hex(): _Reader(f"the index of {index.dataset}", frozenset({index.topic}), INDEX_RATE)
+            for index in indexes
+        },
+    }
+    writers = {job.output.name: job.job_id for job in jobs}
+    writers |= {
+        index.emits.name: name
         for index in plan.indexes
-        if index.emits is not None
-        for writer in new.values()
-        if writer.output.name == index.topic
+        if index.emits is not None and (name := _source_of(index, writers)) in readers
     }
 
     @cache
-    def backfill(job_id: str) -> Backfill:
-        job = new[job_id]
-        inputs = {topic.name for topic in job.inputs}
-        before = [backfill(writers[name]) for name in sorted(inputs) if writers.get(name, job_id) != job_id]
-        count = sum(records.get(name, 0) for name in inputs - writers.keys()) + sum(found.records for found in before)
-        seconds = count / rate(job) + max((found.seconds for found in before), default=0.0)
-        return Backfill(job=job, records=count, seconds=seconds)
+    def backfill(name: str) -> Backfill:
+        reader = readers[name]
+        before = [backfill(writers[t]) for t in sorted(reader.inputs) if writers.get(t, name) != name]
+        count = sum(records.get(t, 0) for t in reader.inputs - writers.keys()) + sum(found.records for found in before)
+        seconds = count / reader.rate + max((found.seconds for found in before), default=0.0)
+        return Backfill(name=name, reader=reader.shown, records=count, seconds=seconds)
 
-    return tuple(backfill(job_id) for job_id in new)
+    return tuple(backfill(name) for name in readers)
+
+
+def _source_of(index: IndexPlan, writers: Mapping[str, str]) -> str:
+    """Return the name of the job or index that computes the rows which an index emits; "" if that isn't a new job."""
+    return index.asset.hex() if index.direct is not None else writers.get(index.topic, "")
 
 
 def rate(job: JobPlan) -> int:

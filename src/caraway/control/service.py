@@ -21,7 +21,7 @@ from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
-from caraway.state.blueprints import AssetKind, Blueprint, apply_generations, blueprints
+from caraway.state.blueprints import EMITS, AssetKind, Blueprint, apply_generations, blueprints
 from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
@@ -204,8 +204,9 @@ class CommitService:
         )
 
     def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[Backfill, ...] | None:
-        created = {asset.name for asset in allocation.created}
+        created = {asset.name.partition(EMITS)[0] for asset in allocation.created}
         topics = {topic.name for job in plan.jobs if job.job_id in created for topic in job.inputs}
+        topics |= {index.topic for index in plan.indexes if index.asset.hex() in created}
         try:
             return backfills(plan, created, self._count(topics - created))
         except UnavailableError:

@@ -77,7 +77,7 @@ def _job_fields(job: JobChange) -> dict[str, object]:
 
 def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChange]:
     kept_before = {job.job_id for job in change.plan_before.jobs}
-    reads = {each.job.job_id: (each.records, each.seconds) for each in change.backfills or ()}
+    reads = {each.name: (each.records, each.seconds) for each in change.backfills or ()}
     for job in change.plan_after.jobs:
         action = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
         unknown = action == "start" and change.backfills is None
@@ -168,7 +168,7 @@ def _backfills(found: Sequence[Backfill] | None) -> list[str]:
     if found is None:
         return ["backfill: unknown, Kafka doesn't answer"]
     return [
-        f"backfill: {each.job.job_id} reads {each.records:,} records, {duration(each.seconds)}"
+        f"backfill: {each.reader} reads {each.records:,} records, {duration(each.seconds)}"
         for each in found
         if each.records
     ]

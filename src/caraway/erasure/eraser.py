@@ -18,7 +18,7 @@ from caraway.erasure.requests import ErasedKey, ErasureLog
 from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
 from caraway.objects.folder import ObjectFolder
-from caraway.plan.model import IndexPlan
+from caraway.plan.model import IndexPlan, topic_of_scope
 from caraway.recurring import Recurring
 from caraway.state.plans import Needed
 from caraway.topics.producer import TopicWriter
@@ -131,9 +131,11 @@ class Eraser(Recurring):
             for record in self._log.unrecorded():
                 # A topic that nobody needs any more is deleted with all of its rows, so it gets no record, and counts
                 # as recorded.
-                if record.key.topic in topics:
-                    message = encode_erasure(erasure_by(record.key))
-                    self._writer.write_to_all(record.key.topic, *message).result(WRITE_TIMEOUT_S)
+                scope = record.key.topic
+                topic = topic_of_scope(scope)
+                if topic in topics:
+                    message = encode_erasure(scope, erasure_by(record.key))
+                    self._writer.write_to_all(topic, *message).result(WRITE_TIMEOUT_S)
                 written.append(record.id)
         except (KafkaException, TimeoutError) as error:
             raise UnavailableError(f"Kafka doesn't take the record of an erasure: {error}") from error
@@ -151,12 +153,12 @@ class Eraser(Recurring):
             # Erasures that aren't pending were done here, perhaps just before a crash that kept them from being marked
             # in Postgres. So they are marked once after each start.
             for plan, gone in self._index.erasures(pending=False):
-                self._done(self._place, plan.topic, gone)
+                self._done(self._place, plan.erasure_scope, gone)
                 self._met.add(plan.asset)
         for plan, left in waiting:
             if left and self._index.remove_erased(plan, self.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
-                self._done(self._place, plan.topic, left)
+                self._done(self._place, plan.erasure_scope, left)
         # Each sweep removes the rows of all erased keys, not only of the new ones: another server may have archived
         # rows of a key before it knew of the erasure. If a crash ends a sweep, the erasures stay undone in Postgres,
         # and the next start sweeps again.
@@ -171,6 +173,6 @@ class Eraser(Recurring):
                 self._log.done(numbers, place)
                 numbers.clear()
 
-    def _done(self, place: str, topic: str, erasures: Iterable[Erasure]) -> None:
-        numbers = (self._known.get((topic, erasure)) for erasure in erasures)
+    def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
+        numbers = (self._known.get((scope, erasure)) for erasure in erasures)
         self._unwritten.setdefault(place, set()).update(number for number in numbers if number is not None)

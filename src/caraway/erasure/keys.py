@@ -1,7 +1,8 @@
 """Erased keys: the record that announces one to a topic's readers, and the test whether a key is erased.
 
 An erased key itself is kept nowhere. A keyed hash of it is kept instead (BLAKE2b with a key of the deployment, RFC
-7693). The hash covers the topic and the columns too, so it doesn't show that two datasets had the same key.
+7693). The hash covers the scope and the columns too, so it doesn't show that two datasets had the same key. The scope
+is the topic, or the share that one index has of it if several indexes compute their records from it.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ from caraway.topics.codec import RecordCodec
 # The Kafka key of the records that announce erasures. Keys of rows are MessagePack, which never begins with the byte
 # c1, so no row has this key.
 ERASURE_KEY = b"\xc1caraway.erase"
-ERASURE_FORMAT = 1
+# Format 1 lacks the scope. Its records are on the topics that have the keys themselves.
+ERASURE_FORMATS = (1, 2)
 DIGEST_BYTES = 16
 
 Hides = Callable[[bytes], bool]
@@ -34,12 +36,22 @@ class Erasure(msgspec.Struct, array_like=True, frozen=True):
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE = msgspec.msgpack.Decoder(tuple[int, Erasure]).decode
 
 
-def encode_erasure(erasure: Erasure) -> tuple[bytes, bytes]:
-    """Return Kafka's key and value of the record of an erasure."""
-    return ERASURE_KEY, _ENCODE((ERASURE_FORMAT, erasure))
+class _Announcement(msgspec.Struct, array_like=True, frozen=True):
+    """The value of the record of an erasure."""
+
+    format: int
+    erasure: Erasure
+    scope: str = ""
+
+
+_DECODE = msgspec.msgpack.Decoder(_Announcement).decode
+
+
+def encode_erasure(scope: str, erasure: Erasure) -> tuple[bytes, bytes]:
+    """Return Kafka's key and value of the record of an erasure in a scope (`IndexPlan.erasure_scope`)."""
+    return ERASURE_KEY, _ENCODE((ERASURE_FORMATS[-1], erasure, scope))
 
 
 def is_erasure(key: bytes | None) -> bool:
@@ -47,29 +59,33 @@ def is_erasure(key: bytes | None) -> bool:
     return key == ERASURE_KEY
 
 
-def decode_erasure(value: bytes | None) -> Erasure:
-    """Return the erasure in the value of a record. Raises `InvalidInputError` if the value isn't that of an erasure."""
+def decode_erasure(value: bytes | None) -> tuple[str, Erasure]:
+    """Return the scope and the erasure in the value of a record; the scope is empty if it is the record's topic.
+
+    Raises `InvalidInputError` if the value isn't that of an erasure.
+    """
     try:
-        version, erasure = _DECODE(value or b"")
+        found = _DECODE(value or b"")
     except msgspec.MsgspecError as error:
         raise InvalidInputError(f"it is no record of an erasure: {error}") from error
-    if version != ERASURE_FORMAT or len(erasure.digest) != DIGEST_BYTES or not erasure.columns:
-        raise InvalidInputError(f"it is no record of an erasure of format {ERASURE_FORMAT}")
-    return erasure
+    erasure = found.erasure
+    if found.format not in ERASURE_FORMATS or len(erasure.digest) != DIGEST_BYTES or not erasure.columns:
+        raise InvalidInputError(f"it is no record of an erasure of format {' or '.join(map(str, ERASURE_FORMATS))}")
+    return found.scope, erasure
 
 
-def erasure_of(topic: str, columns: Sequence[Column], values: Sequence[object], key_id: str, mac_key: bytes) -> Erasure:
+def erasure_of(scope: str, columns: Sequence[Column], values: Sequence[object], key_id: str, mac_key: bytes) -> Erasure:
     """Return the erasure of a key.
 
     Args:
-        topic: The topic whose records have the key.
-        columns: Some of the topic's key columns.
+        scope: The scope in which the key is erased.
+        columns: Some of the key columns there.
         values: Their values in stored form.
         key_id: The name of `mac_key`.
         mac_key: A secret of this deployment, up to 64 bytes.
     """
     names = tuple(column.name for column in columns)
-    digest = _hash(topic, names, mac_key)
+    digest = _hash(scope, names, mac_key)
     digest.update(RecordCodec.of_keys(columns).encode_key(values))
     return Erasure(names, key_id, digest.digest())
 
@@ -81,62 +97,62 @@ class ErasedKeys:
         """Start without keys; `mac_keys` returns the secrets of the hashes by name, and is called when needed."""
         self._mac_keys = mac_keys
         self._lock = threading.Lock()
-        self._topics: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
+        self._scopes: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
 
-    def add(self, topic: str, erasures: Iterable[Erasure]) -> None:
-        """Add erased keys of a topic."""
+    def add(self, scope: str, erasures: Iterable[Erasure]) -> None:
+        """Add keys that are erased in a scope."""
         with self._lock:
-            groups = self._topics.setdefault(topic, {})
+            groups = self._scopes.setdefault(scope, {})
             for erasure in erasures:
                 groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
 
-    def hides(self, topic: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
-        """Return the function that checks whether a Kafka key of a topic is erased; None if no key is.
+    def hides(self, scope: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
+        """Return the function that checks whether a Kafka key is erased in a scope; None if no key is.
 
         Args:
-            topic: The topic.
-            keys: The columns that its Kafka keys are made of.
+            scope: The scope (`IndexPlan.erasure_scope`).
+            keys: The columns that the Kafka keys are made of.
             strict: Refuse if some hashes can't be compared; otherwise leave these out.
 
         Raises:
             UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
         """
-        groups = self._topics.get(topic)
+        groups = self._scopes.get(scope)
         if not groups:
             return None
-        known = self._known.get((topic, keys))
+        known = self._known.get((scope, keys))
         # Secrets that were missing are looked for again, since an operator may have added them to the key file
         # meanwhile.
         if known is None or known[0] != len(groups) or known[2]:
             with self._lock:
-                known = self._known[topic, keys] = (len(groups), *self._compiled(topic, keys, dict(groups)))
+                known = self._known[scope, keys] = (len(groups), *self._compiled(scope, keys, dict(groups)))
         _, hides, missing = known
         if missing and strict:
             raise UnavailableError(
-                f"keys of {topic} were erased with the key {missing}, which this process hasn't got: it can't tell "
+                f"keys of {scope} were erased with the key {missing}, which this process hasn't got: it can't tell "
                 "which rows it must not show; give it the deployment's key file (secrets.key_file)"
             )
         return hides
 
-    def hides_values(self, topic: str, values: Mapping[Column, object]) -> bool:
-        """Return whether a row of a topic is erased, given the key columns that are known of it, in stored form.
+    def hides_values(self, scope: str, values: Mapping[Column, object]) -> bool:
+        """Return whether a row is erased in a scope, given the key columns that are known of it, in stored form.
 
         Raises:
             UnavailableError: As in `hides`.
         """
         columns = tuple(values)
-        test = self.hides(topic, columns) if columns else None
+        test = self.hides(scope, columns) if columns else None
         return test is not None and test(RecordCodec.of_keys(columns).encode_key(list(values.values())) or b"")
 
     def _compiled(
-        self, topic: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
+        self, scope: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
     ) -> tuple[Hides | None, str]:
         """Return the test of a key, and the names of the secrets that are missing for it."""
         mac_keys = self._mac_keys()
         missing = sorted({key_id for _, key_id in groups if key_id not in mac_keys})
         tests = [
-            _test(topic, keys, columns, mac_keys[key_id], digests)
+            _test(scope, keys, columns, mac_keys[key_id], digests)
             for (columns, key_id), digests in groups.items()
             if key_id in mac_keys
         ]
@@ -145,8 +161,8 @@ class ErasedKeys:
         return (lambda key: any(test(key) for test in tests)) if tests else None, ", ".join(missing)
 
 
-def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]) -> Hides:
-    begun = _hash(topic, columns, mac_key)
+def _test(scope: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]) -> Hides:
+    begun = _hash(scope, columns, mac_key)
     names = [column.name for column in keys]
     if list(columns) == names:
 
@@ -176,6 +192,6 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
     return part
 
 
-def _hash(topic: str, columns: Sequence[str], mac_key: bytes) -> Hash:
-    """Return a keyed hash of topic and columns, to which the values of the key are still to be added."""
-    return hashlib.blake2b(_ENCODE((topic, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)
+def _hash(scope: str, columns: Sequence[str], mac_key: bytes) -> Hash:
+    """Return a keyed hash of scope and columns, to which the values of the key are still to be added."""
+    return hashlib.blake2b(_ENCODE((scope, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.trees import datasets_read
 from caraway.index.storage.snapshots import KEPT
+from caraway.plan.model import topic_of_scope
 from caraway.served.log import SERVED
 from caraway.topics.dead_letters import DEAD_LETTERS
 
@@ -25,13 +26,13 @@ class Remains:
     until: str
 
 
-def remaining(dataset: str, graph: Graph, topics: Sequence[str]) -> list[Remains]:
+def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains]:
     """Return the places that keep rows of erased keys of a dataset in clear text.
 
     Args:
         dataset: The name of the dataset.
         graph: The definitions of the branch.
-        topics: The topics that have the records of the dataset.
+        scopes: The scopes in which its keys were erased (`IndexPlan.erasure_scope`).
     """
     specs = {spec.name: spec for spec in graph.datasets}
     places = [
@@ -40,7 +41,9 @@ def remaining(dataset: str, graph: Graph, topics: Sequence[str]) -> list[Remains
             "the records that were written before the erasure",
             "the topic is removed: an hour after no branch uses this version of the dataset, so raise its version",
         )
-        for topic in topics
+        for topic in scopes
+        # The topic of another scope is that of a dataset from which this one is computed, and is named with it.
+        if topic == topic_of_scope(topic)
     ]
     places += [
         Remains(f"dataset {name}", f"the rows from which {dataset} is computed, and their topic", _until(specs[name]))

@@ -48,7 +48,7 @@ erasure_places = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedKey:
-    """A key whose erasure from a topic was requested, as a hash."""
+    """A key whose erasure was requested, as a hash. `topic` is the scope, which for most datasets is their topic."""
 
     request: str
     branch: str

@@ -56,22 +56,22 @@ class ErasedRows:
     def __init__(self, erased: ErasedKeys, graph_of: Callable[[str], Graph]) -> None:
         """Compare rows with the keys in `erased`; `graph_of` returns the graph of a commit."""
         self._erased = erased
-        self._topics: dict[str, set[str]] = {}
+        self._scopes: dict[str, set[str]] = {}
         self._graph_of = graph_of
         self._known: dict[str, tuple[Rule, ...]] = {}
 
-    def watch(self, dataset: str, topic: str) -> None:
-        """Find the rows of a dataset as well, since keys were erased from a topic of it."""
-        self._topics.setdefault(dataset, set()).add(topic)
+    def watch(self, dataset: str, scope: str) -> None:
+        """Find the rows of a dataset as well, since keys of it were erased in a scope."""
+        self._scopes.setdefault(dataset, set()).add(scope)
 
     def hides(self, row: Row) -> bool:
         """Return whether a row, in the order of the archive's columns, is of an erased key.
 
         Raises `UnavailableError` if the graph of the row's commit can't be read now.
         """
-        if not self._topics or not row[COMMIT]:
+        if not self._scopes or not row[COMMIT]:
             return False
-        rules = [rule for rule in self._rules(row[COMMIT]) if rule.dataset in self._topics]
+        rules = [rule for rule in self._rules(row[COMMIT]) if rule.dataset in self._scopes]
         if not rules:
             return False
         values = orjson.loads(row[INPUTS]) | orjson.loads(row[OUTPUTS])
@@ -94,7 +94,7 @@ class ErasedRows:
             if found is None:
                 return False
             parts.append(found if rule.each and isinstance(found, list) else [found])
-        tests = [self._erased.hides(topic, rule.keys) for topic in tuple(self._topics[rule.dataset])]
+        tests = [self._erased.hides(scope, rule.keys) for scope in tuple(self._scopes[rule.dataset])]
         keys = list(_keys(rule.keys, parts))
         return any(test(key) for test in tests if test is not None for key in keys)
 

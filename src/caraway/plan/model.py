@@ -14,6 +14,9 @@ from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
+# Separates a topic from a dataset in an erasure scope. Kafka allows no topic with it in its name.
+SCOPE_SEPARATOR = ">"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -60,6 +63,20 @@ class TopicPlan:
     revised: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectFeed:
+    """The way from the records of a topic to those of an index that computes them itself, without a job (decision 36).
+
+    `pipeline` is the name of the dataset's pipeline, and `operator` its tree, which begins with the dataset of the
+    topic. `source` is the schema of the topic's records. `label` stands for the dataset and its definition.
+    """
+
+    pipeline: str
+    operator: Operator
+    source: RecordSchema
+    label: str
+
+
 class IndexKind(StrEnum):
     """The two kinds of index: of versions, and of aggregates."""
 
@@ -71,7 +88,8 @@ class IndexKind(StrEnum):
 class IndexPlan:
     """An index: fed from `topic`, all its entries begin with `asset` (8 bytes).
 
-    If `revised` is set, records may be revised (a join or changelog precedes), so the index keeps the location of each
+    `schema` is that of the index's own records. They are those of the topic, or made from them by `direct`. If
+    `revised` is set, records may be revised (a join or changelog precedes), so the index keeps the location of each
     identity. `aggregates` is empty for an index of versions. `fields` are the dataset's columns: keys first, timestamp
     last.
 
@@ -92,6 +110,12 @@ class IndexPlan:
     window: HoppingWindow | SessionWindow | None = None
     along: bool = False
     emits: TopicPlan | None = None
+    direct: DirectFeed | None = None
+
+    @property
+    def erasure_scope(self) -> str:
+        """The name under which keys of this index are erased: its topic, or with `direct` its share of the topic."""
+        return self.topic if self.direct is None else f"{self.topic}{SCOPE_SEPARATOR}{self.direct.label}"
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -125,6 +149,11 @@ class JobPlan:
     mode: JobMode
     mode_reason: str
     horizon_us: int
+
+
+def topic_of_scope(scope: str) -> str:
+    """Return the topic that has the records with the keys of an erasure scope, and the records of erasures."""
+    return scope.partition(SCOPE_SEPARATOR)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

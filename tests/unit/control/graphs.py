@@ -4,7 +4,7 @@ from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optiona
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import Aggregate, Filter, Input
+from caraway.graph.operators import Aggregate, Dedup, Filter, Input
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     DatasetSpec,
@@ -85,7 +85,8 @@ def spend(*, version: int = 1, above: float = 1.0, window_us: int = HOUR_US) -> 
                 name="sum_up",
                 inputs=("Clicks",),
                 operator=Aggregate(
-                    of=Filter(of=Input(dataset="Clicks"), predicate=predicate),
+                    # The dedup keeps rows, so the pipeline needs a job.
+                    of=Dedup(of=Filter(of=Input(dataset="Clicks"), predicate=predicate), by=("user", "price")),
                     keys=("user",),
                     aggregates=(
                         AggregateSpec(

@@ -17,7 +17,7 @@ PLAN = plan_graph(Graph(datasets=(clicks(), spend())))
 
 def test_a_new_job_reads_the_records_of_its_topics() -> None:
     (found,) = backfills(PLAN, {JOB.job_id}, {CLICKS.name: 5 * PLAIN_RATE, "another": 7})
-    assert (found.job, found.records, found.seconds) == (JOB, 5 * PLAIN_RATE, 5.0)
+    assert (found.name, found.records, found.seconds) == (JOB.job_id, 5 * PLAIN_RATE, 5.0)
     assert backfills(PLAN, set(), {CLICKS.name: 5}) == ()
     (found,) = backfills(PLAN, {JOB.job_id}, {})
     assert found.records == 0
@@ -28,7 +28,7 @@ def test_a_job_behind_a_new_one_waits_for_it() -> None:
     second = replace(JOB, job_id="second", inputs=(JOB.output,), output=other, mode=JobMode.MICRO_BATCH)
     plan = GraphPlan(topics=PLAN.topics, jobs=(second, JOB), indexes=(), ingests=())
     records = {CLICKS.name: 2 * PLAIN_RATE, JOB.output.name: 10}
-    found = {each.job.job_id: each for each in backfills(plan, {JOB.job_id, "second"}, records)}
+    found = {each.name: each for each in backfills(plan, {JOB.job_id, "second"}, records)}
     assert found["second"].records == found[JOB.job_id].records == 2 * PLAIN_RATE
     assert found["second"].seconds == 2.0 + 2 * PLAIN_RATE / PYTHON_RATE
     # With only the second job new, the records of its own input topic count.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,15 +99,17 @@ def test_without_the_secret_of_a_hash_a_key_is_not_checked() -> None:
 
 def test_the_record_of_an_erasure_is_no_row_and_has_no_value_of_the_key() -> None:
     erasure = erasure_of(TOPIC, (SHOP,), ("a very private name",), "first", MAC_KEYS["first"])
-    key, value = encode_erasure(erasure)
+    key, value = encode_erasure(TOPIC, erasure)
     assert is_erasure(key)
-    assert decode_erasure(value) == erasure
+    assert decode_erasure(value) == (TOPIC, erasure)
+    # Records of earlier releases name no scope.
+    assert decode_erasure(msgspec.msgpack.encode((1, erasure))) == ("", erasure)
     assert b"private" not in key + value
     codec = RecordCodec(RecordSchema(keys=(SHOP,), columns=(SHOP,), timestamp="at", fingerprint=1))
     with pytest.raises(InvalidInputError):
         codec.decode_key(key)
     with pytest.raises(InvalidInputError):
         codec.decode_value(value)
-    for wrong in (None, b"", b"\x92\x02\x90", b"\x92\x01\x93\x90\xa1k\xc4\x10" + b"0" * 16):
+    for wrong in (None, b"", b"\x92\x03\x90", b"\x92\x01\x93\x90\xa1k\xc4\x10" + b"0" * 16):
         with pytest.raises(InvalidInputError, match="no record of an erasure"):
             decode_erasure(wrong)

@@ -54,7 +54,8 @@ def test_an_empty_window_and_a_new_key_read_as_the_api_says(tmp_path: Path) -> N
     node = Orders.groupby("user").aggregate(**{name: made for name, (made, _, _) in AGGREGATES.items()})
     source = Orders.to_spec()
     out = derived(node.node_operator, sources=(source,))
-    plan = plan_graph(Graph(datasets=(source, replace(out, index=IndexSpec(online=True, offline=False))))).indexes[0]
+    indexed = replace(out, index=IndexSpec(online=True, offline=False))
+    plan = replace(plan_graph(Graph(datasets=(source, indexed))).indexes[0], direct=None)
     codec = RecordCodec(plan.schema)
     values = {"user": 1, "shop": "a", "price": 1.0, "count": 2, "stars": 3, "size": "s", "cost": "1.00"}
     row = [values[column.name] for column in plan.schema.columns]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from caraway.graph.aggregates import AggregateFunction
-from caraway.graph.operators import Aggregate, Emit, Filter, Input, Operator, Rename, Select, Union
+from caraway.graph.operators import Aggregate, Dedup, Emit, Filter, Input, Operator, Rename, Select, Union
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.plan.lowering import lowered
@@ -15,7 +15,11 @@ FOREVER = (spec_of(AggregateFunction.COUNT, None, HoppingWindow(length_us=None, 
 HOURLY = HoppingWindow(length_us=3600 * S, stride_us=3600 * S, lookback_us=60 * S)
 
 
-def counted(of: Operator = events, **parameters: object) -> Aggregate:
+# A dedup keeps rows, so an aggregate behind it needs a job.
+UNIQUE = Dedup(of=events, by=("k",))
+
+
+def counted(of: Operator = UNIQUE, **parameters: object) -> Aggregate:
     count = spec_of(AggregateFunction.COUNT, None, HOURLY, "n", EVENTS)
     return replace(Aggregate(of=of, keys=("k",), aggregates=(count,)), **parameters)  # type: ignore[arg-type]
 
@@ -65,7 +69,7 @@ def test_steps_behind_an_aggregate_are_a_job_of_their_own() -> None:
     plan = planned(derived(renamed(counted()), "Whole"))
     counting, rest = plan.jobs
     assert (counting.dataset.partition("/")[0], rest.dataset) == ("Events", "Whole")
-    assert counting.operator == counted(Select(of=events, columns=("k",)))
+    assert counting.operator == counted(replace(UNIQUE, of=Select(of=events, columns=("k",))))
     assert rest.operator == renamed(Input(dataset=counting.dataset))
     assert [index.emits for index in plan.indexes] == list(rest.inputs)
     assert {topic.dataset for topic in plan.topics} == {"Events", counting.dataset, "Whole"}

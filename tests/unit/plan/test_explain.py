@@ -75,9 +75,7 @@ def test_steps_with_state_are_explained_with_state_and_duration(plan: GraphPlan,
 
 def test_columns_that_nobody_needs_are_named(explained: PlanExplained) -> None:
     unread = {job.dataset: {part.dataset: part.columns for part in job.unread} for job in explained.jobs}
-    assert unread["CarrierPunctuality"] == {"Departures": ("flight_id", "origin", "dest", "tailnum")}
-    # Keys are always read.
-    assert unread["AircraftAway"] == {"LastDepartures": ("delay",)}
+    assert unread["AircraftAway"] == {"Departures": ("flight_id", "carrier", "origin", "delay")}
     assert unread["FlightConditions"] == {}
 
 
@@ -98,9 +96,8 @@ def test_right_hand_columns_that_are_not_taken_are_unread_unless_taken_elsewhere
 
 def test_a_job_holds_a_slot_for_each_partition_of_what_it_reads_and_keeps(plan: GraphPlan) -> None:
     held = {job.dataset: job.slots for job in explain(plan, partitions=2).jobs}
-    # OriginDelays reads departures; AircraftAway has the table and its kept rows; FlightConditions two topics and the
-    # join.
-    assert (held["OriginDelays"], held["AircraftAway"], held["FlightConditions"]) == (2, 4, 6)
+    # AircraftAway has departures and its kept rows; FlightConditions two topics and the join.
+    assert (held["AircraftAway"], held["FlightConditions"]) == (4, 6)
     assert explain(plan, partitions=1).slots * 2 == sum(held.values())
 
 
@@ -125,9 +122,8 @@ def test_a_join_of_tables_keeps_its_left_side_twice(plan: GraphPlan) -> None:
         ("FlightConditions", 8, 2, 2),
         ("AircraftAway", 8, 2, 2),
         ("FlightConditions", 8, None, 8),
-        # A step that looks at an adjacent row gets no more tasks than partitions, nor does a job that keeps no rows.
+        # A step that looks at an adjacent row gets no more tasks than partitions.
         ("AircraftAway", 1, 64, 1),
-        ("OriginDelays", 3, 64, 3),
     ],
 )
 def test_steps_that_keep_rows_have_as_many_tasks_as_pays(
@@ -145,13 +141,14 @@ def test_every_topic_is_explained_with_its_writers_and_readers(explained: PlanEx
     departures, weather = topics["Departures"], topics["Weather"]
     assert departures.writers == ("webhook flights/departures",)
     assert [reader.split(".")[0] for reader in departures.readers] == [
-        "job OriginDelays",
-        "job CarrierPunctuality",
-        "job LastDepartures",
+        "job AircraftAway",
+        "index of OriginDelays",
+        "index of CarrierPunctuality",
+        "index of LastDepartures",
     ]
     assert weather.readers[-1] == "index of Weather"
     assert (weather.kind, weather.keys, weather.partitions) == ("versions", ("airport",), 3)
-    assert any(line.startswith(f"topic {departures.name}: read by job OriginDelays") for line in explained.shared)
+    assert any(line.startswith(f"topic {departures.name}: read by job AircraftAway") for line in explained.shared)
     assert not any("Planes" in line for line in explained.shared)
 
 
@@ -160,6 +157,10 @@ def test_indexes_are_explained_with_keys_and_values(explained: PlanExplained) ->
     assert delays.kind == "aggregate"
     assert delays.keys == ("origin",)
     assert 'max_6h = max(delay, Continuous("6h"))' in delays.values
+    # This index computes its pipeline itself, and the other one what a job has joined.
+    assert delays.step is not None
+    assert [step.text for step in steps(delays.step)][1:] == ["select origin, delay", "read Departures"]
+    assert next(index for index in explained.indexes if index.dataset == "FlightConditions").step is None
 
 
 def test_every_operator_has_a_text() -> None:

@@ -9,7 +9,7 @@ from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optiona
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import Aggregate, Filter, Input, Join, JoinKind, Latest
+from caraway.graph.operators import Aggregate, Dedup, Filter, Input, Join, JoinKind, Latest
 from caraway.graph.schemas import datasets_read
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
@@ -137,8 +137,19 @@ JOINED = DatasetSpec(
 GRAPH = Graph(datasets=(SPEND, JOINED, EVENTS, ADS))
 
 
+def with_a_job(spec: DatasetSpec) -> DatasetSpec:
+    """Return an aggregate over unique rows only, which takes a job."""
+    (pipeline,) = spec.pipelines
+    assert isinstance(pipeline.operator, Aggregate)
+    unique = replace(pipeline.operator, of=Dedup(of=pipeline.operator.of, by=("user", "price")))
+    return replace(spec, pipelines=(replace(pipeline, operator=unique),))
+
+
+BY_JOBS = replace(GRAPH, datasets=(with_a_job(SPEND), JOINED, EVENTS, ADS))
+
+
 def test_topics_have_the_kind_of_their_records() -> None:
-    kinds = {topic.dataset: topic.kind for topic in plan_graph(GRAPH).topics}
+    kinds = {topic.dataset: topic.kind for topic in plan_graph(BY_JOBS).topics}
     assert kinds == {
         "Spend": TopicKind.AGGREGATE_INPUTS,
         "LastAd": TopicKind.VERSIONS,
@@ -148,7 +159,7 @@ def test_topics_have_the_kind_of_their_records() -> None:
 
 
 def test_a_record_holds_keys_first_and_only_what_the_aggregates_need() -> None:
-    schemas = {topic.dataset: topic.schema for topic in plan_graph(GRAPH).topics}
+    schemas = {topic.dataset: topic.schema for topic in plan_graph(BY_JOBS).topics}
     assert [c.name for c in schemas["Ads"].columns] == ["ad", "budget"]
     assert [c.name for c in schemas["Spend"].columns] == ["user", "price"]
     assert schemas["Spend"].columns[1].dtype == optional(FLOAT)
@@ -156,7 +167,7 @@ def test_a_record_holds_keys_first_and_only_what_the_aggregates_need() -> None:
 
 
 def test_jobs_are_bound_to_topics_and_take_the_widest_horizon() -> None:
-    plan = plan_graph(GRAPH)
+    plan = plan_graph(BY_JOBS)
     topics = {topic.dataset: topic for topic in plan.topics}
     jobs = {job.dataset: job for job in plan.jobs}
     assert set(jobs) == {"Spend", "LastAd"}

@@ -50,7 +50,7 @@ class Hourly:
     @pipeline
     @inputs(Visits)
     def by_hour(cls, visits: Dataset) -> Any:
-        return visits.groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
+        return visits.dedup(by=["user"]).groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
 
 
 @dataset(index=True)

@@ -27,6 +27,13 @@ class EmissionWriter:
         """
         if self._may_send is not None and not self._may_send():
             raise NotOursError
+        self.send_letters(topic, records)
+
+    def send_letters(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write dead letters, for which no right is needed, and return when they are durable.
+
+        Raises `UnavailableError` if the broker doesn't take them.
+        """
         with self._lock:
             if self._writer is None:
                 self._writer = TopicWriter(self._bootstrap_servers)

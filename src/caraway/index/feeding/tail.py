@@ -14,8 +14,9 @@ from confluent_kafka import KafkaError, KafkaException
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.feeding.consumption import BEHIND, CAUGHT_UP, FRESH, LOST_OFFSET, Reading
+from caraway.index.feeding.direct import HoldsKey
 from caraway.index.feeding.emission import Emission, Send
-from caraway.index.feeding.emission_writer import NotOursError
+from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
 from caraway.index.feeding.recovery import recover
 from caraway.index.feeding.topic_reader import TopicReader
 from caraway.index.feeding.writer import IndexWriter, Message
@@ -24,6 +25,7 @@ from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.thread_names import show_name
+from caraway.topics.partitioning import partition_of
 
 LOGGER = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class Tail:
         name: str,
         bootstrap_servers: str,
         store: IndexStore,
-        send: Send,
+        emission_writer: EmissionWriter,
         *,
         when_caught_up: Callable[[Subscription], bool] | None = None,
         when_behind: Callable[[Subscription], object] | None = None,
@@ -90,8 +92,8 @@ class Tail:
         self._holds = holds
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store, erased=erased)
-        self._send = send
+        self._writer = IndexWriter(store, erased=erased, send=emission_writer.send_letters)
+        self._send: Send = emission_writer.send
         self._emissions: dict[bytes, Emission] = {}
         self._when_caught_up = when_caught_up
         self._when_behind = when_behind
@@ -235,17 +237,24 @@ class Tail:
                 self._waiting.append(subscription)
                 continue
             try:
-                self._writer.prepare(subscription.plan)
+                self._writer.prepare(subscription.plan, self._holds_key(len(known.partitions)))
             except InvalidInputError:
                 LOGGER.exception("%s can't be indexed", subscription.plan.dataset)
                 continue
             stored = self._store.offsets(subscription.plan.asset)
-            subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
+            # An index with `direct` needs all partitions, since its keys aren't those by which its topic is divided.
+            every = subscription.plan.direct is not None
+            subscription.next = {p: stored.get(p, 0) for p in known.partitions if every or self._holds(p)}
             joining.append(subscription)
         # The subscription with the greatest offsets comes first. The tail reads the topic from there, and `_join`
         # leaves the others, which need earlier records, to `when_behind`.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
             self._join(subscription)
+
+    def _holds_key(self, partitions: int) -> HoldsKey | None:
+        """Return the check whether a key is read here, as if it were the Kafka key of a topic with these partitions."""
+        holds = self._holds
+        return None if holds is every_partition else lambda key: holds(partition_of(key, partitions))
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from the index's offsets."""
@@ -319,7 +328,7 @@ class Tail:
             except DamagedError:
                 raise
             except UnavailableError:
-                LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
+                LOGGER.exception("a batch for the index at %s can't be written; trying again", self._store.path)
                 self._stopping.wait(RETRY_S)
             except Exception:
                 LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)

@@ -97,7 +97,7 @@ class IndexWorker:
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
 
     def _tails(self) -> tuple[Tail, Tail]:
-        servers, store, send = self._bootstrap_servers, self._store, self._emission_writer.send
+        servers, store, send = self._bootstrap_servers, self._store, self._emission_writer
         erased, holds = self._erased, self._holds
         return (
             Tail(
@@ -240,7 +240,7 @@ class IndexWorker:
 
         Raises `UnavailableError` if the database refuses, or a secret to compare keys with erased ones is missing.
         """
-        hides = self._erased.hides(plan.topic, plan.schema.keys)
+        hides = self._erased.hides(plan.erasure_scope, plan.schema.keys)
         if hides is None:
             return True
         pending = known_erasures(self._store, plan.asset, pending=True)
@@ -326,11 +326,13 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
             # A database without a partition of the topic has no offsets and an unknown lag. It misses no record, so its
             # lag is left out of the sum.
             lags = [part.lag for part in (known, status) if part.offsets]
+            # Databases that read the same partitions wait for the same records.
+            total = max if known.offsets.keys() & status.offsets.keys() else sum
             status = replace(  # noqa: PLW2901 (the sum so far)
                 known,
                 following=known.following and status.following,
-                offsets=known.offsets | status.offsets,
-                lag=None if None in lags else sum(lag for lag in lags if lag is not None),
+                offsets=_least(known.offsets, status.offsets),
+                lag=None if None in lags else total(lag for lag in lags if lag is not None),
                 written=known.written + status.written,
                 unchanged=known.unchanged + status.unchanged,
                 refused=known.refused + status.refused,
@@ -339,6 +341,11 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
             )
         found[status.asset] = status
     return list(found.values())
+
+
+def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """Return the offset of each partition that both have reached, if both read it."""
+    return {**one, **{partition: min(offset, one.get(partition, offset)) for partition, offset in other.items()}}
 
 
 def spelled(status: IndexStatus) -> dict[str, object]:

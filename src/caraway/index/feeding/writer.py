@@ -1,20 +1,22 @@
 """Writing batches of records to the index, so that repeated delivery changes nothing (docs/records.md)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from rocksdict import WriteBatch
 
 from caraway.erasure.keys import ErasedKeys, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
-from caraway.index.records.delivery import Applied
+from caraway.index.feeding.direct import DeadLetterError, DirectReader, HoldsKey
+from caraway.index.records.delivery import Applied, Delivered
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.markers import is_marker
 
 LOGGER = logging.getLogger(__name__)
@@ -27,54 +29,79 @@ LOGGED_REFUSALS = 5
 
 # A feed of a topic's records into an index: `read` decodes a record, and `apply` adds the changes of some to a batch.
 Feed = VersionFeed | AggregateInputFeed
+# Decodes a record of the topic (key, value, partition, offset); None if the index doesn't take it.
+Read = Callable[[bytes, bytes, int, int], Delivered | None]
+# Writes dead letters (key, value) to the topic of this name, and returns when they are durable.
+Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 
 
 class IndexWriter:
     """A writer of records to the index. One thread at a time may use it, and no other writer may write its assets."""
 
     def __init__(
-        self, store: IndexStore, *, cached_tiles: int = CACHED_TILES, erased: ErasedKeys | None = None
+        self,
+        store: IndexStore,
+        *,
+        cached_tiles: int = CACHED_TILES,
+        erased: ErasedKeys | None = None,
+        send: Send | None = None,
     ) -> None:
-        """Write to `store`, keeping up to `cached_tiles` tiles decoded; leave out rows of `erased` keys."""
+        """Write to `store`, keeping up to `cached_tiles` tiles decoded.
+
+        Rows of `erased` keys are left out. `send` writes the dead letters of rows that an index can't take.
+        """
         self._store = store
+        self._send = send
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
-        self._feeds: dict[bytes, tuple[IndexPlan, Feed]] = {}
+        self._feeds: dict[bytes, tuple[IndexPlan, Feed, Read]] = {}
 
     def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
         """Apply records of the plan's topic, in one write together with the offsets behind them.
 
-        A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
+        A record that can't be read is logged, counted and left out. So is a row that the index can't take, after its
+        dead letter is durable. Applying a record again changes nothing. Rows of
         erased keys add nothing; earlier rows of these keys are removed by `caraway.index.records.removal`.
 
-        Raises `UnavailableError` if the database is damaged or refuses; nothing was written then.
+        Raises `UnavailableError` if the database is damaged or refuses, or the broker doesn't take dead letters;
+        nothing was written to the database then.
         """
-        feed = self._feed(plan)
+        feed, read = self._feed(plan)
         applied = Applied()
         batch = self._store.batch()
         offsets: dict[int, int] = {}
-        delivered = []
+        delivered: list[Delivered] = []
+        letters: list[tuple[bytes, bytes]] = []
         erasures = [value for key, value, _, _ in messages if is_erasure(key)]
         if erasures:
             self._note(plan, erasures, batch)
-        hides = None if plan.emits is not None else self._erased.hides(plan.topic, plan.schema.keys, strict=False)
+        hides = (
+            None if plan.emits is not None else self._erased.hides(plan.erasure_scope, plan.schema.keys, strict=False)
+        )
         for key, value, partition, offset in messages:
             offsets[partition] = max(offset + 1, offsets.get(partition, 0))
             if (erasures and is_erasure(key)) or is_marker(key):
                 continue
             try:
                 # A record without a value is decoded as empty bytes, which fails like any other invalid bytes.
-                record = feed.read(key or b"", value or b"", partition, offset)
+                record = read(key or b"", value or b"", partition, offset)
             except InvalidInputError as error:
+                if isinstance(error, DeadLetterError):
+                    letters.append((b"", error.letter))
                 applied.refused += 1
                 if applied.refused <= LOGGED_REFUSALS:
                     LOGGER.warning("skipped %s/%d@%d: %s", plan.topic, partition, offset, error)
+                continue
+            if record is None:
+                applied.unchanged += 1
                 continue
             if hides is not None and hides(record.key):
                 record = msgspec.structs.replace(record, erased=True)
             delivered.append(record)
         if delivered:
             applied.newest_ingested_us = max(d.record.ingested for d in delivered)
+        if letters and self._send is not None:
+            self._send(DEAD_LETTERS, letters)
         try:
             feed.apply(delivered, batch, applied)
             self._tiles.flush(batch)
@@ -86,9 +113,13 @@ class IndexWriter:
             raise
         return applied
 
-    def prepare(self, plan: IndexPlan) -> None:
-        """Prepare to apply records of a plan. Raises `InvalidInputError` for a plan that can't be indexed."""
-        self._feed(plan)
+    def prepare(self, plan: IndexPlan, holds: HoldsKey | None = None) -> None:
+        """Prepare to apply records of a plan; of an index with `direct` only those whose key `holds` accepts.
+
+        Raises `InvalidInputError` for a plan that can't be indexed.
+        """
+        self._feeds.pop(plan.asset, None)
+        self._feed(plan, holds)
 
     def skip(self, plan: IndexPlan, message: Message) -> None:
         """Skip a record: write only the offset behind it."""
@@ -110,23 +141,24 @@ class IndexWriter:
         """Store erasures of keys, whose entries are to be removed; an index that emits rows keeps its entries."""
         for value in values:
             try:
-                erasure = decode_erasure(value)
+                scope, erasure = decode_erasure(value)
             except InvalidInputError:
                 LOGGER.exception("skipped a record on %s", plan.topic)
                 continue
-            if plan.emits is None:
+            if plan.emits is None and (scope or plan.topic) == plan.erasure_scope:
                 note_erasure(plan.asset, erasure, batch)
-                self._erased.add(plan.topic, [erasure])
+                self._erased.add(plan.erasure_scope, [erasure])
 
-    def _feed(self, plan: IndexPlan) -> Feed:
+    def _feed(self, plan: IndexPlan, holds: HoldsKey | None = None) -> tuple[Feed, Read]:
         known = self._feeds.get(plan.asset)
         if known is not None and (known[0] is plan or known[0] == plan):
-            return known[1]
-        self._erased.add(plan.topic, known_erasures(self._store, plan.asset))
+            return known[1], known[2]
+        self._erased.add(plan.erasure_scope, known_erasures(self._store, plan.asset))
         feed: Feed = (
             VersionFeed(plan, self._store)
             if plan.kind is IndexKind.VERSIONS
             else AggregateInputFeed(plan, self._store, self._tiles)
         )
-        self._feeds[plan.asset] = plan, feed
-        return feed
+        read: Read = feed.read if plan.direct is None else DirectReader(plan, plan.direct, feed.take, holds).read
+        self._feeds[plan.asset] = plan, feed, read
+        return feed, read

@@ -32,8 +32,12 @@ class VersionFeed:
         record = self._codec.decode_value(value)
         if not key:
             raise InvalidInputError("the record has no key")
+        return self.take(key, record, record.id or position_id(offset, partition), value)
+
+    def take(self, key: bytes, record: Record, record_id: bytes, value: bytes) -> Delivered:
+        """Return a decoded record with its identity as `apply` takes it; `value` are its bytes."""
         check_read(key)
-        return Delivered(key, record, record.id or position_id(offset, partition), value)
+        return Delivered(key, record, record_id, value)
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """Add the changes of records to a batch; see `writer.Feed`."""

@@ -19,7 +19,7 @@ from caraway.index.windows.change_points import ChangePoints, Lived
 from caraway.index.windows.pyramid import Pyramid, TileCache
 from caraway.index.windows.sessions import Sessions
 from caraway.plan.model import IndexPlan
-from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.topics.codec import DELETE, PUT, RETRACT, Record, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.keys import check_read
 
@@ -57,6 +57,10 @@ class AggregateInputFeed:
         record_id = record.id or position_id(offset, partition)
         if record.op == DELETE and not (self._locations is not None and is_end(record_id)):
             raise InvalidInputError("a delete among aggregate inputs must be the end of a changelog's put")
+        return self.take(key, record, record_id, value)
+
+    def take(self, key: bytes, record: Record, record_id: bytes, value: bytes) -> Delivered:
+        """Return a decoded record with its identity as `apply` takes it; `value` are its bytes."""
         check_read(key)
         if record.row is None:
             return Delivered(key, record, record_id, value)

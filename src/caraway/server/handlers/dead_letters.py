@@ -19,7 +19,7 @@ from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.requests import RequestKey
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
-from caraway.plan.model import TopicPlan
+from caraway.plan.model import RecordSchema
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
@@ -56,10 +56,17 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
     dead_letters = await asyncio.to_thread(newest, context.deployment.bootstrap_servers, before, SCANNED)
     found: list[Letter] = []
+    of_indexes: set[tuple[object, object]] = set()
     for dead_letter in dead_letters:
         if len(found) == asked.limit:
             break
         before[dead_letter.partition] = dead_letter.offset
+        if "index" in dead_letter.body:
+            # Each server that indexes a row which the index can't take writes a dead letter of it.
+            row = (dead_letter.body["index"], dead_letter.body.get("id"))
+            if row in of_indexes:
+                continue
+            of_indexes.add(row)
         if asked.dataset in {None, dead_letter.body["dataset"]} and _is_seen(
             context, dead_letter, served, topics, request
         ):
@@ -185,19 +192,22 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
             return False
         return not context.deployment.erased.hides_values(target.topic, target.keys_of(row))
     jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
-    touched = [topic for job in jobs for topic in (*job.inputs, job.output)]
-    return bool(jobs) and not any(_hides(context, topic, row) for topic in touched)
+    touched = [(topic.name, topic.schema) for job in jobs for topic in (*job.inputs, job.output)]
+    label = dead_letter.body.get("index")
+    indexes = [index for index in served.plan.indexes if index.direct is not None and index.direct.label == label]
+    touched += [(index.erasure_scope, index.schema) for index in indexes]
+    return bool(jobs or indexes) and not any(_hides(context, scope, schema, row) for scope, schema in touched)
 
 
-def _hides(context: ServerContext, topic: TopicPlan, row: object) -> bool:
+def _hides(context: ServerContext, scope: str, schema: RecordSchema, row: object) -> bool:
     if not isinstance(row, dict):
         return False
     values = {}
-    for column in topic.schema.keys:
+    for column in schema.keys:
         cast = ColumnCast(column.dtype)([row.get(column.name, MISSING)])
         if not cast.errors:
             values[column] = cast.values[0]
-    return context.deployment.erased.hides_values(topic.name, values)
+    return context.deployment.erased.hides_values(scope, values)
 
 
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:
@@ -242,6 +252,8 @@ def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> 
 def _summary(dead_letter: Letter) -> Json:
     body = dead_letter.body
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
+    if "index" in body:
+        origin = f"index {body['index']}"
     if "source" in body:
         origin = f"{body['source']} {body.get('partition')}/{body.get('offset')}"
     return {

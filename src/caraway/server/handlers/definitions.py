@@ -24,7 +24,7 @@ from caraway.graph.specs import (
 )
 from caraway.graph.trees import datasets_read
 from caraway.index.feeding.worker import IndexStatus
-from caraway.plan.model import GraphPlan
+from caraway.plan.model import GraphPlan, JobPlan
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph
@@ -143,8 +143,16 @@ def _pipeline(dataset: DatasetSpec, pipeline: PipelineSpec, plan: GraphPlan) -> 
         "from": list(datasets_read(pipeline.operator)),
         "writes": dataset.name,
         "jobs": [{"id": job.job_id, "mode": job.mode, "mode_reason": job.mode_reason} for job in jobs],
+        "computed_by": _computed_by(dataset, jobs, plan),
         "source_code": pipeline.source_code,
     }
+
+
+def _computed_by(dataset: DatasetSpec, jobs: Sequence[JobPlan], plan: GraphPlan) -> str:
+    """Return in words what computes a dataset's rows."""
+    direct = [index for index in plan.indexes if index.direct is not None and index.dataset == dataset.name]
+    found = [f"its index, from topic {index.topic}" for index in direct] + [f"job {job.job_id}" for job in jobs]
+    return " and ".join(found) or "what reads it"
 
 
 def _featureset(featureset: FeaturesetSpec, graph: Graph) -> Json:

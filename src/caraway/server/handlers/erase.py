@@ -14,7 +14,7 @@ from caraway.erasure.requests import ErasedKey, ErasureRecord
 from caraway.errors import InvalidInputError
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
-from caraway.plan.model import Column, GraphPlan
+from caraway.plan.model import Column, GraphPlan, topic_of_scope
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
@@ -47,25 +47,26 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
     require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
     columns, values = parsed(spec, (await request.read()).erase_keys)
     plans = _plans(context, request.branch) or [served.plan]
+    scopes = scopes_of(dataset, plans)
     number, hashed = uuid.uuid4().hex, context.deployment.keyring.current
     keys = [
         ErasedKey(
             request=number,
             branch=request.branch,
             dataset=dataset,
-            topic=topic,
+            topic=scope,
             account=request.caller.account,
             token_id=request.caller.token_id,
             columns=erasure.columns,
             key_id=erasure.key_id,
             digest=erasure.digest,
         )
-        for topic in topics_of(dataset, plans)
+        for scope in scopes
         for row in values
-        for erasure in [erasure_of(topic, columns, row, hashed.id, hashed.mac_key)]
+        for erasure in [erasure_of(scope, columns, row, hashed.id, hashed.mac_key)]
     ]
     new = await asyncio.to_thread(context.deployment.eraser.ask, keys)
-    places = remaining(dataset, served.graph, topics_of(dataset, plans))
+    places = remaining(dataset, served.graph, scopes)
     return json_response({"request": number, "keys": len(values), "new": new, "remaining": places})
 
 
@@ -75,7 +76,7 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     served.queries.catalog.dataset(dataset)
     records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
     plans = _plans(context, request.branch) or [served.plan]
-    places = remaining(dataset, served.graph, topics_of(dataset, plans)) if records else []
+    places = remaining(dataset, served.graph, scopes_of(dataset, plans)) if records else []
     listed = [_erasure(record) for record in records]
     return json_response({"dataset": dataset, "erasures": listed, "remaining": places})
 
@@ -114,19 +115,25 @@ def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Col
     return columns, [list(row) for row in zip(*given, strict=True)]
 
 
-def topics_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
-    """Return the topics with the records of a dataset, without those that an index writes for other jobs."""
+def scopes_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
+    """Return the scopes in which keys of a dataset are erased (`IndexPlan.erasure_scope`).
+
+    They are the topics with its records, without those that an index writes for other jobs, and the shares that its
+    indexes have of other topics.
+    """
     found: dict[str, None] = {}
     for plan in plans:
         emitted = {index.emits.name for index in plan.indexes if index.emits is not None}
         found.update({t.name: None for t in plan.topics if t.dataset == dataset and t.name not in emitted})
+        indexes = (index for index in plan.indexes if index.dataset == dataset and index.direct is not None)
+        found.update({index.erasure_scope: None for index in indexes})
     return list(found)
 
 
 def _erasure(record: ErasureRecord) -> dict[str, object]:
     return {
         "request": record.key.request,
-        "topic": record.key.topic,
+        "topic": topic_of_scope(record.key.topic),
         "columns": list(record.key.columns),
         "digest": record.key.digest.hex(),
         "account": record.key.account,
