@@ -27,8 +27,9 @@ from granian.server.embed import Server
 
 from caraway.config.settings import ServerSettings
 from caraway.functions.extractors.pool import FunctionPool
-from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader
+from caraway.index.records.delivery import Message
 from caraway.index.storage.store import IndexStore
 from caraway.ingest.endpoints import Endpoints
 from caraway.plan.model import IndexPlan

@@ -27,8 +27,9 @@ from rich.table import Table
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
-from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
+from caraway.index.records.delivery import Message
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema

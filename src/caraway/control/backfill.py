@@ -1,6 +1,6 @@
 """The number of records that new jobs and indexes read before they have caught up, and about how long that takes.
 
-Of the indexes only those count that compute a pipeline themselves: others read what a job or a source writes.
+An index counts only if it computes a pipeline itself: other indexes read what a job or a source writes.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ class Backfill:
 
     Attributes:
         name: The id of the job, or the asset of the index in hexadecimal digits.
-        reader: What reads, for people.
+        reader: The name of the reader, for people.
         records: The number of records to read. The output of another new job or index isn't known yet, and counts as
             the records that the other one reads.
         seconds: How long that takes, together with the new jobs and indexes whose output is read.

@@ -21,7 +21,7 @@ from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
-from caraway.state.blueprints import EMITS, AssetKind, Blueprint, apply_generations, blueprints
+from caraway.state.blueprints import EMITS, Blueprint, apply_generations, blueprints
 from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
@@ -284,11 +284,16 @@ def _refuse_several_pipelines(graph: Graph) -> None:
 
 
 def _refuse_backfill(change: CommitChange) -> None:
-    """Refuse new jobs; a job whose output another branch has computed is shared and needs no backfill."""
-    created = {asset.name for asset in change.allocation.created if asset.kind is AssetKind.JOB}
-    anew = [job for job in change.plan_after.jobs if job.job_id in created]
+    """Refuse new jobs, and new indexes that compute a pipeline themselves.
+
+    What another branch has computed is shared and needs no backfill.
+    """
+    created = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
+    plan = change.plan_after
+    anew = [(job.dataset, job.pipeline) for job in plan.jobs if job.job_id in created]
+    anew += [(i.dataset, i.direct.pipeline) for i in plan.indexes if i.direct and i.asset.hex() in created]
     if anew:
-        names = ", ".join(f"{job.dataset} (pipeline {job.pipeline})" for job in anew)
+        names = ", ".join(f"{dataset} (pipeline {pipeline})" for dataset, pipeline in anew)
         raise CommitError(
             f"backfill=False was asked for, but this would have to be computed anew: {names}. "
             "Commit with backfill=True, or leave these definitions as they are."

@@ -14,6 +14,7 @@ from caraway.config.settings import ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
+from caraway.server.collector import collect_rarely
 from caraway.server.http.endpoints import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
@@ -30,6 +31,7 @@ PROBE_S = 1.0
 
 def run(settings: Settings) -> None:
     """Serve in this process until it is asked to end."""
+    collect_rarely()
     deployment = deploy(settings)
     server = settings.server
     port = port_of(server)

@@ -119,6 +119,38 @@ class RecordCodec:
             raise InvalidInputError(f"the key has {len(values)} columns, the schema {self._key_columns}")
         return values
 
+    def decode_puts(self, data: Sequence[bytes]) -> list[Record]:
+        """Return the records in some values, all of which must be puts.
+
+        Raises `InvalidInputError` if one isn't; `decode_value` says what is wrong with it.
+        """
+        try:
+            records = [_DECODE_RECORD(value) for value in data]
+        except msgspec.MsgspecError as error:
+            raise InvalidInputError(f"the bytes are no record: {error}") from error
+        for record in records:
+            if (
+                record.op != PUT
+                or record.schema != self._fingerprint
+                or record.format != FORMAT
+                or record.row is None
+                or len(record.row) != self._row_columns
+            ):
+                raise InvalidInputError("a record is no put of this schema")
+        return records
+
+    def encode_puts(
+        self, rows: Sequence[Sequence[object]], times: Sequence[int], ingested: Sequence[int], ids: Sequence[bytes]
+    ) -> list[bytes]:
+        """Return the values of records that are puts without revision; see `encode_value`."""
+        fingerprint = self._fingerprint
+        if self._row_fixes:
+            rows = [_fixed(row, self._row_fixes) for row in rows]
+        return [
+            _encode((FORMAT, fingerprint, PUT, time_us, ingested_us, record_id, None, row))
+            for row, time_us, ingested_us, record_id in zip(rows, times, ingested, ids, strict=True)
+        ]
+
     def decode_value(self, data: bytes) -> Record:
         """Return the record in `data`.
 

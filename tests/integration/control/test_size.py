@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from caraway.control.service import CommitService
-from caraway.graph.operators import Aggregate, Filter, Input
+from caraway.graph.operators import Aggregate, Dedup, Filter, Input
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.wire.graphs import CommitRequest
 from caraway.state.branches import Branches
@@ -44,8 +44,10 @@ def _derived(number: int, *, version: int = 1, above: float = 1.0) -> DatasetSpe
     (pipeline,) = spend(above=above).pipelines
     aggregate = pipeline.operator
     assert isinstance(aggregate, Aggregate)
-    assert isinstance(aggregate.of, Filter)
-    operator = replace(aggregate, of=replace(aggregate.of, of=Input(dataset=f"Clicks{number}")))
+    assert isinstance(aggregate.of, Dedup)
+    assert isinstance(aggregate.of.of, Filter)
+    kept = replace(aggregate.of.of, of=Input(dataset=f"Clicks{number}"))
+    operator = replace(aggregate, of=replace(aggregate.of, of=kept))
     own = replace(pipeline, inputs=(f"Clicks{number}",), operator=operator)
     return replace(spend(version=version), name=f"Spend{number}", pipelines=(own,))
 

@@ -10,7 +10,7 @@ from typing import Any
 from caraway.dtypes.types import FLOAT, INT, STRING, DecimalType, optional
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.feeding.writer import Message
+from caraway.index.records.delivery import Message
 from caraway.index.storage.geometry import Geometry
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec

@@ -12,7 +12,7 @@ from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.index.feeding.writer import Message
+from caraway.index.records.delivery import Message
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.topics.codec import DELETE, PUT, RecordCodec

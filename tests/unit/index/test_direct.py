@@ -18,8 +18,9 @@ from caraway.graph import operators as ops
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
+from caraway.index.records.delivery import Message
 from caraway.index.storage.keys import META
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan

@@ -15,7 +15,8 @@ from caraway.graph.operators import Input
 from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
 from caraway.index.feeding.emission import Emission
-from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.records.delivery import Message
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import TopicPlan
 from caraway.plan.planner import plan_graph

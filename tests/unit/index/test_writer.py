@@ -11,8 +11,9 @@ from caraway.dtypes.types import DATE, DATETIME, INT, STRING
 from caraway.errors import InvalidInputError
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
+from caraway.index.records.delivery import Message
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind
 from caraway.topics.codec import DELETE, PUT, RecordCodec

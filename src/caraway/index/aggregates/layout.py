@@ -119,6 +119,19 @@ class Layout:
             row = [*row, record.time]
         return tuple([read(row[position]) for position, read in self._readers])
 
+    def values_of_rows(self, rows: Sequence[Any], times: Sequence[int]) -> list[tuple[object, ...]]:
+        """Return what `values` returns for each of several records, given by their rows and times.
+
+        Raises:
+            InvalidInputError: A value isn't of its column's type.
+        """
+        if self._timed:
+            rows = [[*row, time_us] for row, time_us in zip(rows, times, strict=True)]
+        if not self._readers:
+            return [()] * len(rows)
+        columns = [[read(row[position]) for row in rows] for position, read in self._readers]
+        return list(zip(*columns, strict=True))
+
     def values_spec(self, position: int) -> ValuesSpec:
         """Return the settings by which an extra keeps the values of its column."""
         spec = self.extras[position].values

@@ -5,7 +5,7 @@ a dead letter of such a row, and so does `DirectReader`.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -17,15 +17,20 @@ from caraway.expr.nodes import Node
 from caraway.expr.scalars.compiler import compile_scalar
 from caraway.expr.scalars.scope import Row, Scalar
 from caraway.graph import operators as ops
-from caraway.index.records.delivery import Delivered
+from caraway.index.records.delivery import Delivered, Message, Puts
+from caraway.index.records.versions import VersionFeed
+from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.plan.model import DirectFeed, IndexPlan
 from caraway.topics.codec import FORMAT, PUT, Record, RecordCodec
 from caraway.topics.dead_letters import MAX_PAYLOAD
 from caraway.topics.identity import position_id
 from caraway.topics.keys import MAX_KEY_BYTES, too_long
 
-# Makes of Kafka's key, a record, its identity and its bytes what a feed can apply.
-Take = Callable[[bytes, Record, bytes, bytes], Delivered]
+# The most encoded keys that are kept, and the most bytes of each.
+KEPT_KEYS, KEPT_BYTES = 50_000, 100
+
+# A feed of an index's records: `take` and `take_all` make of them what `apply` and `put` add to a batch.
+Feed = VersionFeed | AggregateInputFeed
 # Returns whether the rows of a Kafka key are in this part of a divided index.
 HoldsKey = Callable[[bytes], bool]
 # Changes a row, and returns whether it is kept.
@@ -43,17 +48,18 @@ class DeadLetterError(InvalidInputError):
 class DirectReader:
     """A reader of records of a pipeline's input, which returns those of the index."""
 
-    def __init__(self, plan: IndexPlan, direct: DirectFeed, take: Take, holds: HoldsKey | None = None) -> None:
+    def __init__(self, plan: IndexPlan, direct: DirectFeed, feed: Feed, holds: HoldsKey | None = None) -> None:
         """Compile the pipeline; rows of keys that aren't held are left out."""
         self._plan = plan
         self._direct = direct
-        self._take = take
+        self._feed = feed
         self._holds = holds
         self._source = RecordCodec(direct.source)
         self._codec = RecordCodec(plan.schema)
         self._keys = len(plan.schema.keys)
         self._fingerprint = plan.schema.fingerprint
         self._make = _compiled(plan, direct)
+        self._known_keys: dict[tuple[object, ...], bytes] = {}
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered | None:
         """Return the index's record for a record of the input; None if a step drops the row or it isn't held.
@@ -80,7 +86,57 @@ class DirectReader:
         data = self._codec.encode_value(
             op=PUT, time_us=time_us, ingested_us=record.ingested, record_id=record_id, row=row
         )
-        return self._take(kafka_key, taken, record_id, data)
+        return self._feed.take(kafka_key, taken, record_id, data)
+
+    def read_all(self, messages: Sequence[Message]) -> Puts | None:
+        """Return the index's records for several records of the input; None if they have to be read one by one.
+
+        That is so if one of them can't be read or indexed.
+        """
+        try:
+            return self._read_all(messages)
+        except InvalidInputError:
+            return None
+
+    def _read_all(self, messages: Sequence[Message]) -> Puts | None:
+        records = self._source.decode_puts([value or b"" for _, value, _, _ in messages])
+        made = [
+            (*found, record.ingested, record.id or position_id(offset, partition))
+            for record, (_, _, partition, offset) in zip(records, messages, strict=True)
+            if (found := self._make(record)) is not None
+        ]
+        keys = self._encoded_keys([row for _, row, _, _ in made])
+        if max(map(len, keys), default=0) > MAX_KEY_BYTES:
+            return None
+        if self._holds is not None:
+            held = {key: self._holds(key) for key in set(keys)}
+            made = [found for found, key in zip(made, keys, strict=True) if held[key]]
+            keys = [key for key in keys if held[key]]
+        times, rows, ingested, ids = zip(*made, strict=True) if made else ((), (), (), ())
+        data = self._codec.encode_puts(rows, times, ingested, ids)
+        puts = self._feed.take_all(keys, times, ids, data, rows)
+        puts.newest_ingested_us = max(ingested, default=0)
+        return puts
+
+    def _encoded_keys(self, rows: Sequence[Sequence[object]]) -> list[bytes]:
+        """Return the Kafka keys of rows. Those of frequent keys are kept, since encoding takes longer than a lookup."""
+        known, encode = self._known_keys, self._codec.encode_key
+        if len(known) > KEPT_KEYS:
+            known.clear()
+        found: list[bytes] = []
+        for row in rows:
+            values = tuple(row[: self._keys])
+            try:
+                key = known.get(values)
+                if key is None:
+                    key = encode(values) or b""
+                    if len(key) <= KEPT_BYTES:
+                        known[values] = key
+            except TypeError:
+                # A list or map can't be looked up.
+                key = encode(values) or b""
+            found.append(key)
+        return found
 
     def _too_long(self, key: bytes, row: list[object], record: Record, record_id: bytes) -> DeadLetterError:
         keys = self._plan.schema.keys

@@ -19,8 +19,8 @@ from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
 from caraway.index.feeding.recovery import recover
 from caraway.index.feeding.topic_reader import TopicReader
-from caraway.index.feeding.writer import IndexWriter, Message
-from caraway.index.records.delivery import Applied
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.records.delivery import Applied, Message
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan

@@ -9,7 +9,7 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import TopicMetadata
 
 from caraway.index.feeding.consumption import Reading, connect
-from caraway.index.feeding.writer import Message
+from caraway.index.records.delivery import Message
 
 # The seconds between two looks at the ends of the partitions.
 ENDS_S = 0.1

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 from rocksdict import WriteBatch
 
-from caraway.erasure.keys import ErasedKeys, decode_erasure, is_erasure
+from caraway.erasure.keys import ErasedKeys, Hides, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
-from caraway.index.feeding.direct import DeadLetterError, DirectReader, HoldsKey
-from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.feeding.direct import DeadLetterError, DirectReader, Feed, HoldsKey
+from caraway.index.records.delivery import Applied, Delivered, Message
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
 from caraway.index.storage.store import IndexStore
@@ -21,14 +21,9 @@ from caraway.topics.markers import is_marker
 
 LOGGER = logging.getLogger(__name__)
 
-# A record as Kafka delivers it: key, value, partition, offset.
-Message = tuple[bytes | None, bytes | None, int, int]
-
 # The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
 LOGGED_REFUSALS = 5
 
-# A feed of a topic's records into an index: `read` decodes a record, and `apply` adds the changes of some to a batch.
-Feed = VersionFeed | AggregateInputFeed
 # Decodes a record of the topic (key, value, partition, offset); None if the index doesn't take it.
 Read = Callable[[bytes, bytes, int, int], Delivered | None]
 # Writes dead letters (key, value) to the topic of this name, and returns when they are durable.
@@ -54,34 +49,55 @@ class IndexWriter:
         self._send = send
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
-        self._feeds: dict[bytes, tuple[IndexPlan, Feed, Read]] = {}
+        self._feeds: dict[bytes, tuple[IndexPlan, Feed, DirectReader | None]] = {}
 
     def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
         """Apply records of the plan's topic, in one write together with the offsets behind them.
 
         A record that can't be read is logged, counted and left out. So is a row that the index can't take, after its
-        dead letter is durable. Applying a record again changes nothing. Rows of
-        erased keys add nothing; earlier rows of these keys are removed by `caraway.index.records.removal`.
+        dead letter is durable. Applying a record again changes nothing. Rows of erased keys add nothing; earlier rows
+        of these keys are removed by `caraway.index.records.removal`.
 
         Raises `UnavailableError` if the database is damaged or refuses, or the broker doesn't take dead letters;
         nothing was written to the database then.
         """
-        feed, read = self._feed(plan)
+        feed, direct = self._feed(plan)
         applied = Applied()
         batch = self._store.batch()
-        offsets: dict[int, int] = {}
-        delivered: list[Delivered] = []
-        letters: list[tuple[bytes, bytes]] = []
         erasures = [value for key, value, _, _ in messages if is_erasure(key)]
         if erasures:
             self._note(plan, erasures, batch)
-        hides = (
-            None if plan.emits is not None else self._erased.hides(plan.erasure_scope, plan.schema.keys, strict=False)
-        )
+        rows = [m for m in messages if m[0] is None or not (is_erasure(m[0]) or is_marker(m[0]))]
+        hides = None
+        if plan.emits is None:
+            hides = self._erased.hides(plan.erasure_scope, plan.schema.keys, strict=False)
+        puts = direct.read_all(rows) if direct is not None and hides is None else None
+        delivered: list[Delivered] = []
+        if puts is None:
+            delivered = self._read(plan, feed.read if direct is None else direct.read, rows, hides, applied)
+        try:
+            if puts is None:
+                feed.apply(delivered, batch, applied)
+            else:
+                applied.newest_ingested_us = puts.newest_ingested_us
+                applied.unchanged = len(rows) - len(puts.keys)
+                feed.put(puts, batch, applied)
+            self._tiles.flush(batch)
+            for partition, offset in _behind(messages).items():
+                self._store.put_offset(batch, plan.asset, partition, offset)
+            self._store.write(batch)
+        except BaseException:
+            self._tiles.discard()
+            raise
+        return applied
+
+    def _read(
+        self, plan: IndexPlan, read: Read, messages: Sequence[Message], hides: Hides | None, applied: Applied
+    ) -> list[Delivered]:
+        """Return the records of rows that can be read; write dead letters of those that the index can't take."""
+        delivered: list[Delivered] = []
+        letters: list[tuple[bytes, bytes]] = []
         for key, value, partition, offset in messages:
-            offsets[partition] = max(offset + 1, offsets.get(partition, 0))
-            if (erasures and is_erasure(key)) or is_marker(key):
-                continue
             try:
                 # A record without a value is decoded as empty bytes, which fails like any other invalid bytes.
                 record = read(key or b"", value or b"", partition, offset)
@@ -102,16 +118,7 @@ class IndexWriter:
             applied.newest_ingested_us = max(d.record.ingested for d in delivered)
         if letters and self._send is not None:
             self._send(DEAD_LETTERS, letters)
-        try:
-            feed.apply(delivered, batch, applied)
-            self._tiles.flush(batch)
-            for partition, offset in offsets.items():
-                self._store.put_offset(batch, plan.asset, partition, offset)
-            self._store.write(batch)
-        except BaseException:
-            self._tiles.discard()
-            raise
-        return applied
+        return delivered
 
     def prepare(self, plan: IndexPlan, holds: HoldsKey | None = None) -> None:
         """Prepare to apply records of a plan; of an index with `direct` only those whose key `holds` accepts.
@@ -149,7 +156,7 @@ class IndexWriter:
                 note_erasure(plan.asset, erasure, batch)
                 self._erased.add(plan.erasure_scope, [erasure])
 
-    def _feed(self, plan: IndexPlan, holds: HoldsKey | None = None) -> tuple[Feed, Read]:
+    def _feed(self, plan: IndexPlan, holds: HoldsKey | None = None) -> tuple[Feed, DirectReader | None]:
         known = self._feeds.get(plan.asset)
         if known is not None and (known[0] is plan or known[0] == plan):
             return known[1], known[2]
@@ -159,6 +166,15 @@ class IndexWriter:
             if plan.kind is IndexKind.VERSIONS
             else AggregateInputFeed(plan, self._store, self._tiles)
         )
-        read: Read = feed.read if plan.direct is None else DirectReader(plan, plan.direct, feed.take, holds).read
-        self._feeds[plan.asset] = plan, feed, read
-        return feed, read
+        direct = None if plan.direct is None else DirectReader(plan, plan.direct, feed, holds)
+        self._feeds[plan.asset] = plan, feed, direct
+        return feed, direct
+
+
+def _behind(messages: Sequence[Message]) -> dict[int, int]:
+    """Return the offset behind the last message of each partition."""
+    offsets: dict[int, int] = {}
+    for _, _, partition, offset in messages:
+        if offset >= offsets.get(partition, 0):
+            offsets[partition] = offset + 1
+    return offsets

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 
 from rocksdict import RdictIter, WriteBatch
 
-from caraway.index.records.delivery import Delivered
 from caraway.index.records.locations import Movement
 from caraway.index.storage.database import check_end
 from caraway.index.storage.intervals import latest
 from caraway.index.storage.keys import SIGN, TIMES, max_event_time_key, pack_u64, time_of, times_key, unpack_u64
 from caraway.index.storage.store import IndexStore
-from caraway.topics.codec import RETRACT
 
 
 class MaxEventTime:
@@ -24,12 +22,10 @@ class MaxEventTime:
         self._asset = asset
         self._store = store
 
-    def advance(self, delivered: Sequence[Delivered], batch: WriteBatch) -> None:
-        """Advance the max event time by aggregate inputs that are never revised."""
-        times = [item.record.time for item in delivered if item.record.op != RETRACT]
+    def advance(self, newest: int, batch: WriteBatch) -> None:
+        """Advance the max event time to that of an aggregate input that is never revised, unless it is later."""
         known = self._known()
-        newest = max(times, default=None)
-        if newest is not None and (known is None or newest > known):
+        if known is None or newest > known:
             batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
 
     def move(self, movements: Sequence[Movement], batch: WriteBatch) -> None:

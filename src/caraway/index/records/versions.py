@@ -8,7 +8,7 @@ from typing import Any
 from rocksdict import RdictIter, WriteBatch
 
 from caraway.errors import InvalidInputError
-from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.delivery import Applied, Delivered, Puts
 from caraway.index.records.locations import Locations
 from caraway.index.storage.database import check_end
 from caraway.index.storage.keys import VERSION, key_prefix, version_key, version_seek
@@ -38,6 +38,25 @@ class VersionFeed:
         """Return a decoded record with its identity as `apply` takes it; `value` are its bytes."""
         check_read(key)
         return Delivered(key, record, record_id, value)
+
+    def take_all(
+        self,
+        keys: Sequence[bytes],
+        times: Sequence[int],
+        record_ids: Sequence[bytes],
+        data: Sequence[bytes],
+        rows: Sequence[Sequence[Any]],
+    ) -> Puts:
+        """Return records that aren't revised, given as columns, as `put` takes them; no key is too long."""
+        del rows
+        return Puts(keys, times, record_ids, data)
+
+    def put(self, puts: Puts, batch: WriteBatch, applied: Applied) -> None:
+        """Add records to a batch; see `writer.Feed`. The index must have no revisions."""
+        asset, put = self._asset, batch.put
+        for key, time_us, order, data in zip(puts.keys, puts.times, puts.orders, puts.data, strict=True):
+            put(version_key(key_prefix(asset, key), time_us, order), data)
+        applied.written += len(puts.keys)
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """Add the changes of records to a batch; see `writer.Feed`."""

@@ -1,7 +1,8 @@
 """The feed that writes a topic's aggregate inputs to the index."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rocksdict import WriteBatch
 
@@ -9,7 +10,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.windows import SessionWindow
 from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import HAS_ENDED
-from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.delivery import Applied, Delivered, Puts
 from caraway.index.records.locations import LocatedEntry, Locations, Movement, is_end
 from caraway.index.records.max_event_time import MaxEventTime
 from caraway.index.storage.intervals import Interval, has_max_event_time
@@ -32,6 +33,19 @@ class _KeyChange:
     added: list[AggregateInput] = field(default_factory=list)
     removed: list[AggregateInput] = field(default_factory=list)
     ended: bool = False
+
+
+class _Written(Container[bytes]):
+    """The raw entries of a key that a batch writes, made of what follows the key in each."""
+
+    __slots__ = ("_items", "_raw")
+
+    def __init__(self, raw: bytes, items: Container[bytes]) -> None:
+        self._raw = raw
+        self._items = items
+
+    def __contains__(self, entry: object) -> bool:
+        return isinstance(entry, bytes) and entry.startswith(self._raw) and entry[len(self._raw) :] in self._items
 
 
 class AggregateInputFeed:
@@ -73,37 +87,80 @@ class AggregateInputFeed:
         applied.written += written
         applied.unchanged += len(delivered) - written
 
+    def take_all(
+        self,
+        keys: Sequence[bytes],
+        times: Sequence[int],
+        record_ids: Sequence[bytes],
+        data: Sequence[bytes],
+        rows: Sequence[Sequence[Any]],
+    ) -> Puts:
+        """Return records that aren't revised, given as columns, as `put` takes them; no key is too long.
+
+        Raises `InvalidInputError` if a value isn't of its column's type.
+        """
+        rank = self._rank_at
+        orders = record_ids
+        if rank is not None:
+            orders = [self._rank(row) + record_id for row, record_id in zip(rows, record_ids, strict=True)]
+        return Puts(keys, times, orders, data, self._layout.values_of_rows(rows, times))
+
+    def put(self, puts: Puts, batch: WriteBatch, applied: Applied) -> None:
+        """Add records to a batch; see `writer.Feed`. The index must have no revisions."""
+        written = self._put(puts, batch)
+        if self._max_event_time is not None and puts.times:
+            self._max_event_time.advance(max(puts.times), batch)
+        applied.written += written
+        applied.unchanged += len(puts.keys) - written
+
     def _add(self, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+        """Add aggregate inputs that are never revised."""
+        live = [item for item in delivered if item.record.op != RETRACT]
+        if self._max_event_time is not None and live:
+            self._max_event_time.advance(max(item.record.time for item in live), batch)
+        kept = [item for item in live if not item.erased]
+        puts = Puts(
+            keys=[item.key for item in kept],
+            times=[item.record.time for item in kept],
+            orders=[item.rank + item.record_id for item in kept],
+            data=[item.value for item in kept],
+            values=[item.values for item in kept],
+        )
+        return self._put(puts, batch)
+
+    def _put(self, puts: Puts, batch: WriteBatch) -> int:
         """Add aggregate inputs that are never revised: only those that the index has already must be left out."""
-        asset = self._asset
-        keys: dict[bytes, dict[bytes, Delivered]] = {}
-        for item in delivered:
-            if item.record.op != RETRACT and not item.erased:
-                suffix = pack_u64(item.record.time + SIGN) + item.rank + item.record_id
-                keys.setdefault(item.key, {}).setdefault(suffix, item)
-        prefixes = [key_prefix(asset, key) for key in keys]
+        times, orders, data, values = puts.times, puts.orders, puts.data, puts.values
+        # The positions of the inputs of each key, by what follows the key in the raw entry. So an input that is there
+        # twice counts once.
+        keys: dict[bytes, dict[bytes, int]] = {}
+        for position, (key, time_us, order) in enumerate(zip(puts.keys, times, orders, strict=True)):
+            items = keys.get(key)
+            if items is None:
+                keys[key] = {pack_u64(time_us + SIGN) + order: position}
+            else:
+                items.setdefault(pack_u64(time_us + SIGN) + order, position)
+        prefixes = [key_prefix(self._asset, key) for key in keys]
         root_keys = [prefix + ROOT for prefix in prefixes]
         roots = self._tiles.load_many(self._layout, root_keys)
-        self._drop_known(prefixes, [root.high for root in roots], list(keys.values()))
+        self._drop_known(prefixes, [root.high for root in roots], list(keys.values()), times)
         written = 0
         changed: dict[bytes, _KeyChange] = {}
+        put, change, save = batch.put, self._pyramid.change, self._tiles.save
+        tells = self._sessions is not None or self._change_points is not None
         for prefix, root_key, root, items in zip(prefixes, root_keys, roots, keys.values(), strict=True):
             if not items:
                 continue
             raw = prefix + RAW
             added = []
-            touched = set()
-            for suffix, item in items.items():
-                entry = raw + suffix
-                batch.put(entry, item.value)
-                touched.add(entry)
-                added.append((item.record.time, item.values, suffix[TIME_BYTES:]))
-            self._pyramid.change(prefix, root, added, (), touched)
-            self._tiles.save(root_key, root)
-            written += len(items)
-            changed[prefix] = _KeyChange(touched=touched, added=added)
-        if self._max_event_time is not None:
-            self._max_event_time.advance(delivered, batch)
+            for suffix, position in items.items():
+                put(raw + suffix, data[position])
+                added.append((times[position], values[position], orders[position]))
+            change(prefix, root, added, (), _Written(raw, items))
+            save(root_key, root)
+            written += len(added)
+            if tells:
+                changed[prefix] = _KeyChange(touched={raw + suffix for suffix in items}, added=added)
         if self._sessions is not None:
             self._change_sessions(self._sessions, changed, batch)
         elif self._change_points is not None:
@@ -111,13 +168,15 @@ class AggregateInputFeed:
             self._change_points.move(came, batch)
         return written
 
-    def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
+    def _drop_known(
+        self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, int]], times: Sequence[int]
+    ) -> None:
         """Leave out aggregate inputs that the database has. Those later than all of a key's need no lookup."""
         doubtful = [
             (items, suffix, prefix + RAW + suffix)
             for prefix, high, items in zip(prefixes, highs, keys, strict=True)
-            for suffix, item in items.items()
-            if item.record.time <= high
+            for suffix, position in items.items()
+            if times[position] <= high
         ]
         if doubtful:
             found = self._store.get_many([entry for _, _, entry in doubtful])

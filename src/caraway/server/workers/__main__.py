@@ -15,6 +15,7 @@ from caraway.config.settings import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
+from caraway.server.collector import collect_rarely
 from caraway.server.http.endpoints import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
@@ -84,6 +85,7 @@ def main() -> int:
     chosen = parser.parse_args()
     name = "writer" if chosen.reader is None else f"reader {chosen.reader}"
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    collect_rarely()
     end_with_parent()
     try:
         settings = load_settings()
