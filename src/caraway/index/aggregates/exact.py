@@ -9,7 +9,8 @@ library computes the same standard deviation from the single values; the method 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Self
 
 from caraway.graph.aggregates import AggregateFunction
@@ -45,25 +46,28 @@ class Moments:
         if squares:
             self.squares += sum([value * value for value in values])
 
-    def add_floats(self, values: Iterable[float], *, squares: bool = True) -> None:
+    def add_floats(self, values: Sequence[float], *, squares: bool = True) -> None:
         """Add floats of any kind, and their squares if wanted."""
-        for value in values:
-            self.count += 1
-            try:
-                numerator, denominator = value.as_integer_ratio()
-            except (OverflowError, ValueError):
-                self._add_special(value)
-                continue
-            # The denominator of a float is a power of two, 2**bits, so the value is numerator * 2**-bits.
-            bits = denominator.bit_length() - 1
-            spare = -self.exponent - bits
-            if spare < 0:
-                self._extend(-bits)
-            elif spare:
-                numerator <<= spare
-            self.total += numerator
-            if squares:
-                self.squares += numerator * numerator
+        self.count += len(values)
+        try:
+            ratios = [value.as_integer_ratio() for value in values]
+        except (OverflowError, ValueError):
+            finite = [value for value in values if isfinite(value)]
+            for value in values:
+                if not isfinite(value):
+                    self._add_special(value)
+            ratios = [value.as_integer_ratio() for value in finite]
+        if not ratios:
+            return
+        # The denominator of a float is a power of two, 2**bits, so the value is numerator * 2**-bits.
+        bits = max([denominator for _, denominator in ratios]).bit_length() - 1
+        if bits > -self.exponent:
+            self._extend(-bits)
+        scale = 1 << -self.exponent
+        numerators = [numerator * (scale // denominator) for numerator, denominator in ratios]
+        self.total += sum(numerators)
+        if squares:
+            self.squares += sum([numerator * numerator for numerator in numerators])
 
     def merge(self, other: "Moments") -> None:
         """Add the values of `other`."""
@@ -143,6 +147,15 @@ class Moments:
             self.infinities += packed[4]
             self.negative_infinities += packed[5]
             self.nans += packed[6]
+
+    def restore(self, packed: Sequence[Any]) -> None:
+        """Take over a packed state; the object must be new."""
+        total, squares = packed[2], packed[3]
+        self.count, self.exponent = packed[0], packed[1]
+        self.total = int.from_bytes(total, signed=True) if type(total) is bytes else total
+        self.squares = int.from_bytes(squares, signed=True) if type(squares) is bytes else squares
+        if len(packed) > 4:
+            self.infinities, self.negative_infinities, self.nans = packed[4:]
 
     def _spread(self) -> int:
         """Return n**2 times the variance, an integer that is never negative by the Cauchy-Schwarz inequality."""

@@ -60,6 +60,14 @@ class ColumnPartial(Moments):
         self.least: float | None = None
         self.greatest: float | None = None
 
+    @classmethod
+    def restored(cls, moments: Sequence[Any], least: float | None, greatest: float | None) -> "ColumnPartial":
+        """Return the values of a column in a packed tile."""
+        partial = cls()
+        partial.restore(moments)
+        partial.least, partial.greatest = least, greatest
+        return partial
+
     def add(self, column: AggregatedColumn, values: Sequence[Any]) -> None:
         """Add values of the column, none of them null."""
         if column.sums:
@@ -112,6 +120,13 @@ class Partial:
         self.columns = columns
         self.extras = extras
         self.noted_weight = 0
+
+    @classmethod
+    def restored(cls, packed: Sequence[Any]) -> "Partial":
+        """Return the tile in the form that `unpack` returns, if its layout has no extras."""
+        partial = cls([ColumnPartial.restored(*column) for column in packed[4]])
+        partial.count, partial.low, partial.high, partial.flags = packed[0], packed[1], packed[2], packed[3]
+        return partial
 
     def merge(self, other: "Partial") -> None:
         """Add the aggregate inputs of `other`."""

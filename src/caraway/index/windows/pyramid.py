@@ -134,6 +134,10 @@ class Pyramid:
         `prefix` begins the key's entries. `touched` are the raw entries of the aggregate inputs that are added or
         removed: the database has them as they were before the batch, so they aren't read there.
         """
+        if not removed and not root.flags & SPLIT and root.count + len(added) <= self.geometry.split:
+            # Most keys have few aggregate inputs: nothing but the root is changed.
+            self.layout.add(root, added)
+            return
         key_tiles = _KeyTiles(self, prefix, touched)
         if added:
             key_tiles.grow(root, added)
@@ -244,10 +248,17 @@ class _KeyTiles:
         tile.find_anew(parts)
 
     def _by_tile(self, level: int, aggregate_inputs: Sequence[AggregateInput]) -> dict[int, list[AggregateInput]]:
+        if not aggregate_inputs:
+            return {}
         shift = self._geometry.shift(level)
+        numbers = [(time_us + SIGN) >> shift for time_us, _, _ in aggregate_inputs]
+        first = numbers[0]
+        # Inputs of one batch are close to each other in time, so they often have one tile.
+        if numbers.count(first) == len(numbers):
+            return {first: list(aggregate_inputs)}
         groups: dict[int, list[AggregateInput]] = {}
-        for aggregate_input in aggregate_inputs:
-            groups.setdefault((aggregate_input[0] + SIGN) >> shift, []).append(aggregate_input)
+        for number, aggregate_input in zip(numbers, aggregate_inputs, strict=True):
+            groups.setdefault(number, []).append(aggregate_input)
         return groups
 
     def _untouched(self, level: int, number: int) -> list[AggregateInput]:
@@ -257,15 +268,19 @@ class _KeyTiles:
         last = prefix + RAW + pack_u64(end) if end < 1 << 64 else prefix + ENDED
         entries = pyramid.store.scan(prefix + RAW + pack_u64(number << shift), last)
         rank = len(prefix) + len(RAW) + TIME_BYTES
-        records = [
-            (pyramid.codec.decode_value(value), key[rank:]) for key, value in entries if key not in self._touched
-        ]
-        return [(r.time, self._layout.values(r), order) for r, order in records if r.row is not None]
+        found = [(key[rank:], value) for key, value in entries if key not in self._touched]
+        # All raw entries are puts.
+        records = pyramid.codec.decode_puts([value for _, value in found])
+        times = [record.time for record in records]
+        values = self._layout.values_of_rows([record.row for record in records], times)
+        return list(zip(times, values, [order for order, _ in found], strict=True))
 
 
 def _decoded(layout: Layout, data: bytes) -> Partial:
-    tile = layout.empty()
     packed = unpack(data)
+    if not layout.extras:
+        return Partial.restored(packed)
+    tile = layout.empty()
     tile.merge_packed(packed)
     tile.flags = packed[3]
     return tile
