@@ -7,7 +7,7 @@ loop). A second connection asks the query endpoint for the value of each event u
 is started for the run.
 
 The events flow through one pipeline with an aggregate over windows of an hour, six and a day; with --joined through a
-join and an aggregate. With --all the other pipelines of the flights run as well, of which four read the same events.
+join and an aggregate. With --all the other pipelines of the flights run as well, of which three more read the events.
 --jobs sets the number of all jobs; half of the further ones join, and all read the same topic.
 """
 
@@ -35,7 +35,7 @@ from caraway.featuresets import Featureset
 # after a start.
 WARM_UP_SECONDS = 45.0
 
-FLIGHTS_JOBS = 5
+FLIGHTS_JOBS = 2
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("--warm-up", type=float, default=WARM_UP_SECONDS, help="seconds to run before the measurement")
     parser.add_argument("--every", type=int, default=1, help="watch each Nth event")
     parser.add_argument("--all", action="store_true", help="run all pipelines of the flights")
-    parser.add_argument("--jobs", type=int, default=0, help="jobs in all; the flights themselves have five")
+    parser.add_argument("--jobs", type=int, default=0, help="jobs in all; the flights themselves have two")
     parser.add_argument("--joined", action="store_true", help="measure through a join and an aggregate")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()

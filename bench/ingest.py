@@ -2,7 +2,7 @@
 
     python -m bench ingest [--case demo|windows|join] [--keys 1000] [--events 300000] [--senders 2] [--json FILE]
 
-The cases: `demo` is the demo's five jobs over its departures; `windows` one pipeline with five functions over four
+The cases: `demo` is the demo's pipelines over its departures; `windows` one pipeline with five functions over four
 windows of each key; `join` an as-of join into an aggregate. Events are "served" when queries as of the last event's
 time answer what pandas computes. Bodies are encoded before the clock starts. A first part of the events warms the
 compilers of the JVMs up and isn't counted; the time that it takes is reported by itself. The processor time of each

@@ -286,7 +286,7 @@ def _refuse_several_pipelines(graph: Graph) -> None:
 def _refuse_backfill(change: CommitChange) -> None:
     """Refuse new jobs, and new indexes that compute a pipeline themselves.
 
-    What another branch has computed is shared and needs no backfill.
+    A job or index that another branch has is shared and needs no backfill.
     """
     created = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     plan = change.plan_after

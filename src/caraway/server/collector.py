@@ -20,7 +20,7 @@ _alive = 0
 
 
 def collect_rarely() -> None:
-    """Let objects that die together be freed by their reference counts, and look for cycles among others rarely."""
+    """Begin a collection only after many new objects: most die together soon, and need none."""
     gc.set_threshold(YOUNGEST, *gc.get_threshold()[1:])
 
 
