@@ -1,10 +1,11 @@
 """Freshness: the time from a log request to the served value, at a steady rate.
 
-    python bench/freshness.py [--url URL] [--rate 500] [--seconds 30] [--all] [--jobs 20] [--joined] [--json FILE]
+    python bench/freshness.py [--url URL] [--rate 500] [--together 1] [--seconds 30] [--all] [--jobs 20] [--joined]
+                              [--json FILE]
 
-Each event is logged by a request of its own, at the time that the rate sets, even if earlier answers are late (open
-loop). A second connection asks the query endpoint for the value of each event until it is served. Without --url a stack
-is started for the run.
+Each event is logged by a request of its own at the time that the rate sets, even if earlier answers are late (open
+loop); with --together, by one request with some others. A second connection asks the query endpoint for the value of
+each event until it is served. Without --url a stack is started for the run.
 
 The events flow through one pipeline with an aggregate over windows of an hour, six and a day; with --joined through a
 join and an aggregate. With --all the other pipelines of the flights run as well, of which three more read the events.
@@ -46,6 +47,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="seconds of the measurement")
     parser.add_argument("--warm-up", type=float, default=WARM_UP_SECONDS, help="seconds to run before the measurement")
     parser.add_argument("--every", type=int, default=1, help="watch each Nth event")
+    parser.add_argument("--together", type=int, default=1, help="events of one request")
     parser.add_argument("--all", action="store_true", help="run all pipelines of the flights")
     parser.add_argument("--jobs", type=int, default=0, help="jobs in all; the flights themselves have two")
     parser.add_argument("--joined", action="store_true", help="measure through a join and an aggregate")
@@ -64,13 +66,26 @@ def main() -> int:
         started = time.monotonic()
         wait_for_jobs(url, report=print)
         start_seconds = time.monotonic() - started
-        measure_freshness(url, rate=options.rate, seconds=options.warm_up, watched=watched, every=options.every)
+        measure_freshness(
+            url,
+            rate=options.rate,
+            seconds=options.warm_up,
+            watched=watched,
+            every=options.every,
+            together=options.together,
+        )
         result = measure_freshness(
-            url, rate=options.rate, seconds=options.seconds, watched=watched, every=options.every
+            url,
+            rate=options.rate,
+            seconds=options.seconds,
+            watched=watched,
+            every=options.every,
+            together=options.together,
         )
     report = {
         "bench": "freshness",
         "rate": result.rate,
+        "together": options.together,
         "seconds": options.seconds,
         "jobs": max(own, options.jobs),
         "joined": options.joined,

@@ -3,6 +3,7 @@
 import secrets
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,12 +35,19 @@ class Freshness:
 
 
 def measure_freshness(
-    url: str, *, rate: float, seconds: float, watched: tuple[str, str] = (INPUT, OUTPUT), every: int = 1
+    url: str,
+    *,
+    rate: float,
+    seconds: float,
+    watched: tuple[str, str] = (INPUT, OUTPUT),
+    every: int = 1,
+    together: int = 1,
 ) -> Freshness:
-    """Log `rate` events a second, one a request, and query the value of each over a second connection.
+    """Log `rate` events a second, and query the value of each over a second connection.
 
     Events are sent at their due times even if earlier answers are late (open loop), and an event's time counts from
-    when it was due, so that a stall of the server shows in full. The events flow through all pipelines of the flights
+    when it was due, so that a stall of the server shows in full. If a request has several events, it is sent when the
+    last of them is due. The events flow through all pipelines of the flights
     and are read from a windowed aggregate.
 
     Args:
@@ -48,6 +56,7 @@ def measure_freshness(
         seconds: The duration of the run.
         watched: The feature that takes an airport, and the one that returns its greatest delay.
         every: One event in so many is watched, since the queries for watched events are load for the server, too.
+        together: Events of one request.
 
     Raises `CarawayError` if the server refuses a request.
     """
@@ -56,22 +65,23 @@ def measure_freshness(
     started = time.perf_counter() + 0.2
     with ThreadPoolExecutor(SENDERS + 1) as pool:
         watching = pool.submit(_watch, url, run, watched)
-        numbers = iter(range(count))
+        numbers = iter(range(0, count, together))
         number_lock = threading.Lock()
 
         def send() -> None:
             with DemoConnection(url) as connection:
                 while True:
                     with number_lock:
-                        number = next(numbers, None)
-                    if number is None:
+                        first = next(numbers, None)
+                    if first is None:
                         return
-                    due = started + number / rate
-                    time.sleep(max(0.0, due - time.perf_counter()))
-                    if number % every == 0:
-                        run.due[run.key(number)] = due
-                    connection.post("/log", run.event(number))
-                    run.logged.append(time.perf_counter() - due)
+                    sent = range(first, min(first + together, count))
+                    due = {number: started + number / rate for number in sent}
+                    time.sleep(max(0.0, due[sent[-1]] - time.perf_counter()))
+                    run.due |= {run.key(number): at for number, at in due.items() if number % every == 0}
+                    connection.post("/log", run.request(sent))
+                    done = time.perf_counter()
+                    run.logged += [done - at for at in due.values()]
 
         senders = [pool.submit(send) for _ in range(SENDERS)]
         try:
@@ -99,9 +109,13 @@ class Run:
         """Return the airport of an event."""
         return f"{self.name}-{number}"
 
-    def event(self, number: int) -> dict[str, object]:
-        """Return the body of the request that logs an event: a departure, now."""
-        row = {
+    def request(self, numbers: Iterable[int]) -> dict[str, object]:
+        """Return the body of the request that logs some events."""
+        return {"webhook": WEBHOOK, "endpoint": "departures", "data": [self._event(number) for number in numbers]}
+
+    def _event(self, number: int) -> dict[str, object]:
+        """Return an event: a departure, now."""
+        return {
             "flight_id": self.key(number),
             "carrier": self.name,
             "origin": self.key(number),
@@ -110,7 +124,6 @@ class Run:
             "delay": number,
             "departed": datetime.now(UTC).isoformat(),
         }
-        return {"webhook": WEBHOOK, "endpoint": "departures", "data": [row]}
 
     def over(self) -> bool:
         """Return whether no event is left to wait for."""

@@ -10,12 +10,14 @@ import pytest
 
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
+from caraway.index.aggregates.layout import Layout
+from caraway.index.aggregates.partials import Partial, unpack
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import RecordSchema
-from caraway.topics.codec import RecordCodec
+from caraway.topics.codec import PUT, RecordCodec
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
 
 FOREVER = ContinuousWindow(length_us=None)
@@ -152,3 +154,18 @@ def same(left: object, right: object) -> bool:
     if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
         return math.isnan(right)
     return type(left) is type(right) and left == right
+
+
+@pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
+def test_inputs_added_one_by_one_are_those_added_at_once(found: Case) -> None:
+    rng, job = random.Random(), Job(found)
+    layout, codec = Layout(found.plan, TIGHT.values), RecordCodec(found.plan.schema)
+    sent = [message for _ in range(20) for message in job.log(random_change(found, rng))]
+    records = [codec.decode_value(value) for _, value, _, _ in sent if value is not None]
+    inputs = [(r.time, layout.values(r), r.id or b"") for r in records if r.op == PUT]
+    single = layout.empty()
+    for added in inputs:
+        layout.add(single, [added])
+    assert single.pack() == layout.partial(inputs).pack()
+    unpacked = layout.empty() if layout.extras else Partial.restored(unpack(single.pack()))
+    assert layout.extras or unpacked.pack() == single.pack()

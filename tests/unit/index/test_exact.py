@@ -119,3 +119,13 @@ def test_packed_moments_merge_as_they_are(left: list[float], right: list[float])
 
 def test_few_decimals_pack_small() -> None:
     assert of([0.5, 0.25, 1000.0]).pack() == [3, -2, 4003, 4 + 1 + 4000 * 4000]
+
+
+@given(st.lists(st.floats()), st.booleans())
+def test_floats_one_by_one_are_floats_at_once(values: list[float], squares: bool) -> None:
+    at_once, single, restored = Moments(), Moments(), Moments()
+    at_once.add_floats(values, squares=squares)
+    for value in values:
+        single.add_float(value, squares=squares)
+    restored.restore(at_once.pack())
+    assert at_once.pack() == single.pack() == restored.pack()

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-from rocksdict import RdictIter
+from rocksdict import Rdict, RdictIter
 from typing_extensions import override
 
 from caraway.errors import UnavailableError
@@ -211,6 +212,33 @@ def test_a_writer_in_another_process_is_followed_while_it_writes_and_is_killed(t
         process.kill()
         process.communicate(timeout=TIMEOUT_S)
         assert look() == last
+
+
+class Stuck:
+    """A secondary instance whose catch-ups find nothing, as during a flush of the writer that takes long."""
+
+    def __init__(self, db: Rdict) -> None:
+        self._db = db
+
+    def try_catch_up_with_primary(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+def test_a_write_that_no_catch_up_finds_is_found_by_opening_the_database_anew(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    follower = IndexFollower(path, tmp_path / "reader", cache_bytes=CACHE)
+    with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
+        for number in range(3):
+            batch = store.batch()
+            batch.put(b"asset  1k", b"%d" % number)
+            store.write(batch)
+            assert entries(follower.iterator()) == {b"asset  1k": b"%d" % number}
+            opened = follower._db
+            assert opened is not None
+            follower._db = Stuck(opened)  # type: ignore[assignment]
 
 
 def test_a_database_of_another_shape_is_not_read(tmp_path: Path) -> None:

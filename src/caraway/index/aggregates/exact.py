@@ -69,6 +69,24 @@ class Moments:
         if squares:
             self.squares += sum([numerator * numerator for numerator in numerators])
 
+    def add_float(self, value: float, *, squares: bool = True) -> None:
+        """Add a float of any kind, and its square if wanted."""
+        self.count += 1
+        try:
+            numerator, denominator = value.as_integer_ratio()
+        except (OverflowError, ValueError):
+            self._add_special(value)
+            return
+        bits = denominator.bit_length() - 1
+        spare = -self.exponent - bits
+        if spare < 0:
+            self._extend(-bits)
+        elif spare:
+            numerator <<= spare
+        self.total += numerator
+        if squares:
+            self.squares += numerator * numerator
+
     def merge(self, other: "Moments") -> None:
         """Add the values of `other`."""
         total, squares = self._aligned(other)

@@ -163,6 +163,9 @@ class Layout:
 
     def add(self, partial: Partial, aggregate_inputs: Sequence[AggregateInput]) -> None:
         """Add `aggregate_inputs`, at least one, to a partial aggregate."""
+        if len(aggregate_inputs) == 1:
+            self._add_one(partial, aggregate_inputs[0])
+            return
         partial.count += len(aggregate_inputs)
         times = [time_us for time_us, _, _ in aggregate_inputs]
         low, high = min(times), max(times)
@@ -174,6 +177,19 @@ class Layout:
         for position, extra in enumerate(partial.extras, start=len(self.columns)):
             if extra is not None:
                 extra.add([(time_us, values[position], order) for time_us, values, order in aggregate_inputs])  # type: ignore[misc]
+
+    def _add_one(self, partial: Partial, aggregate_input: AggregateInput) -> None:
+        """Add one aggregate input: with many keys most batches have one of each key."""
+        time_us, values, order = aggregate_input
+        partial.count += 1
+        partial.low = min(partial.low, time_us)
+        partial.high = max(partial.high, time_us)
+        for column, of_column, value in zip(self.columns, partial.columns, values, strict=False):
+            if value is not None:
+                of_column.add_one(column, value)
+        for position, extra in enumerate(partial.extras, start=len(self.columns)):
+            if extra is not None:
+                extra.add([(time_us, values[position], order)])  # type: ignore[list-item]
 
 
 def reads_values(spec: AggregateSpec) -> bool:

@@ -26,8 +26,11 @@ LOGGER = logging.getLogger(__name__)
 # locations in order to change them.
 CACHE_BYTES = 48 << 20
 # The most attempts of one catch-up to reach the writer's last write. An attempt may miss the records of a log that the
-# writer is just flushing to a table; the next attempt finds them in the table.
+# writer is just flushing to a table; the next attempt finds them if the table is finished by then. Otherwise the
+# database is opened anew, which reads all logs that aren't in tables.
 ATTEMPTS = 5
+# The most openings for this reason: a log may be removed between the moments at which RocksDB lists tables and logs.
+OPENINGS = 3
 # The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that
 # was opened before.
 RETRY_S = 0.2
@@ -116,6 +119,10 @@ class IndexFollower:
                             break
                     reopen = self._db.property_int_value(OLDEST_LOG) != self._oldest_log
                 if reopen:
+                    self._open(generation)
+                for _ in range(OPENINGS):
+                    if self._reached >= wanted:
+                        break
                     self._open(generation)
             except UnavailableError as error:
                 LOGGER.warning("the index at %s is opened again: %s", self._path, error)
