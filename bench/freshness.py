@@ -18,6 +18,7 @@ import os
 import platform
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from more_jobs import JOINED, SINGLE, by_airport, by_maker, spread
@@ -66,22 +67,16 @@ def main() -> int:
         started = time.monotonic()
         wait_for_jobs(url, report=print)
         start_seconds = time.monotonic() - started
-        measure_freshness(
+        measure = partial(
+            measure_freshness,
             url,
             rate=options.rate,
-            seconds=options.warm_up,
             watched=watched,
             every=options.every,
             together=options.together,
         )
-        result = measure_freshness(
-            url,
-            rate=options.rate,
-            seconds=options.seconds,
-            watched=watched,
-            every=options.every,
-            together=options.together,
-        )
+        measure(seconds=options.warm_up)
+        result = measure(seconds=options.seconds)
     report = {
         "bench": "freshness",
         "rate": result.rate,

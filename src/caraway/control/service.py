@@ -21,7 +21,7 @@ from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
-from caraway.state.blueprints import EMITS, Blueprint, apply_generations, blueprints
+from caraway.state.blueprints import Blueprint, apply_generations, blueprints
 from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
@@ -204,7 +204,7 @@ class CommitService:
         )
 
     def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[Backfill, ...] | None:
-        created = {asset.name.partition(EMITS)[0] for asset in allocation.created}
+        created = allocation.created_names
         topics = {topic.name for job in plan.jobs if job.job_id in created for topic in job.inputs}
         topics |= {index.topic for index in plan.indexes if index.asset.hex() in created}
         try:
@@ -288,7 +288,7 @@ def _refuse_backfill(change: CommitChange) -> None:
 
     A job or index that another branch has is shared and needs no backfill.
     """
-    created = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
+    created = change.allocation.created_names
     plan = change.plan_after
     anew = [(job.dataset, job.pipeline) for job in plan.jobs if job.job_id in created]
     anew += [(i.dataset, i.direct.pipeline) for i in plan.indexes if i.direct and i.asset.hex() in created]

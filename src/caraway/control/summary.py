@@ -11,7 +11,6 @@ from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerpri
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan
 from caraway.state.allocation import Allocation
-from caraway.state.blueprints import EMITS
 
 # The number of names after which a line ends with "and n more".
 SHOWN_NAMES = 12
@@ -56,7 +55,7 @@ class JobChange:
 
 def details(change: CommitChange) -> dict[str, object]:
     """Return the changes of a commit as plain values: all names, while the lines of `summarize` show the first ones."""
-    new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
+    new = change.allocation.created_names
     return {
         "changes": {
             **_changes(change),
@@ -141,7 +140,7 @@ def _grouped(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, 
 
 def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
     """Return the changes of a commit in lines; the first one is the gist."""
-    new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
+    new = change.allocation.created_names
     lines = [
         _gist(change, preview=preview),
         *(

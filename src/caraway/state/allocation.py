@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from caraway.state.blueprints import FIRST_GENERATION, AssetKind, Blueprint, id_of
+from caraway.state.blueprints import EMITS, FIRST_GENERATION, AssetKind, Blueprint, id_of
 
 
 class AssetState(StrEnum):
@@ -64,6 +64,11 @@ class Allocation:
     assets: tuple[Asset, ...]
     created: tuple[Asset, ...]
     condemned: tuple[Asset, ...]
+
+    @property
+    def created_names(self) -> frozenset[str]:
+        """The names of the new assets; that of an index without the topic that it may write."""
+        return frozenset(asset.name.partition(EMITS)[0] for asset in self.created)
 
     @property
     def generations(self) -> Mapping[str, int]:

@@ -141,7 +141,7 @@ class Moments:
     def unpack(cls, packed: Packed) -> Self:
         """Return the moments in a packed state."""
         moments = cls()
-        moments.merge_packed(packed)
+        moments.restore(packed)
         return moments
 
     def merge_packed(self, packed: Packed) -> None:

@@ -29,7 +29,7 @@ from caraway.topics.keys import MAX_KEY_BYTES, too_long
 # The most encoded keys that are kept, and the most bytes of each.
 KEPT_KEYS, KEPT_BYTES = 50_000, 100
 
-# A feed of an index's records: `take` and `take_all` make of them what `apply` and `put` add to a batch.
+# A feed of an index's records: `take` and `complete` prepare them for `apply` and `put`, which add them to a batch.
 Feed = VersionFeed | AggregateInputFeed
 # Returns whether the rows of a Kafka key are in this part of a divided index.
 HoldsKey = Callable[[bytes], bool]
@@ -114,8 +114,8 @@ class DirectReader:
             keys = [key for key in keys if held[key]]
         times, rows, ingested, ids = zip(*made, strict=True) if made else ((), (), (), ())
         data = self._codec.encode_puts(rows, times, ingested, ids)
-        puts = self._feed.take_all(keys, times, ids, data, rows)
-        puts.newest_ingested_us = max(ingested, default=0)
+        puts = Puts(keys, times, ids, data, newest_ingested_us=max(ingested, default=0))
+        self._feed.complete(puts, rows)
         return puts
 
     def _encoded_keys(self, rows: Sequence[Sequence[object]]) -> list[bytes]:

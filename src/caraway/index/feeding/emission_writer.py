@@ -27,10 +27,10 @@ class EmissionWriter:
         """
         if self._may_send is not None and not self._may_send():
             raise NotOursError
-        self.send_letters(topic, records)
+        self.write(topic, records)
 
-    def send_letters(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write dead letters, for which no right is needed, and return when they are durable.
+    def write(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write records for which no right is needed, such as dead letters, and return when they are durable.
 
         Raises `UnavailableError` if the broker doesn't take them.
         """

@@ -92,7 +92,7 @@ class Tail:
         self._holds = holds
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store, erased=erased, send=emission_writer.send_letters)
+        self._writer = IndexWriter(store, erased=erased, send=emission_writer.write)
         self._send: Send = emission_writer.send
         self._emissions: dict[bytes, Emission] = {}
         self._when_caught_up = when_caught_up

@@ -97,20 +97,20 @@ class IndexWorker:
         self._repairing = Recurring("index-repair", self.repair, REPAIR_INTERVAL_S)
 
     def _tails(self) -> tuple[Tail, Tail]:
-        servers, store, send = self._bootstrap_servers, self._store, self._emission_writer
+        servers, store, writer = self._bootstrap_servers, self._store, self._emission_writer
         erased, holds = self._erased, self._holds
         return (
             Tail(
                 "behind",
                 servers,
                 store,
-                send,
+                writer,
                 when_caught_up=self._take_over,
                 reading=BACKLOG,
                 erased=erased,
                 holds=holds,
             ),
-            Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased, holds=holds),
+            Tail("live", servers, store, writer, when_behind=self._leave_behind, erased=erased, holds=holds),
         )
 
     def start(self) -> None:

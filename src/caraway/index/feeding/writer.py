@@ -9,6 +9,7 @@ from rocksdict import WriteBatch
 from caraway.erasure.keys import ErasedKeys, Hides, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
 from caraway.index.feeding.direct import DeadLetterError, DirectReader, Feed, HoldsKey
+from caraway.index.feeding.emission import Send
 from caraway.index.records.delivery import Applied, Delivered, Message
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
@@ -26,8 +27,6 @@ LOGGED_REFUSALS = 5
 
 # Decodes a record of the topic (key, value, partition, offset); None if the index doesn't take it.
 Read = Callable[[bytes, bytes, int, int], Delivered | None]
-# Writes dead letters (key, value) to the topic of this name, and returns when they are durable.
-Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 
 
 class IndexWriter:

@@ -39,17 +39,8 @@ class VersionFeed:
         check_read(key)
         return Delivered(key, record, record_id, value)
 
-    def take_all(
-        self,
-        keys: Sequence[bytes],
-        times: Sequence[int],
-        record_ids: Sequence[bytes],
-        data: Sequence[bytes],
-        rows: Sequence[Sequence[Any]],
-    ) -> Puts:
-        """Return records that aren't revised, given as columns, as `put` takes them; no key is too long."""
-        del rows
-        return Puts(keys, times, record_ids, data)
+    def complete(self, puts: Puts, rows: Sequence[Sequence[Any]]) -> None:
+        """Do nothing: versions are stored as they are. See `AggregateInputFeed.complete`."""
 
     def put(self, puts: Puts, batch: WriteBatch, applied: Applied) -> None:
         """Add records to a batch; see `writer.Feed`. The index must have no revisions."""

@@ -87,23 +87,14 @@ class AggregateInputFeed:
         applied.written += written
         applied.unchanged += len(delivered) - written
 
-    def take_all(
-        self,
-        keys: Sequence[bytes],
-        times: Sequence[int],
-        record_ids: Sequence[bytes],
-        data: Sequence[bytes],
-        rows: Sequence[Sequence[Any]],
-    ) -> Puts:
-        """Return records that aren't revised, given as columns, as `put` takes them; no key is too long.
+    def complete(self, puts: Puts, rows: Sequence[Sequence[Any]]) -> None:
+        """Add to records, which have identities as their orders, what `put` needs of their rows; no key is too long.
 
         Raises `InvalidInputError` if a value isn't of its column's type.
         """
-        rank = self._rank_at
-        orders = record_ids
-        if rank is not None:
-            orders = [self._rank(row) + record_id for row, record_id in zip(rows, record_ids, strict=True)]
-        return Puts(keys, times, orders, data, self._layout.values_of_rows(rows, times))
+        if self._rank_at is not None:
+            puts.orders = [self._rank(row) + order for row, order in zip(rows, puts.orders, strict=True)]
+        puts.values = self._layout.values_of_rows(rows, puts.times)
 
     def put(self, puts: Puts, batch: WriteBatch, applied: Applied) -> None:
         """Add records to a batch; see `writer.Feed`. The index must have no revisions."""
