@@ -173,8 +173,13 @@ def wait_until_served(url: str, questions: Sequence[Question], started: float) -
 
 
 def answered(connection: DemoConnection, question: Question) -> bool:
-    """Return whether the served values are the right ones."""
+    """Return whether the served values are the right ones. A single key is asked for first, which costs little."""
     keys = list(question.wanted)
+    return answered_for(connection, question, keys[:1]) and answered_for(connection, question, keys)
+
+
+def answered_for(connection: DemoConnection, question: Question, keys: Sequence[object]) -> bool:
+    """Return whether the served values of some keys are the right ones."""
     body = {
         "inputs": [question.input],
         "outputs": [question.output],
@@ -183,8 +188,8 @@ def answered(connection: DemoConnection, question: Question) -> bool:
     }
     served = connection.post("/query", body)[question.output]
     return all(
-        value is not None and math.isclose(value, wanted, rel_tol=TOLERANCE)
-        for value, wanted in zip(served, question.wanted.values(), strict=True)
+        value is not None and math.isclose(value, question.wanted[key], rel_tol=TOLERANCE)
+        for key, value in zip(keys, served, strict=True)
     )
 
 

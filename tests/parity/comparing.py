@@ -19,7 +19,7 @@ from caraway.graph.windows import ContinuousWindow
 from caraway.index.storage.keys import SIGN
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.topics.codec import RETRACT, RecordCodec
-from caraway.topics.identity import position_id
+from tests.messages import positions_of
 from tests.parity.graphs import derived, oracle
 from tests.parity.traffic import Part, Traffic
 
@@ -231,15 +231,12 @@ def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int,
     codec = RecordCodec(topic.schema)
     held: dict[bytes, tuple[tuple[bytes, bool], Any]] = {}
     for message in traffic.records(topic):
-        value, offset, partition = message.value(), message.offset(), message.partition()
-        assert value is not None
-        assert offset is not None
-        assert partition is not None
-        record = codec.decode_value(value)
-        identity = record.id or position_id(offset, partition)
-        rank = (record.rev or b"", record.op != RETRACT)
-        if identity not in held or rank >= held[identity][0]:
-            held[identity] = rank, record
+        for position, value in positions_of(message):
+            record = codec.decode_value(value)
+            identity = record.id or position
+            rank = (record.rev or b"", record.op != RETRACT)
+            if identity not in held or rank >= held[identity][0]:
+                held[identity] = rank, record
     return [(record.time, record.row) for _, record in held.values() if record.op != RETRACT]
 
 

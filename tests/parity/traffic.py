@@ -1,7 +1,7 @@
 """Cases on topics: their plans under names of their own, what arrives at their sources, and what is on their topics."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from random import Random
 
@@ -10,10 +10,11 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from caraway.plan.model import GraphPlan, IndexPlan, TopicPlan
 from caraway.plan.planner import plan_graph
 from caraway.topics.admin import ensure_topics
+from caraway.topics.blocks import block_of
 from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.connection import kafka_logger
 from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.identity import position_id
+from caraway.topics.identity import position_id, position_ids
 from tests.parity.graphs import Case
 from tests.parity.indexing import Index
 from tests.parity.traces import Arrival
@@ -97,6 +98,7 @@ class Traffic:
             },
             logger=kafka_logger(),
         )
+        waiting: dict[str, _Block] = {}
         for part, dataset, arrival in lot:
             topic, ids = part.topic(dataset), part.ids.setdefault(dataset, {})
             # A record that is sent again must be recognised: by an id of its own.
@@ -104,19 +106,22 @@ class Traffic:
             if named:
                 ids[arrival.number] = position_id(arrival.number, 0)
             codec = RecordCodec(topic.schema)
-            producer.produce(
-                topic.name,
-                codec.encode_value(
-                    op=DELETE if arrival.delete else PUT,
-                    time_us=arrival.time_us,
-                    ingested_us=arrival.number,
-                    row=[arrival.row[column.name] for column in topic.schema.columns],
-                    record_id=ids[arrival.number] if named else None,
-                ),
-                codec.encode_key([arrival.row[key.name] for key in topic.schema.keys]),
-                on_delivery=None if named else _noting(ids, arrival.number),
+            value = codec.encode_value(
+                op=DELETE if arrival.delete else PUT,
+                time_us=arrival.time_us,
+                ingested_us=arrival.number,
+                row=[arrival.row[column.name] for column in topic.schema.columns],
+                record_id=ids[arrival.number] if named else None,
             )
+            key = codec.encode_key([arrival.row[key.name] for key in topic.schema.keys])
+            block = waiting.setdefault(topic.name, _Block(topic.name, {} if named else ids))
+            block.add(arrival.number, value)
+            # Records without a key may come in blocks.
+            if key is not None or self._rng.random() < 1 / 3:
+                waiting.pop(topic.name).send(producer, key)
             producer.poll(0)
+        for block in waiting.values():
+            block.send(producer, None)
         assert producer.flush(30) == 0
 
     def records(self, topic: TopicPlan) -> list[Message]:
@@ -152,15 +157,29 @@ def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
     return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in partitions}
 
 
-def _noting(ids: dict[int, bytes], number: int) -> Callable[[KafkaError | None, Message], None]:
-    def delivered(error: KafkaError | None, message: Message) -> None:
+@dataclass
+class _Block:
+    """Records for a message; the identities of their positions are noted in `ids` by the numbers of the arrivals."""
+
+    topic: str
+    ids: dict[int, bytes]
+    numbers: list[int] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+
+    def add(self, number: int, value: bytes) -> None:
+        self.numbers.append(number)
+        self.values.append(value)
+
+    def send(self, producer: Producer, key: bytes | None) -> None:
+        value = self.values[0] if len(self.values) == 1 else block_of(self.values)
+        producer.produce(self.topic, value, key, on_delivery=self._delivered)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         assert error is None, error
         offset, partition = message.offset(), message.partition()
         assert offset is not None
         assert partition is not None
-        ids[number] = position_id(offset, partition)
-
-    return delivered
+        self.ids |= zip(self.numbers, position_ids(offset, partition, len(self.numbers)), strict=True)
 
 
 def _labelled(plan: GraphPlan, label: str) -> GraphPlan:

@@ -18,6 +18,7 @@ from caraway.state.ledger import Ledger
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
 from caraway.topics.admin import drop_topics, ensure_topics, topic_names
+from caraway.topics.block_sizes import records_per_message
 from caraway.topics.positions import TopicEnds
 
 # The number of actions that are done at a time. After so many, `reconcile` releases its lock, so that a commit can have
@@ -137,8 +138,9 @@ class Control:
             names = set(topics)
             with counting:
                 begin, end = ends.beginnings(names), ends.ends(names)
+            sizes = records_per_message(bootstrap_servers, end)
             return {
-                name: sum(offset - begin.get(name, {}).get(number, offset) for number, offset in found.items())
+                name: round(sizes[name] * sum(o - begin.get(name, {}).get(p, o) for p, o in found.items()))
                 for name, found in end.items()
             }
 

@@ -4,6 +4,7 @@ An instant is int microseconds since 1970-01-01 UTC, a day is int days since the
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -109,6 +110,19 @@ def _parse(text: str) -> int:
         # The conversion to UTC moved the instant out of the years 1 to 9999, so no datetime in UTC can show it.
         raise InvalidInputError(f'expected datetime in the years 1 to 9999 UTC, found "{digits}"')
     return us
+
+
+def iso_instants(texts: Sequence[str]) -> list[int] | None:
+    """Return what `instant_us` returns for texts that begin with "YYYY-"; None if one begins otherwise or is wrong."""
+    try:
+        parsed = [datetime.fromisoformat(text) for text in texts if text[4] == "-"]
+    except (ValueError, IndexError):
+        return None
+    if len(parsed) != len(texts):
+        # A text may be a number, or have slashes.
+        return None
+    instants = [((at.replace(tzinfo=UTC) if at.tzinfo is None else at) - EPOCH) // US for at in parsed]
+    return instants if not instants or (min(instants) >= MIN_US and max(instants) <= MAX_US) else None
 
 
 def _year_first(text: str) -> str:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +24,7 @@ from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.spark.live import LiveRows
 from caraway.state.registry import JobRegistry
+from caraway.topics.block_sizes import records_per_message
 from caraway.topics.credentials import sign_in
 from caraway.topics.positions import TopicEnds
 
@@ -82,7 +84,8 @@ class Engine:
         ownership = self._join(driver)
         self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), ownership)
         ends = TopicEnds(self._bootstrap_servers)
-        observer = Observer(ends.ends, LiveRows(driver.session).look)
+        sizes_of = partial(records_per_message, self._bootstrap_servers)
+        observer = Observer(ends.ends, LiveRows(driver.session).look, sizes_of)
         observer.start()
         runtime = SparkRuntime(
             session=driver.session,

@@ -85,17 +85,18 @@ class SparkQuery:
         last = self.query.lastProgress
         progress = {} if last is None else json.loads(last.json)
         positions, batch = self._positions(progress)
-        done = self._records_done(positions, batch)
+        done = self._messages_done(positions, batch)
         if self._done is None:
             rate = float(progress.get("processedRowsPerSecond") or 0.0)
         else:
             rate = max(0, done - self._done) / (now - self._looked_at)
         self._done = done
-        self._lag = self.observer.lag([topic.name for topic in self.plan.inputs], done)
+        topics = [topic.name for topic in self.plan.inputs]
+        self._lag = self.observer.lag(topics, done)
         lag = {} if self._lag is None else {"lag_records": self._lag.records, "lag_seconds": self._lag.seconds}
         return {
             "phase": self.phase,
-            "rows_per_second": round(rate, 1),
+            "rows_per_second": round(rate * self.observer.size(topics), 1),
             "dead_letters": self.letters.value,
             "positions": positions,
             **lag,
@@ -109,11 +110,11 @@ class SparkQuery:
             return ends[0], progress["batchId"] + 1
         return position_of(self.checkpoint).offsets, next_batch(self.checkpoint)
 
-    def _records_done(self, offsets: Offsets, batch: int) -> int:
-        """Return the number of records before the query's position, including those since its last checkpoint."""
+    def _messages_done(self, offsets: Offsets, batch: int) -> int:
+        """Return the number of messages before the query's position, including those since its last checkpoint."""
         done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
-        # Right after a checkpoint the rows of the new batch aren't counted yet, so the sum may be smaller than at the
-        # last look. The number of processed records never falls, so the greater one is right.
+        # Right after a checkpoint the messages of the new batch aren't counted yet, so the sum may be smaller than at
+        # the last look. The number of processed messages never falls, so the greater one is right.
         return max(done, self._done or 0)
 
 

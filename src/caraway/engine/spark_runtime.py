@@ -9,18 +9,19 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from caraway.engine.damage import put_aside, repairing
-from caraway.engine.lag import Observer, records_between
+from caraway.engine.lag import Observer, messages_between
 from caraway.engine.phases import Phase, phase_at_start
 from caraway.engine.slots import SlotBook
 from caraway.engine.spark_query import SparkQuery
 from caraway.errors import UnavailableError
-from caraway.plan.model import JobMode, JobPlan
+from caraway.plan.model import JobMode, JobPlan, TopicKind
 from caraway.plan.slots import slots_of, tasks_of
 from caraway.spark.checkpoints import Position, position_of
 from caraway.spark.java import java_session
 from caraway.spark.jobs import Trigger, start_job, trigger_of
 from caraway.spark.letters import LetterCount
 from caraway.topics.admin import ensure_topics
+from caraway.topics.block_sizes import records_per_message
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.positions import TopicEnds
 
@@ -61,12 +62,14 @@ class SparkRuntime:
         """
         inputs = [topic.name for topic in plan.inputs]
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
-        self.observer.watch(inputs)
+        self.observer.watch(plan.inputs)
         checkpoint = self.checkpoint_of(plan.job_id)
+        events = [topic.name for topic in plan.inputs if topic.kind is TopicKind.EVENTS]
+        size = max(records_per_message(self.bootstrap_servers, events).values(), default=1.0)
         phase, tasks = Phase.LIVE, tasks_of(plan, partitions=self.partitions, processors=self.processors).count
         if plan.mode is JobMode.REAL_TIME:
             position = _position(checkpoint)
-            phase, tasks = self._phase(plan, position, was), position.tasks or tasks
+            phase, tasks = self._phase(plan, position, was, size), position.tasks or tasks
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)
         letters = LetterCount(self.session, plan.job_id)
@@ -84,6 +87,7 @@ class SparkRuntime:
                     letters=letters,
                     trigger=trigger,
                     tasks=tasks,
+                    records_per_message=size,
                 )
         except Exception:
             self.slots.release(plan.job_id)
@@ -100,11 +104,11 @@ class SparkRuntime:
             clock=time.monotonic,
         )
 
-    def _phase(self, plan: JobPlan, position: Position, was: Phase | None) -> Phase:
+    def _phase(self, plan: JobPlan, position: Position, was: Phase | None, records_per_message: float) -> Phase:
         topics = TopicEnds(self.bootstrap_servers)
         names = [topic.name for topic in plan.inputs]
-        lag = records_between(position.offsets, topics.ends(names), topics.beginnings(names))
-        return phase_at_start(plan.mode, lag, unfinished=position.unfinished, was=was)
+        waiting = messages_between(position.offsets, topics.ends(names), topics.beginnings(names))
+        return phase_at_start(plan.mode, round(waiting * records_per_message), unfinished=position.unfinished, was=was)
 
 
 def _position(checkpoint: Path) -> Position:

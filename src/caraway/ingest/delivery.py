@@ -10,7 +10,8 @@ import orjson
 from caraway.erasure.keys import ErasedKeys
 from caraway.ingest.marks import Marks
 from caraway.ingest.table import Table
-from caraway.ingest.targets import RowError, Target
+from caraway.ingest.targets import EncodedRecord, RowError, Target
+from caraway.topics.blocks import block_of, blocks_of
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
 from caraway.topics.producer import TopicItem
 
@@ -75,15 +76,33 @@ class Deliverer:
             # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
             _, hides = self._hides[target.topic]
             records = [record for record in records if record[2] is None or not hides(record[2])]
-        items: list[TopicItem]
-        if self._marks is None:
-            items = [(key, value, None) for _, _, key, value in records]
-        else:
-            of = self._marks.of
-            marked = ((key, value, of(target.dataset, row, change)) for row, change, key, value in records)
-            items = [item for item in marked if item[2] is not None]
+        items = self._unkeyed(target, records) if not target.keys else self._keyed(target, records)
         letters = self._letters(target, encoded.errors, now_us)
         return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, encoded.filtered)
+
+    def _keyed(self, target: Target, records: Sequence[EncodedRecord]) -> list[TopicItem]:
+        """Return a message for each record, since its key says which partition takes it."""
+        marks = self._marks
+        if marks is None:
+            return [(key, value, None) for _, _, key, value in records]
+        marked = ((key, value, marks.of(target.dataset, row, change)) for row, change, key, value in records)
+        return [(key, value, marks.headers(target.dataset, [mark])) for key, value, mark in marked if mark is not None]
+
+    def _unkeyed(self, target: Target, records: Sequence[EncodedRecord]) -> list[TopicItem]:
+        """Return records without keys as blocks, and a record that is alone as it is."""
+        marks: list[str] = []
+        if self._marks is not None:
+            of = self._marks.of
+            marked = [(record, of(target.dataset, record[0], record[1])) for record in records]
+            records = [record for record, mark in marked if mark is not None]
+            marks = [mark for _, mark in marked if mark is not None]
+        values = [value for _, _, _, value in records]
+        items: list[TopicItem] = []
+        for block in blocks_of(values):
+            headers = None if self._marks is None else self._marks.headers(target.dataset, marks[block])
+            some = values[block]
+            items.append((None, some[0] if len(some) == 1 else block_of(some), headers))
+        return items
 
     def _letters(self, target: Target, errors: Sequence[RowError], now_us: int) -> list[TopicItem]:
         by_row: dict[int, list[RowError]] = {}
@@ -91,9 +110,10 @@ class Deliverer:
             by_row.setdefault(error.row, []).append(error)
         items: list[TopicItem] = []
         for row, reasons in by_row.items():
-            header = None if self._marks is None else self._marks.of(target.dataset, row)
-            if (self._marks is not None and header is None) or self._is_erased(self._rows.row(row)):
+            mark = None if self._marks is None else self._marks.of(target.dataset, row)
+            if (self._marks is not None and mark is None) or self._is_erased(self._rows.row(row)):
                 continue
+            headers = None if self._marks is None or mark is None else self._marks.headers(target.dataset, [mark])
             letter: dict[str, Any] = {
                 "dataset": target.dataset,
                 # The topic tells apart datasets of one name on several branches, of which one may be deleted later.
@@ -103,7 +123,7 @@ class Deliverer:
                 "row": _payload(self._rows.row(row)),
                 "time": now_us,
             }
-            items.append((None, orjson.dumps(letter), header))
+            items.append((None, orjson.dumps(letter), headers))
         return items
 
     def _is_erased(self, row: object) -> bool:

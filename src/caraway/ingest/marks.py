@@ -1,4 +1,4 @@
-"""Marks on records: the origin of each record in a header, by which a repeated row is found on the topic.
+"""Marks on messages: the origins of their records in a header, by which a repeated row is found on the topic.
 
 A request that is sent again, and a source that is read again after a crash, first read the marks of what was written
 before. So the position of a source is kept with its data, and no row is written twice.
@@ -30,7 +30,7 @@ class Marks:
     Attributes:
         header: The name of the header.
         key: The identity of the payload: a request's idempotency key, or the name of a source.
-        mark: Returns the mark of a row by its number in the payload.
+        mark: Returns the mark of a row by its number in the payload. It contains no colon and no comma.
         written: The marks of records that have been written before.
     """
 
@@ -39,10 +39,14 @@ class Marks:
     mark: Callable[[int], str] = str
     written: Collection[tuple[str, str]] = frozenset()
 
-    def of(self, dataset: str, row: int, change: int = 0) -> Mapping[str, bytes] | None:
-        """Return the header of a record, which names the row and the change in it; None if it was written before."""
+    def of(self, dataset: str, row: int, change: int = 0) -> str | None:
+        """Return the mark of a record, which names the row and the change in it; None if it was written before."""
         mark = f"{self.mark(row)}.{change}" if change else self.mark(row)
-        return None if (dataset, mark) in self.written else {self.header: f"{mark}:{dataset}:{self.key}".encode()}
+        return None if (dataset, mark) in self.written else mark
+
+    def headers(self, dataset: str, marks: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the headers of a message with records of these marks."""
+        return {self.header: f"{','.join(marks)}:{dataset}:{self.key}".encode()}
 
 
 def read_marks(
@@ -53,7 +57,7 @@ def read_marks(
     key: str,
     timeout_s: float = READ_TIMEOUT_S,
 ) -> Written:
-    """Return the marks of a payload on records from some offsets until now. Blocks.
+    """Return the marks of a payload on messages from some offsets until now; the caller waits meanwhile.
 
     Args:
         bootstrap_servers: The broker.
@@ -125,6 +129,6 @@ def _marks(messages: Iterable[Message], header: str, key: str) -> Iterable[tuple
         headers: Iterable[tuple[str, bytes | None]] = message.headers() or ()  # type: ignore[assignment]
         for name, value in headers:
             if name == header and value is not None:
-                mark, dataset, of = value.decode().split(":", 2)
+                marks, dataset, of = value.decode().split(":", 2)
                 if of == key:
-                    yield dataset, mark
+                    yield from ((dataset, mark) for mark in marks.split(","))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
@@ -66,7 +66,7 @@ class Target:
         self.format = plan.source.connector.format_name or ""
         schema = plan.topic.schema
         self.keys = schema.keys
-        self._plan = plan
+        self.plan = plan
         self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
         self._columns = tuple(column.name for column in schema.columns)
         self._codec = RecordCodec(schema)
@@ -95,7 +95,7 @@ class Target:
 
     def _raw(self, row: object, name: str) -> object:
         """Return the value of a payload that becomes a field; `MISSING` if there is none or it is computed."""
-        source = self._plan.source
+        source = self.plan.source
         if source.cdc is Cdc.DEBEZIUM and isinstance(row, dict):
             envelope = row.get("payload", row)
             sides = [envelope.get(side) for side in ("after", "before")] if isinstance(envelope, dict) else []
@@ -132,15 +132,31 @@ class Target:
         # A dataset may have no column but its timestamp. Its rows are empty, and `zip` of no columns would yield no
         # rows at all.
         rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
-        changes = zip(range(start, stop), repeat(0), repeat(PUT), times, rows, strict=False)
-        records = self._records(changes, bad, ingested_us, errors)
+        numbers = range(start, stop)
+        made = list(islice(rows, len(numbers)))
+        records = None if self.keys or bad else self._puts(numbers, times, made, ingested_us)
+        if records is None:
+            changes = zip(numbers, repeat(0), repeat(PUT), times, made, strict=False)
+            records = self._records(changes, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors)
+
+    def _puts(
+        self, numbers: Sequence[int], times: Sequence[object], rows: Sequence[Sequence[object]], ingested_us: int
+    ) -> list[EncodedRecord] | None:
+        """Return the records of rows without keys, encoded together; None if some row can't be a record."""
+        try:
+            values = self._codec.encode_puts(rows, times, repeat(ingested_us), repeat(None))  # type: ignore[arg-type]
+        except InvalidInputError:
+            return None
+        if max(map(len, values), default=0) > MAX_RECORD_BYTES:
+            return None
+        return list(zip(numbers, repeat(0), repeat(None), values, strict=False))
 
     def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
         """Return the records of rows for which a cast of their columns isn't enough."""
         objects = {number: row for number, row in rows.items() if isinstance(row, dict)}
-        mapped = admitted_changes(self._plan.dataset, self._plan.source, objects, self._how)
+        mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]
         made: Counter[int] = Counter(error.row for error in errors)
         changes: list[_Change] = []

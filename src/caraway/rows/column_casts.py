@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from caraway.dtypes.instants import MAX_SECONDS
+from caraway.dtypes.instants import MAX_SECONDS, iso_instants
 from caraway.dtypes.types import (
     BOOL,
     DATETIME,
@@ -117,7 +117,10 @@ def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
 
 
 def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
-    """Convert epoch numbers that are all in one unit, as a single sender's are."""
+    """Convert ISO texts, or epoch numbers that are all in one unit, as a single sender's are."""
+    if kinds == {str}:
+        texts: list[Any] = values
+        return iso_instants(texts)  # type: ignore[return-value]
     if kinds != {int}:
         return None
     numbers: list[Any] = values

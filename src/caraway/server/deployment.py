@@ -12,6 +12,7 @@ from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
 from caraway.ingest.backpressure import Backpressure
+from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
@@ -48,6 +49,7 @@ class Deployment:
     graphs: ServedGraphs
     health: Health
     index: ServerIndex
+    intake: IntakeProcess
     keyring: Keyring
     lags: Lags
     replays: Replays

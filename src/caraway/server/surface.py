@@ -143,7 +143,11 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         keep=deployment.served.keep,
         deployment=deployment,
         ingest=IngestService(
-            deployment.writer, deployment.bootstrap_servers, deployment.erased, deployment.backpressure
+            deployment.writer,
+            deployment.bootstrap_servers,
+            deployment.erased,
+            deployment.backpressure,
+            deployment.intake,
         ),
         document=DOCUMENT,
     )

@@ -22,6 +22,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import decode_graph
 from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.backpressure import Backpressure, Bounds
+from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
@@ -162,6 +163,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
     # Rows of queries with `log=true` have a producer of their own: in a common queue they could delay rows whose log
     # request waits until Kafka has them.
+    intake = IntakeProcess(timeout_s=DELIVERY_TIMEOUT_S)
     served_writer = TopicWriter(servers)
     served = ServedLog(served_writer)
 
@@ -267,6 +269,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         graphs=graphs,
         health=Health(watches, index.problem),
         index=index,
+        intake=intake,
         keyring=keyring,
         lags=lags,
         replays=Replays(engine),
@@ -283,6 +286,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             gate.stop,
             sources.stop,
             lags.stop,
+            partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),
             partial(served_writer.close, BACKGROUND_STOP_S),

@@ -41,6 +41,16 @@ class Codec:
         """Use the classes on the class path of `session`'s JVM."""
         self._codec = jvm_of(session).io.caraway.RowCodec
 
+    def split(self, kafka: DataFrame) -> DataFrame:
+        """Return Kafka's messages with a row for each record of a block, whose column `number` is its number in it."""
+        place = F.col("partition"), F.col("offset")
+        records = call_java(self._codec.blockSplitter(), F.col("key"), F.col("value"), *place)
+        return (
+            kafka.select("key", "topic", *place, records.alias("records"))
+            .select("key", "topic", *place, F.explode("records").alias("record"))
+            .select("key", "topic", *place, "record.value", "record.number")
+        )
+
     def decode_records(self, kafka: DataFrame, schema: RecordSchema) -> DataFrame:
         """Turn Kafka's columns into the record's: meta columns, and the row's columns under their names.
 
@@ -67,7 +77,7 @@ class Codec:
     def record(self, schema: RecordSchema) -> Column:
         """Return Kafka's `value` as struct(op, time, ingested, id, rev, row)."""
         decode = self._codec.recordDecoder(_row(schema).json(), schema.fingerprint)
-        return call_java(decode, F.col("value"), F.col("partition"), F.col("offset"))
+        return call_java(decode, F.col("value"), F.col("partition"), F.col("offset"), F.col("number"))
 
     def encode_records(self, rows: DataFrame, schema: RecordSchema) -> DataFrame:
         """Turn meta columns and the columns of `schema` into Kafka's `key` (null without key columns) and `value`."""

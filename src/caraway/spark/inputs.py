@@ -82,7 +82,8 @@ class Inputs:
 
     Attributes:
         session: The Spark session.
-        kafka: The records of all topics of the job, in the columns of Spark's Kafka source.
+        kafka: The records of all topics of the job, in the columns of Spark's Kafka source, and `number`, the number of
+            a record in its message.
         plan: The job.
         failed: The attempt before this one, if the job has run before; it may have read more than the checkpoint says.
         marked: True if there are markers among Kafka's records, which all steps let pass.

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.erasure.keys import ERASURE_KEY
-from caraway.plan.model import JobMode, JobPlan
+from caraway.plan.model import JobMode, JobPlan, TopicKind
 from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import DEAD, MARKER, PACKED, SIDE, Codec, name
 from caraway.spark.inputs import FailedAttempt, Inputs
@@ -54,15 +54,20 @@ def compile_job(
     *,
     failed: FailedAttempt | None = None,
     partitions: int = 1,
+    records_per_message: float = 1.0,
 ) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`, `partition`) that it writes.
 
-    `partitions` is the number of partitions of the output topic.
+    `partitions` is the number of partitions of the output topic, and `records_per_message` is that of the inputs.
     """
     trigger = trigger or trigger_of(plan.mode)
-    kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers)
-    inputs = Inputs(session=session, kafka=kafka, plan=plan, failed=failed, marked=trigger is Trigger.REAL_TIME)
     codec = Codec(session)
+    most = max(1, round(MICRO_BATCH_ROWS / records_per_message))
+    kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers, most)
+    # Only topics of keyless datasets have blocks, and splitting costs each row of the others some time.
+    has_blocks = any(topic.kind is TopicKind.EVENTS for topic in plan.inputs)
+    kafka = codec.split(kafka) if has_blocks else kafka.withColumn("number", F.lit(0))
+    inputs = Inputs(session=session, kafka=kafka, plan=plan, failed=failed, marked=trigger is Trigger.REAL_TIME)
     result = within_bounds(compile_step(plan.operator, inputs, inputs.read()), codec, plan)
     key, value = codec.encoded(plan.output.schema)
     if not result.passes_through:
@@ -87,6 +92,7 @@ def start_job(
     letters: LetterCount | None = None,
     trigger: Trigger | None = None,
     tasks: int | None = None,
+    records_per_message: float = 1.0,
 ) -> StreamingQuery:
     """Start a job at the position of its checkpoint, or at the beginning of its topics if there is none.
 
@@ -100,6 +106,7 @@ def start_job(
         trigger: How to drive the job; None means by its mode.
         tasks: The number of tasks of a stateful step; None means the session's number. A job with a checkpoint keeps
             the number that it began with.
+        records_per_message: The average number of records in a message of its topics, for the size of micro-batches.
 
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
@@ -115,7 +122,16 @@ def start_job(
     output = plan.output.name
     partitions = len(TopicEnds(bootstrap_servers).ends([output]).get(output, {0: 0}))
     writer = (
-        compile_job(session, plan, bootstrap_servers, letters, trigger, failed=failed, partitions=partitions)
+        compile_job(
+            session,
+            plan,
+            bootstrap_servers,
+            letters,
+            trigger,
+            failed=failed,
+            partitions=partitions,
+            records_per_message=records_per_message,
+        )
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .options(**spark_options(bootstrap_servers))
@@ -147,7 +163,10 @@ def _dividing(session: SparkSession, tasks: int) -> SparkSession:
     return own
 
 
-def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootstrap_servers: str) -> DataFrame:
+def _read(
+    session: SparkSession, topics: Sequence[str], trigger: Trigger, bootstrap_servers: str, most: int
+) -> DataFrame:
+    """Return the messages of some topics, in a micro-batch `most` of them."""
     reader = (
         session.readStream.format("kafka")
         .options(**spark_options(bootstrap_servers))
@@ -157,7 +176,7 @@ def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootst
         .option("failOnDataLoss", "true")
     )
     if trigger is not Trigger.REAL_TIME:
-        reader = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
+        reader = reader.option("maxOffsetsPerTrigger", str(most))
     frame = reader.load()
     # Jobs skip erasures, which only indexes apply, and arrivals, by which servers see how far the job is that wrote
     # them. Jobs in micro-batches also skip markers: Spark sorts a micro-batch by key between tasks, so a marker could

@@ -6,13 +6,15 @@ its fields.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from caraway.dtypes.types import DataType, FloatType, ListType, MapType, StructType, stored_type
 from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
+from caraway.topics.blocks import is_block
 
 FORMAT = 1
 # The most bytes of the value of a record. By default librdkafka sends no message above 1,000,000 bytes, with its key
@@ -51,6 +53,29 @@ _DECODE_RECORD = msgspec.msgpack.Decoder(Record).decode
 _DECODE_KEY = msgspec.msgpack.Decoder(list[object]).decode
 
 
+@lru_cache(maxsize=1_000)
+def _put_decoders(fingerprint: int, columns: int) -> tuple[Callable[[bytes], Record], Callable[[bytes], list[Record]]]:
+    """Return the decoders of a record, and of a block, that accept nothing but puts of a schema.
+
+    The decoded objects have the attributes of `Record`. msgspec checks the values while it decodes them, which takes a
+    fraction of the time that checks in Python would take.
+    """
+    row = Annotated[list[object], msgspec.Meta(min_length=columns, max_length=columns)]
+    fields: list[tuple[str, Any]] = [
+        ("format", Literal[FORMAT]),
+        ("schema", Literal[fingerprint]),
+        ("op", Literal[PUT]),
+        ("time", Int64),
+        ("ingested", int),
+        ("id", bytes | None),
+        ("rev", bytes | None),
+        ("row", row),
+    ]
+    put = msgspec.defstruct("Put", fields, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True)
+    one, block = msgspec.msgpack.Decoder(put), msgspec.msgpack.Decoder(list[put])  # type: ignore[valid-type]
+    return one.decode, block.decode  # type: ignore[return-value]
+
+
 class RecordCodec:
     """Encodes and decodes the records of one schema.
 
@@ -58,7 +83,16 @@ class RecordCodec:
     float64, since keys are compared by their bytes, and the sum of a float column is a float.
     """
 
-    __slots__ = ("_fingerprint", "_key_columns", "_key_fixes", "_row_columns", "_row_fixes", "schema")
+    __slots__ = (
+        "_decode_block",
+        "_decode_put",
+        "_fingerprint",
+        "_key_columns",
+        "_key_fixes",
+        "_row_columns",
+        "_row_fixes",
+        "schema",
+    )
 
     def __init__(self, schema: RecordSchema) -> None:
         self.schema = schema
@@ -67,6 +101,7 @@ class RecordCodec:
         self._row_columns = len(schema.columns)
         self._key_fixes = _fixes(schema.keys, _as_key_float)
         self._row_fixes = _fixes(schema.columns, _as_float)
+        self._decode_put, self._decode_block = _put_decoders(self._fingerprint, self._row_columns)
 
     @classmethod
     def of_keys(cls, columns: Iterable[Column]) -> "RecordCodec":
@@ -119,37 +154,49 @@ class RecordCodec:
             raise InvalidInputError(f"the key has {len(values)} columns, the schema {self._key_columns}")
         return values
 
-    def decode_puts(self, data: Sequence[bytes]) -> list[Record]:
+    def decode_puts(self, values: Sequence[bytes]) -> list[Record]:
         """Return the records in some values, all of which must be puts.
 
         Raises `InvalidInputError` if one isn't; `decode_value` says what is wrong with it.
         """
         try:
-            records = [_DECODE_RECORD(value) for value in data]
+            return [self._decode_put(value) for value in values]
         except msgspec.MsgspecError as error:
-            raise InvalidInputError(f"the bytes are no record: {error}") from error
-        for record in records:
-            if (
-                record.op != PUT
-                or record.schema != self._fingerprint
-                or record.format != FORMAT
-                or record.row is None
-                or len(record.row) != self._row_columns
-            ):
-                raise InvalidInputError("a record is no put of this schema")
-        return records
+            raise InvalidInputError(f"the bytes are no put of this schema: {error}") from error
+
+    def decode_message(self, value: bytes) -> list[Record]:
+        """Return the records of a message, a block or a single record; otherwise like `decode_puts`."""
+        try:
+            return self._decode_block(value) if is_block(value) else [self._decode_put(value)]
+        except msgspec.MsgspecError as error:
+            raise InvalidInputError(f"the bytes are no puts of this schema: {error}") from error
 
     def encode_puts(
-        self, rows: Sequence[Sequence[object]], times: Sequence[int], ingested: Sequence[int], ids: Sequence[bytes]
+        self,
+        rows: Sequence[Sequence[object]],
+        times: Iterable[int],
+        ingested: Iterable[int],
+        ids: Iterable[bytes | None],
+        *,
+        decoded: bool = False,
     ) -> list[bytes]:
-        """Return the values of records that are puts without revision; see `encode_value`."""
-        fingerprint = self._fingerprint
-        if self._row_fixes:
+        """Return the values of records that are puts without revision; see `encode_value`.
+
+        If `decoded` is set, the values of the rows come from records whose columns have the same types.
+
+        Raises:
+            InvalidInputError: A value has no MessagePack form.
+        """
+        fingerprint, encode = self._fingerprint, _ENCODE
+        if self._row_fixes and not decoded:
             rows = [_fixed(row, self._row_fixes) for row in rows]
-        return [
-            _encode((FORMAT, fingerprint, PUT, time_us, ingested_us, record_id, None, row))
-            for row, time_us, ingested_us, record_id in zip(rows, times, ingested, ids, strict=True)
-        ]
+        try:
+            return [
+                encode((FORMAT, fingerprint, PUT, time_us, ingested_us, record_id, None, row))
+                for row, time_us, ingested_us, record_id in zip(rows, times, ingested, ids, strict=False)
+            ]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _no_form(error) from error
 
     def decode_value(self, data: bytes) -> Record:
         """Return the record in `data`.
@@ -178,7 +225,11 @@ def _encode(value: object) -> bytes:
     try:
         return _ENCODE(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"a value has no stored form: {error}") from error
+        raise _no_form(error) from error
+
+
+def _no_form(error: Exception) -> InvalidInputError:
+    return InvalidInputError(f"a value has no stored form: {error}")
 
 
 def _fixed(values: Sequence[object], fixes: tuple[tuple[int, Normaliser], ...]) -> Sequence[object]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.graph.operators import JoinKind
 from caraway.plan.slots import slots_of
 from caraway.spark.live import LiveRows
+from caraway.topics.block_sizes import records_per_message
 from caraway.topics.positions import TopicEnds
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
@@ -44,7 +46,11 @@ def runtime_of(spark: SparkSession, broker: Broker, folder: Path, slots: int) ->
         checkpoint_of=lambda job: folder / job,
         # No checkpoint comes in between, since all tasks would end at it.
         checkpoint_interval_seconds=600,
-        observer=Observer(TopicEnds(broker.bootstrap_servers).ends, LiveRows(spark).look),
+        observer=Observer(
+            TopicEnds(broker.bootstrap_servers).ends,
+            LiveRows(spark).look,
+            partial(records_per_message, broker.bootstrap_servers),
+        ),
         slots=SlotBook(lambda: slots),
     )
 

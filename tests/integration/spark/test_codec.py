@@ -27,7 +27,10 @@ from caraway.dtypes.types import (
 from caraway.plan.model import Column, RecordSchema
 from caraway.spark.codec import META, Codec
 from caraway.spark.types import row_type
+from caraway.topics.blocks import block_of
 from caraway.topics.codec import RecordCodec
+from caraway.topics.identity import position_id
+from caraway.topics.markers import MARKER_KEY
 from tests.effort import examples
 
 COLUMNS: dict[str, DataType] = {
@@ -51,7 +54,8 @@ SCHEMA = RecordSchema(
     timestamp="event_at",
     fingerprint=0xFFFFFFFF,
 )
-KAFKA = "key binary, value binary, partition int, offset long"
+MESSAGE = "key binary, topic string, partition int, offset long, value binary"
+KAFKA = "key binary, value binary, partition int, offset long, number int"
 
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from(
     [sign * (2**power) + delta for power in (5, 7, 8, 15, 16, 31, 32, 62) for sign in (1, -1) for delta in (-1, 0, 1)]
@@ -89,14 +93,14 @@ def test_what_python_wrote_is_read_and_written_as_the_same_bytes(spark: SparkSes
         value = codec.encode_value(
             op=op, time_us=time, ingested_us=ingested, row=list(row), record_id=identity, rev=rev
         )
-        sent.append((codec.encode_key([row[at] for at in key_positions]), value, 1, position))
-    kafka = spark.createDataFrame([(_array(k), _array(v), p, o) for k, v, p, o in sent], KAFKA).coalesce(1)
+        sent.append((codec.encode_key([row[at] for at in key_positions]), value, 1, position, position % 3))
+    kafka = spark.createDataFrame([(_array(k), _array(v), p, o, n) for k, v, p, o, n in sent], KAFKA).coalesce(1)
     java = Codec(spark)
     decoded = java.decode_records(kafka, SCHEMA)
     written = java.encode_records(decoded, SCHEMA).collect()
-    for (key, value, partition, offset), again in zip(sent, written, strict=True):
+    for (key, value, partition, offset, number), again in zip(sent, written, strict=True):
         record = codec.decode_value(value)
-        identity = record.id or offset.to_bytes(8) + partition.to_bytes(4)
+        identity = record.id or position_id(offset, partition, number)
         expected = codec.encode_value(
             op=record.op,
             time_us=record.time,
@@ -121,11 +125,45 @@ def test_payloads_of_operators_come_back(spark: SparkSession, lot: Sequence[Any]
     assert [_plain(r) for r in back.collect()] == [_plain(r) for r in frame.collect()]
 
 
+@lots
+@given(lot=st.lists(st.lists(ROWS, min_size=1, max_size=20), min_size=5, max_size=10))
+def test_blocks_are_split_into_their_records(spark: SparkSession, lot: Sequence[Sequence[Any]]) -> None:
+    codec = RecordCodec(SCHEMA)
+    blocks = [[codec.encode_value(op=1, time_us=1, ingested_us=2, row=list(row)) for row in rows] for rows in lot]
+    messages: list[Any] = [
+        # A block of one record is one, too.
+        (None, "t", 1, offset, bytearray(block_of(values)))
+        for offset, values in enumerate(blocks)
+    ]
+    # These are no blocks: a single record, the value of a marker, and no value.
+    token = b"\xdc\x00\x02" + bytes(13)
+    others: list[Any] = [
+        (None, "t", 1, 100, bytearray(blocks[0][0])),
+        (bytearray(MARKER_KEY), "t", 1, 101, bytearray(token)),
+        (None, "t", 1, 102, None),
+    ]
+    frame = Codec(spark).split(spark.createDataFrame(messages + others, MESSAGE).coalesce(1))
+    found = [(r.offset, r.number, None if r.value is None else bytes(r.value)) for r in frame.collect()]
+    assert found == [
+        *((offset, number, value) for offset, values in enumerate(blocks) for number, value in enumerate(values)),
+        (100, 0, blocks[0][0]),
+        (101, 0, token),
+        (102, 0, None),
+    ]
+
+
+@pytest.mark.parametrize("damaged", [b"\xdc\x00\x02\x01", b"\xdc\x00\x01\x01\x01", b"\xdc\x00\x01\xc1", b"\xdc"])
+def test_a_damaged_block_fails_the_query_with_its_place(spark: SparkSession, damaged: bytes) -> None:
+    frame = spark.createDataFrame([(None, "t", 3, 5, bytearray(damaged))], MESSAGE)
+    with pytest.raises(Exception, match="block at partition 3, offset 5"):
+        Codec(spark).split(frame).collect()
+
+
 def test_a_retraction_without_a_row_has_its_key_from_kafka(spark: SparkSession) -> None:
     codec = RecordCodec(SCHEMA)
     value = codec.encode_value(op=0, time_us=1, ingested_us=2, row=None)
     kafka = spark.createDataFrame(
-        [(_array(codec.encode_key([7, "k", None, None, {}, None])), _array(value), 0, 0)], KAFKA
+        [(_array(codec.encode_key([7, "k", None, None, {}, None])), _array(value), 0, 0, 0)], KAFKA
     )
     (row,) = Codec(spark).decode_records(kafka, SCHEMA).collect()
     assert (row.a_long, row.a_text, row.a_float, row["$op"]) == (7, "k", None, 0)
@@ -136,7 +174,7 @@ def test_a_record_of_another_schema_is_refused(spark: SparkSession) -> None:
     other = RecordSchema(keys=(), columns=SCHEMA.columns, timestamp="event_at", fingerprint=1)
     row = [1, "", None, None, None, None, None, None, [], {}, None]
     value = RecordCodec(other).encode_value(op=1, time_us=1, ingested_us=2, row=row)
-    kafka = spark.createDataFrame([(None, _array(value), 3, 5)], KAFKA)
+    kafka = spark.createDataFrame([(None, _array(value), 3, 5, 0)], KAFKA)
     with pytest.raises(Exception, match=r"partition 3, offset 5.*has schema 1, this job reads schema 4294967295"):
         Codec(spark).decode_records(kafka, SCHEMA).collect()
 

@@ -54,12 +54,18 @@ class Letters:
 class Rig:
     now: float = 100.0
     end: int = 0
+    size: float = 1.0
     live: RealTimeRows = RealTimeRows(batch=0, rows=0)  # noqa: RUF009 (frozen)
     running: Running = field(default_factory=Running)
 
     def query(self, phase: Phase, checkpoint: Path) -> SparkQuery:
-        self.observer = Observer(lambda _: {"d": {0: self.end}}, lambda: {"run": self.live}, lambda: self.now)
-        self.observer.watch(["d"])
+        self.observer = Observer(
+            lambda _: {"d": {0: self.end}},
+            lambda: {"run": self.live},
+            lambda topics: dict.fromkeys(topics, self.size),
+            lambda: self.now,
+        )
+        self.observer.watch(plan("a").inputs)
         return SparkQuery(
             query=cast("Any", self.running),
             plan=plan("a"),
@@ -160,3 +166,16 @@ def test_a_live_query_that_is_left_behind_is_over(tmp_path: Path) -> None:
     assert not query.is_over(), "nothing is known before the first look"
     query.progress()
     assert query.is_over()
+
+
+def test_lag_and_rate_count_the_records_in_messages(tmp_path: Path) -> None:
+    rig = Rig(size=50.0)
+    query = rig.query(Phase.LIVE, tmp_path)
+    for end in (0, 10, 10):
+        rig.look(end=end)
+    assert query.progress()["lag_records"] == 0
+    for end in (14, 14, 14):
+        rig.look(end=end, live=12)
+    progress = query.progress()
+    assert progress["lag_records"] == 2 * 50
+    assert progress["rows_per_second"] == 12 * 50 / (3 * LOOK_SECONDS)

@@ -5,17 +5,23 @@ from collections.abc import Iterable, Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caraway.engine.lag import Lag, Observer, Tide, records_between
+from caraway.engine.lag import Lag, Observer, Tide, messages_between
+from caraway.plan.model import RecordSchema, TopicKind, TopicPlan
 from caraway.spark.live import RealTimeRows
 from tests.effort import examples
 
 amounts = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12)
 
 
-def test_records_are_counted_from_the_beginning_of_a_partition_that_is_new() -> None:
+def topic(name: str, kind: TopicKind = TopicKind.VERSIONS) -> TopicPlan:
+    schema = RecordSchema(keys=(), columns=(), timestamp="at", fingerprint=1)
+    return TopicPlan(dataset=name, name=name, kind=kind, schema=schema, disorder_us=0)
+
+
+def test_messages_are_counted_from_the_beginning_of_a_partition_that_is_new() -> None:
     start = {"a": {0: 5}}
     end = {"a": {0: 9, 1: 10}, "b": {0: 4}}
-    assert records_between(start, end, {"a": {0: 0, 1: 3}, "b": {0: 1}}) == 4 + 7 + 3
+    assert messages_between(start, end, {"a": {0: 0, 1: 3}, "b": {0: 1}}) == 4 + 7 + 3
 
 
 @given(amounts, st.integers(0, 130))
@@ -56,18 +62,38 @@ def test_the_observer_reads_the_ends_of_watched_topics() -> None:
         asked.append({*names})
         return {name: ends[name] for name in names}
 
-    observer = Observer(ends_of, dict, clock=lambda: 5.0)
-    observer.watch(["a"])
+    observer = Observer(ends_of, dict, lambda _: {}, clock=lambda: 5.0)
+    observer.watch([topic("a")])
     observer.look()
-    observer.watch(["b"])
+    observer.watch([topic("b")])
     observer.look()
     assert asked == [{"a"}, {"a", "b"}]
     assert observer.lag(["a"], 6) == Lag(records=4, seconds=0.0)
 
 
+def test_the_observer_looks_at_the_blocks_of_event_topics_that_have_grown() -> None:
+    ends = {"events": {0: 10}, "versions": {0: 10}}
+    asked: list[list[str]] = []
+
+    def sizes_of(names: Iterable[str]) -> Mapping[str, float]:
+        asked.append([*names])
+        return dict.fromkeys(asked[-1], 20.0)
+
+    observer = Observer(lambda _: ends, dict, sizes_of, clock=lambda: 5.0)
+    observer.watch([topic("events", TopicKind.EVENTS), topic("versions")])
+    observer.look()
+    observer.look()
+    ends = {"events": {0: 11}, "versions": {0: 11}}
+    observer.look()
+    assert asked == [["events"], [], ["events"]]
+    assert observer.lag(["events"], 4) == Lag(records=6 * 20, seconds=0.0)
+    assert observer.lag(["versions"], 4) == Lag(records=6, seconds=0.0)
+    assert observer.lag(["events", "versions"], 14) == Lag(records=6 * 20, seconds=0.0)
+
+
 def test_what_a_query_had_read_a_look_ago_counts_as_long_as_it_is_of_the_same_batch() -> None:
     reading = RealTimeRows(batch=3, rows=4)
-    observer = Observer(lambda _: {}, lambda: {"run": reading}, clock=lambda: 5.0)
+    observer = Observer(lambda _: {}, lambda: {"run": reading}, lambda _: {}, clock=lambda: 5.0)
     observer.look()
     assert observer.rows("run", 3) == 0
     reading = RealTimeRows(batch=3, rows=9)

@@ -18,13 +18,14 @@ from caraway.graph import operators as ops
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.feeding.writer import IndexWriter
+from caraway.index.feeding.writer import IndexWriter, singles_of
 from caraway.index.reader import IndexReader
 from caraway.index.records.delivery import Message
 from caraway.index.storage.keys import META
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
+from caraway.topics.blocks import block_of
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.keys import MAX_KEY_BYTES
@@ -92,6 +93,18 @@ class Source:
     def log(self, change: SourceChange) -> Message:
         row = [change.row[column.name] for column in self._codec.schema.columns]
         value = self._codec.encode_value(op=PUT, time_us=change.time_us, ingested_us=1, row=row)
+        return self._message(value)
+
+    def log_all(self, changes: Sequence[SourceChange], rng: random.Random) -> list[Message]:
+        """Return messages of one or more records."""
+        values = [self.log(change)[1] or b"" for change in changes]
+        messages: list[Message] = []
+        while values:
+            some, values = values[: (count := rng.choice([1, 2, 5]))], values[count:]
+            messages.append(self._message(block_of(some) if len(some) > 1 or rng.random() < 0.5 else some[0]))
+        return messages
+
+    def _message(self, value: bytes) -> Message:
         self.offset += 1
         return None, value, 0, self.offset - 1
 
@@ -146,11 +159,48 @@ def test_steps_give_the_rows_of_the_in_process_engine(name: str, end: str, tmp_p
         for _ in range(4):
             changes = [change(rng) for _ in range(10)]
             engine.apply_changes("Events", changes)
-            assert not writer.apply(plan, [source.log(made) for made in changes]).refused
+            applied = writer.apply(plan, source.log_all(changes, rng))
+            assert not applied.refused
+            assert applied.written + applied.unchanged == len(changes)
             for at_us in (0, 3 * S, 8 * S + 1, 30 * S):
                 keys: list[tuple[object, ...]] = [("a",), ("b",), ("never",)]
                 got = reader.read(plan, [encode(key) or b"" for key in keys], at_us, columns)
                 assert got == engine.lookup("Out", keys, at_us, columns)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_records_of_blocks_are_applied_alone_as_they_are_together(name: str, tmp_path: Path) -> None:
+    rng = random.Random(name)
+    plan = planned(derived(ops.Aggregate(of=CHAINS[name], keys=("k",), aggregates=(COUNT,))))
+    messages = Source(plan).log_all([change(rng) for _ in range(60)], rng)
+    with (
+        IndexStore(tmp_path / "one", geometry=EXACT) as one,
+        IndexStore(tmp_path / "two", geometry=EXACT) as two,
+    ):
+        together, alone = IndexWriter(one), IndexWriter(two)
+        together.apply(plan, messages)
+        for single in (single for message in messages for single in singles_of(message)):
+            alone.apply_single(plan, single)
+        assert two.offsets(plan.asset) == {}
+        for message in messages:
+            alone.skip(plan, message)
+        # Delivered again, nothing is added.
+        assert not together.apply(plan, messages[10:]).written
+        assert entries(one) == entries(two)
+        assert entries(one)
+        assert one.offsets(plan.asset) == two.offsets(plan.asset)
+
+
+def test_a_damaged_block_is_refused_and_the_others_are_taken(tmp_path: Path) -> None:
+    plan = planned(derived(ops.Aggregate(of=events, keys=("k",), aggregates=(COUNT,))))
+    rng, source = random.Random(1), Source(plan)
+    values = [source.log(change(rng))[1] or b"" for _ in range(4)]
+    # The third record of the second block is of another schema.
+    blocks = [block_of(values)[:-1], block_of([*values[:2], values[2].replace(values[2][2:7], b"\xce\0\0\0\1")])]
+    with IndexStore(tmp_path / "index") as store:
+        applied = IndexWriter(store).apply(plan, [(None, block, 0, offset) for offset, block in enumerate(blocks)])
+        assert (applied.written, applied.refused) == (2, 2)
+        assert store.offsets(plan.asset) == {0: 2}
 
 
 class Broker:

@@ -28,16 +28,20 @@ from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
 from caraway.ingest.backpressure import Backpressure, BehindError, Bounds, Late
-from caraway.ingest.delivery import SLICE
+from caraway.ingest.delivery import SLICE, Deliverer
 from caraway.ingest.endpoints import Endpoints
-from caraway.ingest.requests import MAX_KEY_LENGTH, RequestKey
-from caraway.ingest.service import IngestReport, IngestService
-from caraway.ingest.table import MAX_ROWS
+from caraway.ingest.intake import IngestReport
+from caraway.ingest.marks import Marks
+from caraway.ingest.requests import HEADER, MAX_KEY_LENGTH, RequestKey
+from caraway.ingest.service import IngestService
+from caraway.ingest.table import MAX_ROWS, table
 from caraway.plan.planner import plan_graph
+from caraway.topics.blocks import MAX_RECORDS, records_in
 from caraway.topics.codec import RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
 from caraway.topics.keys import MAX_KEY_BYTES
 from caraway.topics.producer import TopicItem
+from tests.messages import records_of
 
 
 def spec(name: str, endpoint: str, fields: dict[str, DataType], key: str | None = None) -> DatasetSpec:
@@ -111,7 +115,8 @@ class MemoryWriter:
     def rows(self, dataset: str) -> list[list[object] | None]:
         topic = TOPICS[dataset]
         codec = RecordCodec(topic.schema)
-        return [codec.decode_value(item[1]).row for name, item in self.written if name == topic.name]
+        values = (value for name, item in self.written if name == topic.name for value in records_of(*item[:2]))
+        return [codec.decode_value(value).row for value in values]
 
     def dead_letters(self) -> list[dict[str, Any]]:
         return [orjson.loads(item[1]) for name, item in self.written if name == DEAD_LETTERS]
@@ -139,6 +144,38 @@ def test_all_forms_of_data_become_the_same_records(form: str) -> None:
     assert writer.rows("Sales") == [
         ["u", 1.5, 3, None, True, ["x"], "a", "ABC", b"hi"],
         ["u", 2.0, 3, "n", True, ["x"], "a", "ABC", b"hi"],
+    ]
+
+
+def test_rows_without_keys_are_sent_in_blocks() -> None:
+    writer, rows = MemoryWriter(), 2 * MAX_RECORDS + 1
+    assert log(
+        [{"user": f"u{number}", "age": number % 100, "at": 0} for number in range(rows)], "people", writer
+    ).accepted
+    assert writer.rows("Ages") == [[number % 100] for number in range(rows)]
+    blocks = [records_in(item[1]) for name, item in writer.written if name == TOPICS["Ages"].name]
+    # A slice is encoded at a time, and the last row is alone.
+    assert blocks == [MAX_RECORDS] * (SLICE // MAX_RECORDS) + [rows - SLICE]
+    # A row with a key is a message, since its key chooses the partition.
+    assert len([name for name, _ in writer.written if name == TOPICS["Users"].name]) == rows
+
+
+def test_a_repeated_request_writes_the_rows_of_blocks_that_are_missing() -> None:
+    writer, first = MemoryWriter(), RequestKey("k", None, b"")
+    rows = [{"user": f"u{number}", "age": number, "at": 0} for number in range(5)]
+    log(rows, "people", writer, first)
+    messages = [item[2] for name, item in writer.written if name == TOPICS["Ages"].name]
+    assert messages == [{HEADER: b"0,1,2,3,4:Ages:k"}]
+    again = Marks(header=HEADER, key="k", written=frozenset({("Ages", "1"), ("Ages", "3"), ("Users", "0")}))
+    targets = ENDPOINTS.find("hook", "people").targets
+    found = Deliverer(targets, table(rows), origin=lambda _: {}, erased=ErasedKeys(dict), marks=again)
+    delivered = {target.dataset: found.deliver(target, 0, 5, 0).items for target in targets}
+    (block,) = delivered["Ages"][TOPICS["Ages"].name]
+    assert block[2] == {HEADER: b"0,2,4:Ages:k"}
+    codec = RecordCodec(TOPICS["Ages"].schema)
+    assert [record.row for record in codec.decode_message(block[1])] == [[0], [2], [4]]
+    assert [item[2] for item in delivered["Users"][TOPICS["Users"].name]] == [
+        {HEADER: f"{number}:Users:k".encode()} for number in (1, 2, 3, 4)
     ]
 
 

@@ -207,6 +207,47 @@ final class MessagePack {
       return container(0x80, 0xde, "a map");
     }
 
+    /** Returns the number of bytes that were read. */
+    int position() {
+      return in.position();
+    }
+
+    /** Skips one value, whatever it is; it may not be deeper nested than the bytes are long. */
+    void skip() {
+      for (long left = 1; left > 0; left--) {
+        int tag = tag();
+        if (tag < 0x80 || tag >= 0xe0) {
+          continue;
+        } else if (tag < 0x90) {
+          left += 2L * (tag & 0x0f);
+        } else if (tag < 0xa0) {
+          left += tag & 0x0f;
+        } else if (tag < 0xc0) {
+          pass(tag & 0x1f);
+        } else {
+          switch (tag) {
+            case 0xc0, 0xc2, 0xc3 -> { }
+            case 0xc4, 0xd9 -> pass(in.get() & 0xff);
+            case 0xc5, 0xda -> pass(in.getShort() & 0xffff);
+            case 0xc6, 0xdb -> pass(in.getInt());
+            case 0xcc, 0xd0 -> pass(1);
+            case 0xcd, 0xd1 -> pass(2);
+            case 0xca, 0xce, 0xd2 -> pass(4);
+            case 0xcb, 0xcf, 0xd3 -> pass(8);
+            case 0xdc -> left += in.getShort() & 0xffff;
+            case 0xdd -> left += in.getInt() & 0xffffffffL;
+            case 0xde -> left += 2L * (in.getShort() & 0xffff);
+            case 0xdf -> left += 2L * (in.getInt() & 0xffffffffL);
+            default -> throw unexpected("a value", tag);
+          }
+        }
+      }
+    }
+
+    private void pass(int length) {
+      in.position(in.position() + length);
+    }
+
     private int container(int fixed, int wide, String what) {
       int tag = tag();
       if ((tag & 0xf0) == fixed) {

@@ -47,11 +47,23 @@ public final class RowCodec {
   // The number of the record format, and the items of a record's array (docs/records.md).
   private static final int FORMAT = 1;
   private static final int ITEMS = 8;
+  // The first byte of a block, which is an array of 16-bit length. The first byte of a record is another one.
+  private static final byte BLOCK = (byte) 0xdc;
 
   private RowCodec() {}
 
   /**
-   * Returns the function (value, partition, offset) -> struct(op, time, ingested, id, rev, row).
+   * Returns the function (key, value, partition, offset) -> array of struct(value, number): the records of a message, with their numbers in it.
+   *
+   * <p>A message without a key may be a block of several records; any other message is one record with the number 0.
+   */
+  public static Function blockSplitter() {
+    ArrayType records = new ArrayType(new StructType().add("value", "binary").add("number", "int", false), false);
+    return new Function(new BlockSplitter(), "split", records);
+  }
+
+  /**
+   * Returns the function (value, partition, offset, number) -> struct(op, time, ingested, id, rev, row).
    *
    * <p>A record without an identity gets its position in the topic as one. A record of another schema fails, since it would be misread.
    */
@@ -102,16 +114,45 @@ public final class RowCodec {
     }
   }
 
-  /** See {@link #recordDecoder}. This and the other records are public for the code that Spark generates. */
+  /** See {@link #blockSplitter}. This and the other records are public for the code that Spark generates. */
+  public record BlockSplitter() implements Serializable {
+    public ArrayData split(byte[] key, byte[] value, int partition, long offset) {
+      if (key != null || value == null || value.length == 0 || value[0] != BLOCK) {
+        return new GenericArrayData(new Object[] {new GenericInternalRow(new Object[] {value, 0})});
+      }
+      try {
+        return new GenericArrayData(records(value));
+      } catch (RuntimeException e) {
+        throw new IllegalArgumentException("block at partition " + partition + ", offset " + offset + ": " + e, e);
+      }
+    }
+
+    private static Object[] records(byte[] block) {
+      MessagePack.Reader in = new MessagePack.Reader(block);
+      Object[] records = new Object[in.array()];
+      for (int i = 0; i < records.length; i++) {
+        int start = in.position();
+        in.skip();
+        records[i] = new GenericInternalRow(new Object[] {Arrays.copyOfRange(block, start, in.position()), i});
+      }
+      if (in.position() != block.length) {
+        throw new IllegalArgumentException("it is longer than its records");
+      }
+      return records;
+    }
+  }
+
+  /** See {@link #recordDecoder}. */
   public record RecordDecoder(StructType type, long schema) implements Serializable {
-    public InternalRow decode(byte[] value, int partition, long offset) {
+    public InternalRow decode(byte[] value, int partition, long offset, int number) {
       if (value == null) {
         return null;
       }
       try {
-        return decodeRecord(value, partition, offset, type, schema);
+        return decodeRecord(value, position(partition, offset, number), type, schema);
       } catch (RuntimeException e) {
-        throw new IllegalArgumentException("record at partition " + partition + ", offset " + offset + ": " + e, e);
+        String position = "partition " + partition + ", offset " + offset + (number > 0 ? ", number " + number : "");
+        throw new IllegalArgumentException("record at " + position + ": " + e, e);
       }
     }
   }
@@ -161,7 +202,7 @@ public final class RowCodec {
     }
   }
 
-  private static InternalRow decodeRecord(byte[] value, int partition, long offset, StructType type, long schema) {
+  private static InternalRow decodeRecord(byte[] value, byte[] position, StructType type, long schema) {
     MessagePack.Reader in = new MessagePack.Reader(value);
     int items = in.array();
     long format = in.integer();
@@ -175,14 +216,14 @@ public final class RowCodec {
     int op = (int) in.integer();
     long time = in.integer();
     long ingested = in.integer();
-    byte[] id = in.nil() ? position(partition, offset) : in.binary();
+    byte[] id = in.nil() ? position : in.binary();
     byte[] rev = in.nil() ? new byte[0] : in.binary();
     return new GenericInternalRow(new Object[] {op, time, ingested, id, rev, read(in, type)});
   }
 
   /** Returns the identity of a source record, big-endian, so that identities in byte order are in the order of positions. */
-  private static byte[] position(int partition, long offset) {
-    return ByteBuffer.allocate(12).putLong(offset).putInt(partition).array();
+  private static byte[] position(int partition, long offset, int number) {
+    return ByteBuffer.allocate(12).putLong(offset).putInt(number << 16 | partition).array();
   }
 
   private static void writeBinary(MessagePack.Writer out, byte[] bytes) {

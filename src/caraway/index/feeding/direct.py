@@ -6,8 +6,9 @@ a dead letter of such a row, and so does `DirectReader`.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -23,7 +24,7 @@ from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.plan.model import DirectFeed, IndexPlan
 from caraway.topics.codec import FORMAT, PUT, Record, RecordCodec
 from caraway.topics.dead_letters import MAX_PAYLOAD
-from caraway.topics.identity import position_id
+from caraway.topics.identity import position_ids
 from caraway.topics.keys import MAX_KEY_BYTES, too_long
 
 # The most encoded keys that are kept, and the most bytes of each.
@@ -59,10 +60,13 @@ class DirectReader:
         self._keys = len(plan.schema.keys)
         self._fingerprint = plan.schema.fingerprint
         self._make = _compiled(plan, direct)
-        self._known_keys: dict[tuple[object, ...], bytes] = {}
+        # By the value of the key column, or by a tuple of several values.
+        self._known_keys: dict[object, bytes] = {}
 
-    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered | None:
+    def read(self, key: bytes, value: bytes, position: bytes) -> Delivered | None:
         """Return the index's record for a record of the input; None if a step drops the row or it isn't held.
+
+        `position` is the identity of a record that contains none.
 
         Raises:
             DeadLetterError: The index can't take the row.
@@ -79,17 +83,17 @@ class DirectReader:
         kafka_key = self._codec.encode_key(row[: self._keys]) or b""
         if self._holds is not None and not self._holds(kafka_key):
             return None
-        record_id = record.id or position_id(offset, partition)
+        record_id = record.id or position
         if len(kafka_key) > MAX_KEY_BYTES:
             raise self._too_long(kafka_key, row, record, record_id)
-        taken = Record(FORMAT, self._fingerprint, PUT, time_us, record.ingested, record_id, None, row)
+        taken = Record(FORMAT, self._fingerprint, PUT, time_us, record.ingested, record_id, None, list(row))
         data = self._codec.encode_value(
             op=PUT, time_us=time_us, ingested_us=record.ingested, record_id=record_id, row=row
         )
         return self._feed.take(kafka_key, taken, record_id, data)
 
     def read_all(self, messages: Sequence[Message]) -> Puts | None:
-        """Return the index's records for several records of the input; None if they have to be read one by one.
+        """Return the index's records for the records of several messages; None if they have to be read one by one.
 
         That is so if one of them can't be read or indexed.
         """
@@ -99,46 +103,51 @@ class DirectReader:
             return None
 
     def _read_all(self, messages: Sequence[Message]) -> Puts | None:
-        records = self._source.decode_puts([value or b"" for _, value, _, _ in messages])
-        made = [
-            (*found, record.ingested, record.id or position_id(offset, partition))
-            for record, (_, _, partition, offset) in zip(records, messages, strict=True)
-            if (found := self._make(record)) is not None
-        ]
-        keys = self._encoded_keys([row for _, row, _, _ in made])
+        records: list[Record] = []
+        ids: list[bytes] = []
+        for _, value, partition, offset in messages:
+            found = self._source.decode_message(value or b"")
+            records += found
+            ids += position_ids(offset, partition, len(found))
+        orders = [record.id or record_id for record, record_id in zip(records, ids, strict=True)]
+        ingested = [record.ingested for record in records]
+        times, rows, kept = self._make.many(records)
+        if kept is not None:
+            orders, ingested = list(compress(orders, kept)), list(compress(ingested, kept))
+        keys = self._encoded_keys(rows)
         if max(map(len, keys), default=0) > MAX_KEY_BYTES:
             return None
         if self._holds is not None:
-            held = {key: self._holds(key) for key in set(keys)}
-            made = [found for found, key in zip(made, keys, strict=True) if held[key]]
-            keys = [key for key in keys if held[key]]
-        times, rows, ingested, ids = zip(*made, strict=True) if made else ((), (), (), ())
-        data = self._codec.encode_puts(rows, times, ingested, ids)
-        puts = Puts(keys, times, ids, data, newest_ingested_us=max(ingested, default=0))
+            holds = {key: self._holds(key) for key in set(keys)}
+            held = [holds[key] for key in keys]
+            times, rows, keys = list(compress(times, held)), list(compress(rows, held)), list(compress(keys, held))
+            orders, ingested = list(compress(orders, held)), list(compress(ingested, held))
+        data = self._codec.encode_puts(rows, times, ingested, orders, decoded=self._make.picks)
+        left_out = len(records) - len(rows)
+        puts = Puts(keys, times, orders, data, newest_ingested_us=max(ingested, default=0), left_out=left_out)
         self._feed.complete(puts, rows)
         return puts
 
     def _encoded_keys(self, rows: Sequence[Sequence[object]]) -> list[bytes]:
         """Return the Kafka keys of rows. Those of frequent keys are kept, since encoding takes longer than a lookup."""
-        known, encode = self._known_keys, self._codec.encode_key
+        known, encode, count = self._known_keys, self._codec.encode_key, self._keys
         if len(known) > KEPT_KEYS:
             known.clear()
-        found: list[bytes] = []
-        for row in rows:
-            values = tuple(row[: self._keys])
-            try:
-                key = known.get(values)
+        values: list[Any] = [row[0] for row in rows] if count == 1 else [tuple(row[:count]) for row in rows]
+        try:
+            found = list(map(known.get, values))
+        except TypeError:
+            # A list or map can't be looked up.
+            return [encode(row[:count]) or b"" for row in rows]
+        if None in found:
+            for position, key in enumerate(found):
                 if key is None:
-                    key = encode(values) or b""
-                    if len(key) <= KEPT_BYTES:
-                        known[values] = key
-            except TypeError:
-                # A list or map can't be looked up.
-                key = encode(values) or b""
-            found.append(key)
-        return found
+                    found[position] = made = encode(rows[position][:count]) or b""
+                    if len(made) <= KEPT_BYTES:
+                        known[values[position]] = made
+        return found  # type: ignore[return-value]
 
-    def _too_long(self, key: bytes, row: list[object], record: Record, record_id: bytes) -> DeadLetterError:
+    def _too_long(self, key: bytes, row: Sequence[object], record: Record, record_id: bytes) -> DeadLetterError:
         keys = self._plan.schema.keys
         field, message = too_long(key, keys, row[: self._keys])
         columns = [column.name for column in self._direct.source.columns]
@@ -164,11 +173,22 @@ def _shown(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-Make = Callable[[Record], tuple[int, list[Any]] | None]
+class _Make(Protocol):
+    """Makes the records of the index from those of the input. If it `picks`, their values are those of the input."""
+
+    picks: bool
+
+    def __call__(self, record: Record) -> tuple[int, Sequence[Any]] | None:
+        """Return the time and the row of the index's record; None if a step drops the row."""
+        ...
+
+    def many(self, records: Sequence[Record]) -> tuple[list[int], list[Sequence[Any]], list[bool] | None]:
+        """Return the times and rows that several records make, and which records make one; None if all do."""
+        ...
 
 
-def _compiled(plan: IndexPlan, direct: DirectFeed) -> Make:
-    """Return the function from a record of the input to the time and the row of the index's record."""
+def _compiled(plan: IndexPlan, direct: DirectFeed) -> _Make:
+    """Return what makes records of a plan."""
     operator, source = direct.operator, direct.source
     names = [column.name for column in source.columns]
     columns = [column.name for column in plan.schema.columns]
@@ -176,27 +196,58 @@ def _compiled(plan: IndexPlan, direct: DirectFeed) -> Make:
     along = operator.along if isinstance(operator, ops.Aggregate) else None
     original = _originals(end)
     if original is not None and along is None:
-        return _picked([names.index(original.get(column, column)) for column in columns])
+        return _Picker([names.index(original.get(column, column)) for column in columns])
     steps = _Steps({column.name: column.dtype for column in source.columns}, source.timestamp).compiled(end)
+    return _Chain(names, source.timestamp, steps, along, columns)
 
-    def make(record: Record) -> tuple[int, list[Any]] | None:
-        row: dict[str, Any] = dict(zip(names, record.row or (), strict=True))
-        row[source.timestamp] = record.time
-        for step in steps:
+
+class _Picker:
+    """Makes rows of values of the input at some positions."""
+
+    picks = True
+
+    def __init__(self, positions: Sequence[int]) -> None:
+        self._pick: Callable[[Any], Sequence[Any]] = itemgetter(*positions)
+        if len(positions) == 1:
+            (only,) = positions
+            self._pick = lambda row: (row[only],)
+
+    def __call__(self, record: Record) -> tuple[int, Sequence[Any]]:
+        return record.time, self._pick(record.row)
+
+    def many(self, records: Sequence[Record]) -> tuple[list[int], list[Sequence[Any]], None]:
+        return [record.time for record in records], list(map(self._pick, [record.row for record in records])), None
+
+
+class _Chain:
+    """Makes rows by steps."""
+
+    picks = False
+
+    def __init__(
+        self, names: Sequence[str], timestamp: str, steps: Sequence[Step], along: str | None, columns: Sequence[str]
+    ) -> None:
+        """Take the input's columns `names` through steps; `along` is the column that has the time, if any has."""
+        self._names = names
+        self._timestamp = timestamp
+        self._steps = steps
+        self._along = along
+        self._columns = columns
+
+    def __call__(self, record: Record) -> tuple[int, Sequence[Any]] | None:
+        row: dict[str, Any] = dict(zip(self._names, record.row or (), strict=True))
+        row[self._timestamp] = record.time
+        for step in self._steps:
             if not step(row):
                 return None
-        return (record.time if along is None else row[along]), [row[name] for name in columns]
+        time_us = record.time if self._along is None else row[self._along]
+        return time_us, [row[name] for name in self._columns]
 
-    return make
-
-
-def _picked(positions: list[int]) -> Make:
-    """Return the function if the row consists of values of the input at these positions."""
-    if len(positions) == 1:
-        (only,) = positions
-        return lambda record: (record.time, [record.row[only]])  # type: ignore[index]  # a put has a row
-    pick: Callable[[Any], tuple[Any, ...]] = itemgetter(*positions)
-    return lambda record: (record.time, list(pick(record.row)))
+    def many(self, records: Sequence[Record]) -> tuple[list[int], list[Sequence[Any]], list[bool] | None]:
+        found = list(map(self, records))
+        made = [one for one in found if one is not None]
+        kept = None if len(made) == len(found) else [one is not None for one in found]
+        return [time_us for time_us, _ in made], [row for _, row in made], kept
 
 
 def _originals(operator: ops.Operator) -> dict[str, str] | None:

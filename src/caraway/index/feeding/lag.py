@@ -19,7 +19,8 @@ class IndexLag:
         seconds: The age of the backlog: the time since the newest record in the index was accepted, or since the index
             had caught up if that was later; 0 without a backlog.
         grown: The number of records by which the backlog is larger than it was at its lowest. While an index is built
-            from its topic, the backlog shrinks from the history of the topic, so this number stays small.
+            from its topic, the backlog shrinks from the history of the topic, so this number stays small. The backlog
+            is compared in messages: its estimate in records may grow because the last messages had many.
     """
 
     dataset: str
@@ -33,11 +34,13 @@ class IndexLag:
 class _Seen:
     """The earlier looks at an index: when it had last caught up, its lowest backlog, and the records that it applied.
 
+    The lowest backlog is counted in messages.
+
     Before it has caught up once, `caught_up_at` is None, and `first_at` is the time of the first look.
     """
 
     first_at: float
-    lowest: int
+    lowest: float
     applied: int
     caught_up_at: float | None = None
 
@@ -71,9 +74,10 @@ class IndexLags:
         applied = status.written + status.unchanged + status.refused
         seen = self._seen.get(status.asset)
         # The count of applied records begins anew if a damaged index is replaced by an empty one.
+        messages = records / status.records_per_message
         if seen is None or applied < seen.applied:
-            seen = self._seen[status.asset] = _Seen(now, records, applied)
-        seen.applied, seen.lowest = applied, min(seen.lowest, records)
+            seen = self._seen[status.asset] = _Seen(now, messages, applied)
+        seen.applied, seen.lowest = applied, min(seen.lowest, messages)
         if not records:
             seen.caught_up_at = now
         newest = status.newest_ingested_us / 1e6
@@ -83,5 +87,5 @@ class IndexLags:
             asset=status.asset,
             records=records,
             seconds=round(max(0.0, now - reached), 3) if records else 0.0,
-            grown=records - seen.lowest,
+            grown=round((messages - seen.lowest) * status.records_per_message),
         )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,12 +20,13 @@ from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
 from caraway.index.feeding.recovery import recover
 from caraway.index.feeding.topic_reader import TopicReader
-from caraway.index.feeding.writer import IndexWriter
+from caraway.index.feeding.writer import IndexWriter, singles_of
 from caraway.index.records.delivery import Applied, Message
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.thread_names import show_name
+from caraway.topics.blocks import is_block, records_in
 from caraway.topics.partitioning import partition_of
 
 LOGGER = logging.getLogger(__name__)
@@ -35,13 +37,18 @@ POLL_S = 0.1
 # The seconds before another attempt if a topic doesn't exist yet, a broker doesn't answer, or the disk of the database
 # is full.
 RETRY_S = 0.5
+# The number of messages after which the average number of records in a message hardly depends on earlier ones.
+AVERAGED_MESSAGES = 200
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """An index with its progress on its topic: the next offset of each partition."""
+    """An index with its progress on its topic: the next offset of each partition.
+
+    `records_per_message` is the average number of records in the last messages.
+    """
 
     plan: IndexPlan
     next: dict[int, int] = field(default_factory=dict)
@@ -50,6 +57,17 @@ class Subscription:
     refused: int = 0
     newest_ingested_us: int = 0
     emitted: int = 0
+    records_per_message: float = 1.0
+
+    def note_blocks(self, messages: int, applied: Applied) -> None:
+        """Update the number of records in a message by the outcome of so many messages."""
+        found = (applied.written + applied.unchanged + applied.refused) / messages
+        share = min(1.0, messages / AVERAGED_MESSAGES)
+        self.records_per_message = max(1.0, self.records_per_message + share * (found - self.records_per_message))
+
+    def estimated(self, messages: int) -> int:
+        """Return about how many records are in so many waiting messages: 0 in none, and at least 1 in each."""
+        return round(messages * self.records_per_message)
 
     def count(self, applied: Applied) -> None:
         """Add the outcome of a batch."""
@@ -286,9 +304,9 @@ class Tail:
         taken = self._reader.read(POLL_S)
         for topic, error in taken.errors:
             self._on_error(error, topic)
-        if not taken.records:
+        if not taken.messages:
             self._hand_over(self.subscriptions())
-        for topic, messages in taken.records.items():
+        for topic, messages in taken.messages.items():
             self._apply_topic(topic, messages)
             self._leave_behind(topic)
 
@@ -299,13 +317,16 @@ class Tail:
             new = [m for m in messages if m[3] >= starts.get(m[2], 0)]
             if new:
                 self._apply(subscription, new)
-        self._hand_over(subscriptions)
+        # The lag was known when these messages were read. If they took long, more have come meanwhile, which the next
+        # read shows: a topic with a steady high rate would otherwise move to and fro.
+        if sum(records_in(value) for _, value, _, _ in messages) <= CAUGHT_UP:
+            self._hand_over(subscriptions)
 
     def _leave_behind(self, topic: str) -> None:
         """Leave a topic to another tail if a backlog has grown on it, which would delay the other topics."""
-        if self._when_behind is None or (self._reader.lag(topic) or 0) <= BEHIND:
+        subscriptions, lag = self._topics.get(topic, []), self._reader.lag(topic) or 0
+        if self._when_behind is None or max((s.estimated(lag) for s in subscriptions), default=0) <= BEHIND:
             return
-        subscriptions = self._topics[topic]
         self._leave(topic)
         for subscription in subscriptions:
             self._when_behind(subscription)
@@ -316,14 +337,16 @@ class Tail:
             return
         for subscription in list(subscriptions):
             lag = self._reader.lag(subscription.plan.topic)
-            if lag is not None and lag <= CAUGHT_UP and self._when_caught_up(subscription):
+            if lag is not None and subscription.estimated(lag) <= CAUGHT_UP and self._when_caught_up(subscription):
                 self.remove(frozenset([subscription.plan.asset]))
 
     def _apply(self, subscription: Subscription, messages: list[Message]) -> None:
         """Apply records; retry while the database refuses, and skip records that can't be applied at all."""
         while not self._stopping.is_set():
             try:
-                subscription.count(self._writer.apply(subscription.plan, messages))
+                applied = self._writer.apply(subscription.plan, messages)
+                subscription.count(applied)
+                subscription.note_blocks(len(messages), applied)
                 break
             except DamagedError:
                 raise
@@ -367,15 +390,27 @@ class Tail:
             self._stopping.wait(RETRY_S)
 
     def _apply_singly(self, subscription: Subscription, messages: list[Message]) -> None:
+        plan = subscription.plan
         for message in messages:
-            try:
-                subscription.count(self._writer.apply(subscription.plan, [message]))
-            except UnavailableError:
-                raise
-            except Exception:
-                LOGGER.exception("skipped %s/%d@%d", subscription.plan.topic, message[2], message[3])
-                self._writer.skip(subscription.plan, message)
-                subscription.refused += 1
+            if is_block(message[1]):
+                for single in singles_of(message):
+                    self._apply_one(subscription, message, partial(self._writer.apply_single, plan, single))
+                self._writer.skip(plan, message)
+            elif not self._apply_one(subscription, message, partial(self._writer.apply, plan, [message])):
+                self._writer.skip(plan, message)
+
+    @staticmethod
+    def _apply_one(subscription: Subscription, message: Message, apply: Callable[[], Applied]) -> bool:
+        """Apply a record of a message; return whether that succeeded. A record that fails is counted as refused."""
+        try:
+            subscription.count(apply())
+        except UnavailableError:
+            raise
+        except Exception:
+            LOGGER.exception("skipped a record of %s/%d@%d", subscription.plan.topic, message[2], message[3])
+            subscription.refused += 1
+            return False
+        return True
 
     def _on_error(self, error: KafkaError, topic: str | None) -> None:
         """Handle an error: connections recover by themselves, a topic without the offset is indexed anew."""

@@ -10,19 +10,22 @@ from confluent_kafka.admin import TopicMetadata
 
 from caraway.index.feeding.consumption import Reading, connect
 from caraway.index.records.delivery import Message
+from caraway.topics.blocks import records_in
 
 # The seconds between two looks at the ends of the partitions.
 ENDS_S = 0.1
 METADATA_TIMEOUT_S = 5.0
 # The most seconds for which the broker is asked for the end of a partition. If it doesn't answer, the next look asks.
 END_TIMEOUT_S = 1.0
+# So many times as many messages as were taken before are taken next in a read.
+GROWTH = 20
 
 
 @dataclass(slots=True)
 class Taken:
-    """The records of a read by topic, in order, and errors with their topics."""
+    """The messages of a read by topic, in order, and errors with their topics."""
 
-    records: dict[str, list[Message]] = field(default_factory=dict)
+    messages: dict[str, list[Message]] = field(default_factory=dict)
     errors: list[tuple[str | None, KafkaError]] = field(default_factory=list)
 
 
@@ -55,7 +58,7 @@ class TopicReader:
         return self._ends.get(topic, {})
 
     def lag(self, topic: str) -> int | None:
-        """Return the number of records of a topic that weren't read yet; None if it isn't read, or its ends unknown."""
+        """Return how many messages of a topic weren't read yet; None if it isn't read, or its ends are unknown."""
         positions, ends = self._positions.get(topic), self.ends(topic)
         if positions is None or not positions.keys() <= ends.keys():
             return None
@@ -77,13 +80,23 @@ class TopicReader:
             self._connected().incremental_unassign([TopicPartition(topic, p) for p in positions])
 
     def read(self, timeout_s: float) -> Taken:
-        """Return the next records, none if there are none within the time."""
+        """Return the next messages, none if there are none within the time. They have about a batch of records."""
         consumer = self._connected()
         first = consumer.poll(timeout_s)
         self._note_ends(consumer)
         if first is None:
             return Taken()
-        return self._sorted([first, *consumer.consume(self._reading.batch - 1, 0)])
+        # A message may be a block of many records. So a few messages are taken at first, and further ones by the number
+        # of records in them.
+        messages, records, batch = [first], records_in(first.value()), self._reading.batch
+        while records < batch:
+            wanted = min(GROWTH * len(messages), (batch - records) * len(messages) // records + 1)
+            more = consumer.consume(wanted, 0)
+            messages += more
+            records += sum(records_in(message.value()) for message in more)
+            if len(more) < wanted:
+                break
+        return self._sorted(messages)
 
     def close(self) -> None:
         """Close the connection."""
@@ -99,11 +112,11 @@ class TopicReader:
                 taken.errors.append((topic, error))
                 continue
             partition, offset = message.partition() or 0, message.offset() or 0
-            taken.records.setdefault(topic or "", []).append((message.key(), message.value(), partition, offset))
-        for topic, records in taken.records.items():
+            taken.messages.setdefault(topic or "", []).append((message.key(), message.value(), partition, offset))
+        for topic, found in taken.messages.items():
             positions = self._positions.get(topic)
             if positions is not None:
-                for _, _, partition, offset in records:
+                for _, _, partition, offset in found:
                     positions[partition] = offset + 1
         return taken
 

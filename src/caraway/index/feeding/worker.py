@@ -41,7 +41,8 @@ T = TypeVar("T")
 class IndexStatus:
     """The progress of an index.
 
-    `lag` counts the records on the topic that aren't in the index (None: not known yet). `written`, `unchanged` and
+    `lag` is about how many records on the topic aren't in the index (None: not known yet), estimated from the number of
+    messages and the average number of records in the last ones, `records_per_message`. `written`, `unchanged` and
     `refused` (couldn't be read) count records since the start; `newest_ingested_us` is their greatest ingestion time.
     """
 
@@ -56,6 +57,7 @@ class IndexStatus:
     refused: int
     newest_ingested_us: int
     emitted: int
+    records_per_message: float = 1.0
 
 
 class IndexWorker:
@@ -338,6 +340,7 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
                 refused=known.refused + status.refused,
                 newest_ingested_us=max(known.newest_ingested_us, status.newest_ingested_us),
                 emitted=known.emitted + status.emitted,
+                records_per_message=max(known.records_per_message, status.records_per_message),
             )
         found[status.asset] = status
     return list(found.values())
@@ -370,10 +373,11 @@ def _status(tail: Tail, subscription: Subscription, *, following: bool) -> Index
         asset=plan.asset.hex(),
         following=following,
         offsets=offsets,
-        lag=sum(max(0, ends[p] - offset) for p, offset in offsets.items()) if known else None,
+        lag=subscription.estimated(sum(max(0, ends[p] - o) for p, o in offsets.items())) if known else None,
         written=subscription.written,
         unchanged=subscription.unchanged,
         refused=subscription.refused,
         newest_ingested_us=subscription.newest_ingested_us,
         emitted=subscription.emitted,
+        records_per_message=subscription.records_per_message,
     )

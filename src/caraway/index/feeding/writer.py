@@ -10,14 +10,16 @@ from caraway.erasure.keys import ErasedKeys, Hides, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
 from caraway.index.feeding.direct import DeadLetterError, DirectReader, Feed, HoldsKey
 from caraway.index.feeding.emission import Send
-from caraway.index.records.delivery import Applied, Delivered, Message
+from caraway.index.records.delivery import Applied, Delivered, Message, Puts, Single
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics.blocks import is_block, split
 from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.identity import position_id, position_ids, spelled
 from caraway.topics.markers import is_marker
 
 LOGGER = logging.getLogger(__name__)
@@ -25,8 +27,8 @@ LOGGER = logging.getLogger(__name__)
 # The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
 LOGGED_REFUSALS = 5
 
-# Decodes a record of the topic (key, value, partition, offset); None if the index doesn't take it.
-Read = Callable[[bytes, bytes, int, int], Delivered | None]
+# Decodes a record of the topic (key, value, the identity of its position); None if the index doesn't take it.
+Read = Callable[[bytes, bytes, bytes], Delivered | None]
 
 
 class IndexWriter:
@@ -51,7 +53,7 @@ class IndexWriter:
         self._feeds: dict[bytes, tuple[IndexPlan, Feed, DirectReader | None]] = {}
 
     def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
-        """Apply records of the plan's topic, in one write together with the offsets behind them.
+        """Apply the records of messages of the plan's topic, in one write together with the offsets behind them.
 
         A record that can't be read is logged, counted and left out. So is a row that the index can't take, after its
         dead letter is durable. Applying a record again changes nothing. Rows of erased keys add nothing; earlier rows
@@ -67,45 +69,63 @@ class IndexWriter:
         if erasures:
             self._note(plan, erasures, batch)
         rows = [m for m in messages if m[0] is None or not (is_erasure(m[0]) or is_marker(m[0]))]
-        hides = None
-        if plan.emits is None:
-            hides = self._erased.hides(plan.erasure_scope, plan.schema.keys, strict=False)
-        puts = direct.read_all(rows) if direct is not None and hides is None else None
-        delivered: list[Delivered] = []
-        if puts is None:
-            delivered = self._read(plan, feed.read if direct is None else direct.read, rows, hides, applied)
+        records: Puts | Sequence[Delivered] | None = None
+        if direct is not None and self._hides(plan) is None:
+            records = direct.read_all(rows)
+        if records is None:
+            singles = [single for message in rows for single in singles_of(message)]
+            records = self._read(plan, singles, applied)
+        for partition, offset in _behind(messages).items():
+            self._store.put_offset(batch, plan.asset, partition, offset)
+        self._write(feed, records, batch, applied)
+        return applied
+
+    def apply_single(self, plan: IndexPlan, single: Single) -> Applied:
+        """Apply one record of a block, without the offset behind it; otherwise like `apply`."""
+        applied = Applied()
+        feed, _ = self._feed(plan)
+        delivered = self._read(plan, [single], applied)
+        self._write(feed, delivered, self._store.batch(), applied)
+        return applied
+
+    def _write(self, feed: Feed, records: Puts | Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
+        """Apply records, and write what they change together with the rest of the batch."""
         try:
-            if puts is None:
-                feed.apply(delivered, batch, applied)
+            if isinstance(records, Puts):
+                applied.newest_ingested_us = records.newest_ingested_us
+                applied.unchanged = records.left_out
+                feed.put(records, batch, applied)
             else:
-                applied.newest_ingested_us = puts.newest_ingested_us
-                applied.unchanged = len(rows) - len(puts.keys)
-                feed.put(puts, batch, applied)
+                feed.apply(records, batch, applied)
             self._tiles.flush(batch)
-            for partition, offset in _behind(messages).items():
-                self._store.put_offset(batch, plan.asset, partition, offset)
             self._store.write(batch)
         except BaseException:
             self._tiles.discard()
             raise
-        return applied
 
-    def _read(
-        self, plan: IndexPlan, read: Read, messages: Sequence[Message], hides: Hides | None, applied: Applied
-    ) -> list[Delivered]:
+    def _hides(self, plan: IndexPlan) -> Hides | None:
+        """Return the check whether a key is erased, None if none is; an index that emits rows keeps its entries."""
+        if plan.emits is not None:
+            return None
+        return self._erased.hides(plan.erasure_scope, plan.schema.keys, strict=False)
+
+    def _read(self, plan: IndexPlan, singles: Sequence[Single], applied: Applied) -> list[Delivered]:
         """Return the records of rows that can be read; write dead letters of those that the index can't take."""
+        feed, direct = self._feed(plan)
+        read: Read = feed.read if direct is None else direct.read
+        hides = self._hides(plan)
         delivered: list[Delivered] = []
         letters: list[tuple[bytes, bytes]] = []
-        for key, value, partition, offset in messages:
+        for key, value, position in singles:
             try:
                 # A record without a value is decoded as empty bytes, which fails like any other invalid bytes.
-                record = read(key or b"", value or b"", partition, offset)
+                record = read(key or b"", value or b"", position)
             except InvalidInputError as error:
                 if isinstance(error, DeadLetterError):
                     letters.append((b"", error.letter))
                 applied.refused += 1
                 if applied.refused <= LOGGED_REFUSALS:
-                    LOGGER.warning("skipped %s/%d@%d: %s", plan.topic, partition, offset, error)
+                    LOGGER.warning("skipped %s/%s: %s", plan.topic, spelled(position), error)
                 continue
             if record is None:
                 applied.unchanged += 1
@@ -168,6 +188,19 @@ class IndexWriter:
         direct = None if plan.direct is None else DirectReader(plan, plan.direct, feed, holds)
         self._feeds[plan.asset] = plan, feed, direct
         return feed, direct
+
+
+def singles_of(message: Message) -> list[Single]:
+    """Return the records of a message one by one; a damaged block is returned as if it were a record."""
+    key, value, partition, offset = message
+    if key is None and value is not None and is_block(value):
+        try:
+            records = split(value)
+        except InvalidInputError:
+            pass
+        else:
+            return [(None, *pair) for pair in zip(records, position_ids(offset, partition, len(records)), strict=True)]
+    return [(key, value, position_id(offset, partition))]
 
 
 def _behind(messages: Sequence[Message]) -> dict[int, int]:

@@ -8,8 +8,10 @@ import msgspec
 
 from caraway.topics.codec import Record
 
-# A record as Kafka delivers it: key, value, partition, offset.
+# A message as Kafka delivers it: key, value, partition, offset. It is a record or a block (`caraway.topics.blocks`).
 Message = tuple[bytes | None, bytes | None, int, int]
+# A record by itself: key, value, and its position on the topic as an identity (`caraway.topics.identity`).
+Single = tuple[bytes | None, bytes | None, bytes]
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +42,7 @@ class Puts:
         data: Its bytes.
         values: Its values, if it is an aggregate input.
         newest_ingested_us: The greatest ingestion time; 0 if that isn't known.
+        left_out: The number of further records, which change nothing.
     """
 
     keys: Sequence[bytes]
@@ -48,6 +51,7 @@ class Puts:
     data: Sequence[bytes]
     values: Sequence[tuple[Any, ...]] = ()
     newest_ingested_us: int = 0
+    left_out: int = 0
 
 
 @dataclass(slots=True)

@@ -5,8 +5,10 @@ the same revision. The two may have different event times or keys. A changelog e
 (identity `x 00`) and the delete that ends it (`x 01`); they share one entry, to which the delete adds the end.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 
 import msgspec
 from rocksdict import WriteBatch
@@ -46,12 +48,14 @@ class Location(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defa
     rank: bytes = b""
 
 
+# Locations by identity, None for an identity that the index doesn't know.
+Known = dict[bytes, Location | None]
+
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Location).decode
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedEntry:
+class LocatedEntry(msgspec.Struct, frozen=True, gc=False):
     """The entry of an identity: the prefix of its key's entries, the kind of entry, and the entry's own key.
 
     `reaches_us` is the time to which an aggregate input advances the max event time: its own time or that of its end.
@@ -66,8 +70,7 @@ class LocatedEntry:
     life: tuple[int, int | None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(msgspec.Struct, frozen=True, gc=False):
     """The change that a batch makes to one identity: its entry and value before and after, None if it has no entry."""
 
     old: LocatedEntry | None
@@ -87,10 +90,45 @@ class Locations:
         self._windows = own_windows(plan)
         self._along = plan.along
 
-    def settle(self, delivered: Sequence[Delivered], batch: WriteBatch) -> list[Movement]:
-        """Add the location of each identity's newest revision to `batch`, and return the movements of their entries."""
+    def known(self, delivered: Sequence[Delivered]) -> Known:
+        """Return the locations in the database of the identities that records concern, None where there is none."""
         ids = dict.fromkeys(i for d in delivered for i in self._concerned(d.record_id))
-        before = self._load(list(ids))
+        return self._load(list(ids))
+
+    def divide(self, delivered: Sequence[Delivered], known: Known) -> tuple[list[Delivered], list[Delivered]]:
+        """Divide records into those that only add an entry, and all others.
+
+        A record only adds an entry if it is the first one of its identity. Keys are divided as a whole, since a batch
+        changes the tiles of a key once.
+        """
+        counts = Counter([item.record_id for item in delivered])
+        first = [
+            item.record.op == PUT
+            and not item.erased
+            and known[item.record_id] is None
+            and counts[item.record_id] == 1
+            and not self._is_paired(item.record_id)
+            for item in delivered
+        ]
+        if all(first):
+            return list(delivered), []
+        keys = {location.key for location in known.values() if location is not None}
+        keys |= {item.key for item, is_first in zip(delivered, first, strict=True) if not is_first}
+        adding = [is_first and item.key not in keys for item, is_first in zip(delivered, first, strict=True)]
+        return list(compress(delivered, adding)), list(compress(delivered, map(not_, adding)))
+
+    def locate(self, added: Sequence[Delivered], batch: WriteBatch) -> None:
+        """Add the locations of records that only add an entry to `batch`."""
+        for item in added:
+            record = item.record
+            location = Location(record.rev or b"", PUT, record.time, item.key, item.rank)
+            batch.put(location_key(self._asset, item.record_id), _ENCODE(location))
+
+    def settle(self, delivered: Sequence[Delivered], before: Known, batch: WriteBatch) -> list[Movement]:
+        """Add the location of each identity's newest revision to `batch`, and return the movements of their entries.
+
+        `before` has the known locations (`known`).
+        """
         after = dict(before)
         values: dict[bytes, bytes] = {}
         changed: dict[bytes, None] = {}
@@ -136,7 +174,7 @@ class Locations:
     def _is_paired(self, record_id: bytes) -> bool:
         return self._paired and len(record_id) > ID_BYTES and record_id[-1] <= END_SUFFIX[0]
 
-    def _load(self, ids: list[bytes]) -> dict[bytes, Location | None]:
+    def _load(self, ids: list[bytes]) -> Known:
         found = self._store.get_many([location_key(self._asset, record_id) for record_id in ids]) if ids else []
         return {record_id: None if data is None else _DECODE(data) for record_id, data in zip(ids, found, strict=True)}
 

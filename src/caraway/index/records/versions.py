@@ -15,7 +15,6 @@ from caraway.index.storage.keys import VERSION, key_prefix, version_key, version
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.topics.codec import PUT, RETRACT, Record, RecordCodec
-from caraway.topics.identity import position_id
 from caraway.topics.keys import check_read
 
 
@@ -27,12 +26,12 @@ class VersionFeed:
         self._codec = RecordCodec(plan.schema)
         self._locations = Locations(plan, store) if plan.revised else None
 
-    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
+    def read(self, key: bytes, value: bytes, position: bytes) -> Delivered:
         """Decode a record; see `writer.Feed`."""
         record = self._codec.decode_value(value)
         if not key:
             raise InvalidInputError("the record has no key")
-        return self.take(key, record, record.id or position_id(offset, partition), value)
+        return self.take(key, record, record.id or position, value)
 
     def take(self, key: bytes, record: Record, record_id: bytes, value: bytes) -> Delivered:
         """Return a decoded record with its identity as `apply` takes it; `value` are its bytes."""
@@ -52,7 +51,7 @@ class VersionFeed:
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """Add the changes of records to a batch; see `writer.Feed`."""
         if self._locations is not None:
-            movements = self._locations.settle(delivered, batch)
+            movements = self._locations.settle(delivered, self._locations.known(delivered), batch)
             for move in movements:
                 if move.old is not None and (move.new is None or move.new.entry != move.old.entry):
                     batch.delete(move.old.entry)

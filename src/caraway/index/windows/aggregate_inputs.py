@@ -21,7 +21,6 @@ from caraway.index.windows.pyramid import Pyramid, TileCache
 from caraway.index.windows.sessions import Sessions
 from caraway.plan.model import IndexPlan
 from caraway.topics.codec import DELETE, PUT, RETRACT, Record, RecordCodec
-from caraway.topics.identity import position_id
 from caraway.topics.keys import check_read
 
 
@@ -65,10 +64,10 @@ class AggregateInputFeed:
         names = [column.name for column in plan.schema.columns]
         self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
 
-    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
+    def read(self, key: bytes, value: bytes, position: bytes) -> Delivered:
         """Decode a record; see `writer.Feed`."""
         record = self._codec.decode_value(value)
-        record_id = record.id or position_id(offset, partition)
+        record_id = record.id or position
         if record.op == DELETE and not (self._locations is not None and is_end(record_id)):
             raise InvalidInputError("a delete among aggregate inputs must be the end of a changelog's put")
         return self.take(key, record, record_id, value)
@@ -83,7 +82,17 @@ class AggregateInputFeed:
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """Add the changes of records to a batch; see `writer.Feed`."""
         locations = self._locations
-        written = self._add(delivered, batch) if locations is None else self._move(locations, delivered, batch)
+        if locations is None:
+            written = self._add(delivered, batch)
+        else:
+            known, moved = locations.known(delivered), delivered
+            written = 0
+            # The max event time of an index with revisions is computed from movements.
+            if self._max_event_time is None:
+                added, moved = locations.divide(delivered, known)
+                locations.locate(added, batch)
+                written = self._put(_puts_of(added), batch, known=False)
+            written += self._move(locations.settle(moved, known, batch), batch)
         applied.written += written
         applied.unchanged += len(delivered) - written
 
@@ -109,32 +118,22 @@ class AggregateInputFeed:
         live = [item for item in delivered if item.record.op != RETRACT]
         if self._max_event_time is not None and live:
             self._max_event_time.advance(max(item.record.time for item in live), batch)
-        kept = [item for item in live if not item.erased]
-        puts = Puts(
-            keys=[item.key for item in kept],
-            times=[item.record.time for item in kept],
-            orders=[item.rank + item.record_id for item in kept],
-            data=[item.value for item in kept],
-            values=[item.values for item in kept],
-        )
-        return self._put(puts, batch)
+        return self._put(_puts_of([item for item in live if not item.erased]), batch)
 
-    def _put(self, puts: Puts, batch: WriteBatch) -> int:
-        """Add aggregate inputs that are never revised: only those that the index has already must be left out."""
+    def _put(self, puts: Puts, batch: WriteBatch, *, known: bool = True) -> int:
+        """Add aggregate inputs. Those that the index has already are left out; it has none of them if not `known`."""
         times, orders, data, values = puts.times, puts.orders, puts.data, puts.values
         # The positions of the inputs of each key, by what follows the key in the raw entry. So an input that is there
         # twice counts once.
-        keys: dict[bytes, dict[bytes, int]] = {}
-        for position, (key, time_us, order) in enumerate(zip(puts.keys, times, orders, strict=True)):
-            items = keys.get(key)
-            if items is None:
-                keys[key] = {pack_u64(time_us + SIGN) + order: position}
-            else:
-                items.setdefault(pack_u64(time_us + SIGN) + order, position)
+        suffixes = [pack_u64(time_us + SIGN) + order for time_us, order in zip(times, orders, strict=True)]
+        keys: dict[bytes, dict[bytes, int]] = {key: {} for key in puts.keys}
+        for position, (key, suffix) in enumerate(zip(puts.keys, suffixes, strict=True)):
+            keys[key].setdefault(suffix, position)
         prefixes = [key_prefix(self._asset, key) for key in keys]
         root_keys = [prefix + ROOT for prefix in prefixes]
         roots = self._tiles.load_many(self._layout, root_keys)
-        self._drop_known(prefixes, [root.high for root in roots], list(keys.values()), times)
+        if known:
+            self._drop_known(prefixes, [root.high for root in roots], list(keys.values()), times)
         written = 0
         changed: dict[bytes, _KeyChange] = {}
         put, change, save = batch.put, self._pyramid.change, self._tiles.save
@@ -143,10 +142,9 @@ class AggregateInputFeed:
             if not items:
                 continue
             raw = prefix + RAW
-            added = []
             for suffix, position in items.items():
                 put(raw + suffix, data[position])
-                added.append((times[position], values[position], orders[position]))
+            added = [(times[position], values[position], orders[position]) for position in items.values()]
             change(prefix, root, added, (), _Written(raw, items))
             save(root_key, root)
             written += len(added)
@@ -175,9 +173,8 @@ class AggregateInputFeed:
                 if data is not None:
                     del items[suffix]
 
-    def _move(self, locations: Locations, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+    def _move(self, movements: Sequence[Movement], batch: WriteBatch) -> int:
         """Add, remove and move aggregate inputs that may be revised."""
-        movements = locations.settle(delivered, batch)
         changes: dict[bytes, _KeyChange] = {}
         for move in movements:
             if move.old is not None:
@@ -237,6 +234,16 @@ class AggregateInputFeed:
         if not isinstance(time_us, int):
             raise InvalidInputError(f"the time stamp is {time_us!r}, which is no instant")
         return pack_u64(time_us + SIGN)
+
+
+def _puts_of(added: Sequence[Delivered]) -> Puts:
+    return Puts(
+        keys=[item.key for item in added],
+        times=[item.record.time for item in added],
+        orders=[item.rank + item.record_id for item in added],
+        data=[item.value for item in added],
+        values=[item.values for item in added],
+    )
 
 
 def _turning(move: Movement) -> Iterator[tuple[bytes, Lived | None, Lived | None, bool]]:

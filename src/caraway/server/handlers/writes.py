@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError
 from caraway.graph.wire.graphs import decode_commit
+from caraway.ingest.intake_process import LEAST_BYTES, MOST_BYTES
 from caraway.ingest.requests import RequestKey
 from caraway.ingest.targets import RowError
 from caraway.server.access.limits import approval
@@ -36,6 +37,17 @@ class LogBody(Struct):
     webhook: Annotated[Name, Meta(description="the name of a webhook")]
     endpoint: Annotated[Name, Meta(description="the name of an endpoint of the webhook")]
     data: Annotated[Any, Meta(extra_json_schema=ROWS)]
+
+
+class LogHead(Struct):
+    """A log request, of whose rows there is only the text."""
+
+    webhook: Name
+    endpoint: Name
+    data: msgspec.Raw
+
+
+_DECODE_HEAD = msgspec.json.Decoder(LogHead).decode
 
 
 class LogAnswer(Struct):
@@ -97,14 +109,38 @@ async def commit(context: ServerContext, request: Request[Nothing, CommitParamet
 async def log(context: ServerContext, request: Request[LogBody]) -> HttpResponse:
     """Accept rows for the endpoint of a webhook."""
     served = context.deployment.graphs.require_served_graph(request.branch)
+    head = _head(request.body)
+    if head is not None:
+        endpoint = served.endpoints.find(head.webhook, head.endpoint)
+        context.limits.check_log(request, served, endpoint)
+        if context.ingest.leaves(endpoint):
+            report = await context.ingest.put_text(endpoint, bytes(head.data), _key_of(request))
+            return json_response(report.to_json(), report.status)
     body = await request.read()
     endpoint = served.endpoints.find(body.webhook, body.endpoint)
     context.limits.check_log(request, served, endpoint)
     data = await data_of(request, body.data)
-    key = request.headers.get("idempotency-key")
-    parsed = None
-    if key is not None:
-        digest = hashlib.blake2b(request.body, digest_size=16).digest()
-        parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
-    report = await context.ingest.put(endpoint, data, parsed, is_large=request.is_large)
+    report = await context.ingest.put(endpoint, data, _key_of(request), is_large=request.is_large)
     return json_response(report.to_json(), report.status)
+
+
+def _key_of(request: Request[LogBody]) -> RequestKey | None:
+    """Return the idempotency key of a request, None if it has none."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    digest = hashlib.blake2b(request.body, digest_size=16).digest()
+    return RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
+
+
+def _head(body: bytes) -> LogHead | None:
+    """Return a log request without the values of its rows, if another process may take it (`caraway.ingest`).
+
+    A body that isn't as expected is none: the error comes from reading it as a whole.
+    """
+    if not LEAST_BYTES <= len(body) <= MOST_BYTES:
+        return None
+    try:
+        return _DECODE_HEAD(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return None

@@ -138,7 +138,7 @@ class Goals:
         )
 
     def _behind(self, index: IndexPlan, status: IndexStatus | None) -> int:
-        """Return how many records an index is behind its goal; all of them if it isn't followed yet."""
+        """Return how many messages an index is behind its goal; all of them if it isn't followed yet."""
         offsets = {} if status is None else status.offsets
         return sum(max(0, goal - offsets.get(partition, 0)) for partition, goal in self.known[index.topic].items())
 
@@ -160,6 +160,7 @@ def _job_lag(job: JobPlan, record: JobRecord | None) -> LaggingPart:
 
 def _index_lag(index: IndexPlan, status: IndexStatus | None, behind: int) -> LaggingPart:
     if status is not None:
+        behind = round(behind * status.records_per_message)
         reason = f"it is {behind:,} records behind"
     elif index.emits is not None:
         reason = "this server doesn't write its rows; another server may"

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from caraway.spark.java import jvm_process
 from caraway.spark.live import LiveRows
 from caraway.spark.session import SessionSettings, open_session
 from caraway.topics.admin import ensure_topics
+from caraway.topics.block_sizes import records_per_message
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.positions import TopicEnds
@@ -133,7 +135,7 @@ def _work(session: SparkSession, folder: Path, plan: GraphPlan, bootstrap_server
         processors=os.cpu_count(),
         checkpoint_of=lambda job: folder / "checkpoints" / job,
         checkpoint_interval_seconds=10,
-        observer=Observer(ends.ends, LiveRows(session).look),
+        observer=Observer(ends.ends, LiveRows(session).look, partial(records_per_message, bootstrap_servers)),
         slots=SlotBook(lambda: SLOTS),
     )
     # Jobs are started before any row is written, so that they find no backlog and run as live jobs. With a backlog they

@@ -1,0 +1,161 @@
+"""Large log requests, which another process takes: the same outcome, and each row once if that process is killed."""
+
+import concurrent.futures
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP
+
+import msgspec
+import pytest
+
+from caraway.topics.dead_letters import DEAD_LETTERS
+from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, end_of, eventually, records
+from tests.timeouts import deadline_in
+from tests.unit.query import garden
+
+ROWS = 1_000
+
+
+def intake_of(server: ServerProcess) -> int | None:
+    """Return the process id of a server's intake process, None if it has none."""
+    for folder in Path("/proc").iterdir():
+        try:
+            if not folder.name.isdigit() or b"caraway.ingest.intake_main" not in (folder / "cmdline").read_bytes():
+                continue
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == server.pid:
+            return int(folder.name)
+    return None
+
+
+def readings(marker: str, count: int = ROWS) -> list[dict[str, object]]:
+    """Return rows of which every hundredth doesn't fit."""
+    return [
+        {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number, marker: 1}
+        for number in range(count)
+    ]
+
+
+def pots_on(kafka: str, topic: str) -> Counter[int]:
+    return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
+
+
+def has_taken(server: ServerProcess, row: str) -> float:
+    """Return a counter of the server's metrics about the endpoint of readings."""
+    lines = server.http.get(f"{server.settings.server.url}/metrics").text.splitlines()
+    wanted = [line for line in lines if line.startswith("caraway_source_dataset_counter_total") and row in line]
+    return sum(float(line.rpartition(" ")[2]) for line in wanted if 'dataset_name="Readings"' in line)
+
+
+@pytest.fixture
+def server_with_process(own_server: Callable[[], ServerProcess]) -> ServerProcess:
+    server = own_server()
+    server.commit(garden.graph())
+
+    def starts() -> bool:
+        # The request that finds no process is taken by the server, and has it started.
+        assert server.log("readings", readings("first")).status_code == 200
+        return "the process for large log requests takes them" in server.said()
+
+    eventually(starts, server.said)
+    return server
+
+
+def test_the_outcome_is_that_of_the_server(server_with_process: ServerProcess, kafka: str) -> None:
+    server = server_with_process
+    topic, marker = server.topic("Readings"), f"same {time.time_ns()}"
+    rows = readings(marker)
+    before, accepted = pots_on(kafka, topic), has_taken(server, "msgs_processed")
+    large = server.log("readings", rows)
+    assert pots_on(kafka, topic) - before == Counter(number for number in range(ROWS) if number % 100)
+    assert has_taken(server, "msgs_processed") - accepted == ROWS - ROWS // 100
+    # The server takes small requests itself: their outcomes together are that of the large one.
+    small = [server.log("readings", rows[start : start + 50]) for start in range(0, ROWS, 50)]
+    found = large.json()
+    assert sum(answer.json()["accepted"] for answer in small) == found["accepted"]
+    assert sum(answer.json()["rejected"] for answer in small) == found["rejected"]
+    assert found["errors"][0] == small[0].json()["errors"][0]
+    assert found["warnings"] == small[0].json()["warnings"]
+    letters = [msgspec.json.decode(value) for value in records(kafka, DEAD_LETTERS) if marker.encode() in value]
+    assert Counter(letter["row"]["pot"] for letter in letters) == Counter(2 * list(range(0, ROWS, 100)))
+    assert len({msgspec.json.encode({**letter, "time": 0}) for letter in letters}) == ROWS // 100
+
+
+def test_what_the_process_can_t_take_is_refused_as_by_the_server(server_with_process: ServerProcess) -> None:
+    server = server_with_process
+    many = [{"pot": 1}] * ROWS
+    for wrong in (
+        {"pot": [1] * ROWS, "at": [1] * (ROWS + 1)},
+        many,
+        "x" * 10_000,
+        7 * [[1] * 1_000],
+        {"pot": "x" * 9_000},
+    ):
+        large = server.log("readings", wrong)
+        assert large.status_code in {400, 422}, large.text
+        assert large.json()["err_msg"]
+    deep = server.log("readings", [{"pot": 1, "moisture": 1, "at": 1, "note": [[[1]]] * 3_000}])
+    assert deep.status_code == 200
+    nested: object = 1
+    for _ in range(70):
+        nested = [nested]
+    refused = server.log("readings", [{"pot": 1, "note": nested, "text": "x" * 10_000}])
+    assert (refused.status_code, "levels deep" in refused.json()["err_msg"]) == (400, True)
+    assert server.log("unknown", many).status_code == 404
+    assert intake_of(server) is not None
+
+
+def test_a_killed_process_takes_each_row_once(server_with_process: ServerProcess, kafka: str) -> None:
+    server = server_with_process
+    process = intake_of(server)
+    assert process is not None
+    topic, marker = server.topic("Readings"), f"killed {time.time_ns()}"
+    before = pots_on(kafka, topic)
+    rows, key = readings(marker, 8_000), {"Idempotency-Key": marker}
+    first = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        os.kill(process, SIGSTOP)
+        request = thread.submit(server.log, "readings", rows, key)
+        # The process works in slices of time until some rows are there. It is suspended while they are counted.
+        deadline = deadline_in(TIMEOUT_S)
+        while end_of(kafka, topic) <= before.total():
+            assert time.monotonic() < deadline, server.said()
+            os.kill(process, SIGCONT)
+            time.sleep(0.003)
+            os.kill(process, SIGSTOP)
+        os.kill(process, SIGKILL)
+        answer = request.result()
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert end_of(kafka, topic) < before.total() + 7_920
+    elapsed = {"Caraway-Elapsed-Ms": str(int(1000 * (time.monotonic() - first)))}
+    again = server.log("readings", rows, {**key, **elapsed}).json()
+    assert (again["accepted"], again["rejected"]) == (7_920, 80)
+    assert pots_on(kafka, topic) - before == Counter(number for number in range(8_000) if number % 100)
+    # Another one is started, and takes requests.
+
+    def replaced() -> bool:
+        assert server.log("readings", readings("next")).status_code == 200
+        return intake_of(server) not in {None, process}
+
+    eventually(replaced, server.said)
+    end = end_of(kafka, topic)
+    assert server.log("readings", readings("last")).json()["accepted"] == ROWS - ROWS // 100
+    assert end_of(kafka, topic) == end + ROWS - ROWS // 100
+
+
+def test_the_process_ends_with_its_server(server_with_process: ServerProcess) -> None:
+    server = server_with_process
+    process = intake_of(server)
+    server.kill()
+    eventually(lambda: not Path(f"/proc/{process}").exists(), server.said)
+
+
+def test_the_process_ends_when_the_server_is_stopped(server_with_process: ServerProcess) -> None:
+    process = intake_of(server_with_process)
+    assert server_with_process.stop() == 0
+    assert not Path(f"/proc/{process}").exists()
