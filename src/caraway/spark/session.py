@@ -25,6 +25,8 @@ _ROCKSDB_MB = "160"
 # 10 ms an idle job and its broker take 12% of a core; with this value they take 2.6%, and rows after a pause are read
 # at most 0.1 s later (docs/streaming.md). Jobs in real-time mode don't poll in this way.
 _POLLING_DELAY = "100ms"
+_LOCAL_SHUFFLE = "io.caraway.shuffle.LocalShuffle"
+_REMOTE_SHUFFLE = "io.caraway.shuffle.EventDrivenShuffle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +124,11 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         # By default this is the number of slots, which in local mode is much greater than that of cores.
         "spark.default.parallelism": str(settings.shuffle_partitions),
-        # The streaming shuffle holds its buffers for 50 ms by default, which each stateful step would add to a row's
-        # way.
-        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+        # Spark's own shuffle of real-time mode holds rows for 50 ms by default, which each stateful step would add to a
+        # row's way. If it looks for rows once in a millisecond instead, each stateful step takes 1% of a core without
+        # any rows. These classes hand a row on when it comes, `LocalShuffle` without any sockets (docs/spark.md).
+        "spark.shuffle.manager.incremental": _LOCAL_SHUFFLE if settings.local else _REMOTE_SHUFFLE,
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "10000",
         "spark.sql.streaming.pollingDelay": _POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -1,0 +1,114 @@
+package io.caraway.shuffle;
+
+import java.util.ArrayDeque;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+
+/**
+ * The rows on their way from some writing tasks to one reading task, in the order in which each writer wrote them.
+ *
+ * <p>The writers wait while {@link #MOST_BYTES} are on their way, so that a slow reader bounds the memory. A reader that waits for a row is woken by
+ * it. Under load waking for each row would cost more than the row, so a reader that just had rows looks again after {@link #LOOK_NANOS} by itself.
+ */
+final class Channel {
+  private static final long MOST_BYTES = 1 << 20;
+  /** The time for which a busy reader lets rows gather, in nanoseconds. */
+  private static final long LOOK_NANOS = 1_000_000;
+  /** How often a waiting task looks whether Spark has ended it, in seconds; Spark mostly interrupts it, too. */
+  private static final long KILL_CHECK_SECONDS = 5;
+
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Condition readable = lock.newCondition();
+  private final Condition writable = lock.newCondition();
+  private ArrayDeque<UnsafeRow> rows = new ArrayDeque<>();
+  private long bytes;
+  private int writers;
+  private boolean readerWaits;
+  private boolean abandoned;
+
+  Channel(int writers) {
+    this.writers = writers;
+  }
+
+  /** Adds a row, which nobody may change afterwards; waits while the channel is full. A row of any size fits into an empty channel. */
+  void put(UnsafeRow row, TaskContext context) throws InterruptedException {
+    lock.lockInterruptibly();
+    try {
+      while (bytes >= MOST_BYTES && !abandoned) {
+        writable.await(KILL_CHECK_SECONDS, TimeUnit.SECONDS);
+        context.killTaskIfInterrupted();
+      }
+      // Rows that nobody will read are dropped: the reader has failed, so Spark fails the batch, and reads it again.
+      if (!abandoned) {
+        rows.add(row);
+        bytes += row.getSizeInBytes();
+        wakeReader();
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Says that a writer has put all its rows. */
+  void finish() {
+    lock.lock();
+    try {
+      writers--;
+      wakeReader();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Waits for rows and returns all that there are, none if all writers have finished.
+   *
+   * @param busy whether the reader just had rows
+   */
+  ArrayDeque<UnsafeRow> take(boolean busy, TaskContext context) throws InterruptedException {
+    lock.lockInterruptibly();
+    try {
+      if (busy && rows.isEmpty() && writers > 0) {
+        // No row wakes the reader meanwhile, since it doesn't say that it waits.
+        readable.awaitNanos(LOOK_NANOS);
+      }
+      while (rows.isEmpty() && writers > 0) {
+        readerWaits = true;
+        readable.await(KILL_CHECK_SECONDS, TimeUnit.SECONDS);
+        context.killTaskIfInterrupted();
+      }
+      readerWaits = false;
+      var taken = rows;
+      if (!taken.isEmpty()) {
+        rows = new ArrayDeque<>();
+        bytes = 0;
+        writable.signalAll();
+      }
+      return taken;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Says that nobody will read any more. */
+  void abandon() {
+    lock.lock();
+    try {
+      abandoned = true;
+      rows = new ArrayDeque<>();
+      writable.signalAll();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void wakeReader() {
+    if (readerWaits) {
+      readerWaits = false;
+      readable.signal();
+    }
+  }
+}

@@ -1,0 +1,24 @@
+package io.caraway.shuffle;
+
+import java.util.stream.Stream;
+
+/** The channels of one shuffle, one for each task that reads. */
+final class LocalExchange {
+  private final Channel[] channels;
+
+  LocalExchange(int writers, int readers) {
+    channels = Stream.generate(() -> new Channel(writers)).limit(readers).toArray(Channel[]::new);
+  }
+
+  /** Returns the channel to a partition. */
+  Channel channel(int partition) {
+    return channels[partition];
+  }
+
+  /** Says that one of the writers has written all its rows. */
+  void finish() {
+    for (var channel : channels) {
+      channel.finish();
+    }
+  }
+}
