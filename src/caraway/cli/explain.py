@@ -13,7 +13,6 @@ from caraway.cli.options import DataOption, command
 from caraway.cli.output import out
 from caraway.client import Client
 from caraway.config.settings import Settings, load_settings
-from caraway.engine.slots import processors_of
 from caraway.errors import CarawayError, UnavailableError
 from caraway.graph.specs import Graph
 from caraway.graph.validation.graphs import validate
@@ -44,7 +43,7 @@ def explain(
     explained = explain_plan(
         plan_graph(graph),
         partitions=settings.kafka.partitions,
-        processors=processors_of(settings.spark.master),
+        processors=settings.spark.processors,
     )
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(explained), indent=2))

@@ -4,6 +4,7 @@ From strongest to weakest: arguments of `load_settings`, environment variables (
 `kafka.heap_mb`), `caraway.toml` in the data folder, defaults.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -119,6 +120,11 @@ class SparkSettings(_Section):
     function_memory_mb: Annotated[int, Field(ge=64)] = 1024
     conf: tuple[Annotated[str, Field(pattern=r"^spark\.[^=\s]+=.*$")], ...] = ()
     jars: tuple[FolderPath, ...] = ()
+
+    @property
+    def processors(self) -> int | None:
+        """Return how many processors the tasks share: those of this machine if Spark runs locally; None: unknown."""
+        return os.cpu_count() if self.master.startswith("local") else None
 
 
 class ServerSettings(_Section):

@@ -2,14 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Self
 
+from caraway.control.room import Room, room_for
 from caraway.control.service import CommitService, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
+from caraway.plan.model import GraphPlan
 from caraway.secrets.references import LookUp
 from caraway.state.asset_store import KEEP
 from caraway.state.branches import Branches
@@ -106,6 +108,7 @@ class Control:
         bootstrap_servers: str,
         *,
         partitions: int = 1,
+        processors: int | None = None,
         kafka_timeout_s: float = 30.0,
         keep: timedelta = KEEP,
         index_lag: Callable[[str], str] = "no server indexes {} here".format,
@@ -117,6 +120,7 @@ class Control:
             postgres_url: The URL of the Postgres that holds the state.
             bootstrap_servers: The Kafka brokers that hold the topics.
             partitions: Partitions of a new topic.
+            processors: How many processors Spark's tasks share; None if unknown.
             kafka_timeout_s: How long to wait for Kafka, in seconds.
             keep: How long an asset is kept that no branch needs any more.
             index_lag: Returns what an index (its asset as hexadecimal) waits for, "" if it has caught up with its
@@ -144,5 +148,9 @@ class Control:
                 for name, found in end.items()
             }
 
-        commits = CommitService(reader, StateWriter(engine, keep=keep), reconciler, count=count, look_up=look_up)
+        def room(plan: GraphPlan, created: Container[str]) -> Room | None:
+            return room_for(plan, created, reader.running_jobs(), partitions=partitions, processors=processors)
+
+        writer = StateWriter(engine, keep=keep)
+        commits = CommitService(reader, writer, reconciler, count=count, look_up=look_up, room=room)
         return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)

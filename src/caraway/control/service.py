@@ -2,11 +2,12 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from caraway.control.backfill import Backfill, backfills
+from caraway.control.room import Room
 from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
@@ -26,6 +27,7 @@ from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]
+RoomFor = Callable[[GraphPlan, Container[str]], Room | None]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
 
 
@@ -98,12 +100,14 @@ class CommitService:
         *,
         count: Count = lambda _: {},
         look_up: LookUp = find_all,
+        room: RoomFor = lambda _plan, _created: None,
     ) -> None:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
         `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
-        definitions name.
+        definitions name. `room` returns the slots that the new jobs of a plan need, and those that are free.
         """
+        self._room = room
         self._count = count
         self._look_up = look_up
         self._heads = heads
@@ -201,6 +205,7 @@ class CommitService:
             plan_after=plan_after,
             allocation=allocation,
             backfills=self._backfills(plan_after, allocation),
+            room=self._room(plan_after, allocation.created_names),
         )
 
     def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[Backfill, ...] | None:

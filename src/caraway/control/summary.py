@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from caraway.control.backfill import Backfill, duration
+from caraway.control.room import Room
 from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan
@@ -23,7 +24,7 @@ class CommitChange:
     """A branch before and after a commit, as definitions and as plans, and the assets that it needs afterwards.
 
     `plan` is the plan of `after`, and `plan_after` the same plan with the names of its assets. `backfills` is None if
-    the number of records isn't known.
+    the number of records isn't known, and `room` if the number of slots isn't, or no job is new.
     """
 
     before: Graph
@@ -33,6 +34,7 @@ class CommitChange:
     plan_after: GraphPlan
     allocation: Allocation
     backfills: tuple[Backfill, ...] | None = None
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,7 @@ def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
         if job.action != "stop"
     ]
     lines += _backfills(change.backfills)
+    lines += [change.room.line()] if change.room else []
     lines += [f"job stop: {job.job_id} ({job.pipeline}); {job.reason}" for job in jobs if job.action == "stop"]
     return tuple(lines)
 

@@ -1,7 +1,6 @@
-"""The worker of the ledger: it claims and does one action (make or destroy a topic, job or index) after the other."""
+"""The worker of the ledger: it claims and does actions, which make or destroy topics, jobs and indexes."""
 
-from collections.abc import Callable, Collection
-from itertools import takewhile
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -9,7 +8,7 @@ import structlog
 from caraway.errors import CarawayError
 from caraway.state.allocation import Action
 from caraway.state.blueprints import AssetKind
-from caraway.state.ledger import ActionOutcome, Claim, Ledger
+from caraway.state.ledger import ActionOutcome, Claim, Closed, Ledger
 
 LOG = structlog.get_logger(__name__)
 
@@ -21,36 +20,49 @@ class AssetWorld(Protocol):
     fails; it is tried again later.
     """
 
-    def create(self, kind: AssetKind, name: str) -> str:
-        """Create an asset that doesn't exist; return what it still waits for, "" if it is ready."""
+    def create(self, kind: AssetKind, names: Sequence[str]) -> Mapping[str, str]:
+        """Create assets that don't exist; return what each still waits for, "" if it is ready."""
 
-    def destroy(self, kind: AssetKind, name: str) -> str:
-        """Remove an asset if it exists; return what the removal still waits for, "" if nothing is left."""
-
-
-def step(ledger: Ledger, world: AssetWorld) -> bool:
-    """Do one action that is due; return False if none is. Raises `UnavailableError` if Postgres doesn't answer."""
-    claim = ledger.claim()
-    if claim is None:
-        return False
-    outcome, reason = perform(claim, world)
-    if not ledger.close(claim, outcome, reason):
-        LOG.info("another worker has taken over this entry of the ledger", asset=claim.asset_id, action=claim.action)
-    return True
+    def destroy(self, kind: AssetKind, names: Sequence[str]) -> Mapping[str, str]:
+        """Remove assets if they exist; return what each removal still waits for, "" if nothing is left."""
 
 
-def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
-    """Do the action of an entry, and return its outcome; an error is an outcome, too, and isn't raised."""
-    do = world.create if claim.action is Action.CREATE else world.destroy
+def step(ledger: Ledger, world: AssetWorld, most: int) -> int:
+    """Do actions that are due, at most so many and all of one kind; return their number.
+
+    Raises `UnavailableError` if Postgres doesn't answer.
+    """
+    claims = ledger.claims(most)
+    if claims:
+        for lost in ledger.close_all(perform(claims, world)):
+            LOG.info("another worker has taken over this entry of the ledger", asset=lost.asset_id, action=lost.action)
+    return len(claims)
+
+
+def perform(claims: Sequence[Claim], world: AssetWorld) -> list[Closed]:
+    """Do one action with the assets of some entries, and return the outcomes; an error is an outcome, and isn't raised.
+
+    If the action fails for some assets at once, it is tried with each of them, so that one asset doesn't stop others.
+    """
+    first = claims[0]
+    do = world.create if first.action is Action.CREATE else world.destroy
+    names = [claim.name for claim in claims]
     try:
-        missing = do(claim.kind, claim.name)
+        missing = do(first.kind, names)
     except CarawayError as error:
-        LOG.warning("an entry of the ledger failed", asset=claim.asset_id, action=claim.action, reason=str(error))
-        return ActionOutcome.FAILED, str(error)
+        reason = str(error)
+        LOG.warning("entries of the ledger failed", kind=first.kind, names=names, action=first.action, reason=reason)
     except Exception as error:
-        LOG.exception("an entry of the ledger failed", asset=claim.asset_id, action=claim.action)
-        return ActionOutcome.FAILED, f"{type(error).__name__}: {error}"
-    return (ActionOutcome.WAITING, missing) if missing else (ActionOutcome.DONE, "")
+        reason = f"{type(error).__name__}: {error}"
+        LOG.exception("entries of the ledger failed", kind=first.kind, names=names, action=first.action)
+    else:
+        return [
+            Closed(claim, ActionOutcome.WAITING if missing[claim.name] else ActionOutcome.DONE, missing[claim.name])
+            for claim in claims
+        ]
+    if len(claims) > 1:
+        return [closed for claim in claims for closed in perform([claim], world)]
+    return [Closed(first, ActionOutcome.FAILED, reason)]
 
 
 def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
@@ -58,8 +70,10 @@ def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
-    done = sum(1 for _ in takewhile(bool, (step(ledger, world) for _ in range(limit))))
-    return bool(ledger.promote()) or done > 0
+    left = limit
+    while left > 0 and (done := step(ledger, world, left)):
+        left -= done
+    return bool(ledger.promote()) or left < limit
 
 
 def sweep(ledger: Ledger, topics: Collection[str], drop: Callable[[Collection[str]], None]) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """The assets in a deployment: topics in Kafka, jobs in engines, indexes in servers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from caraway.state.asset_store import wall_clock
@@ -39,29 +39,29 @@ class Deployed:
         self._index_lag = index_lag
         self._clock = clock
 
-    def create(self, kind: AssetKind, name: str) -> str:
-        """Create a topic; for a job or index, which engines and servers create, return what it waits for."""
+    def create(self, kind: AssetKind, names: Sequence[str]) -> Mapping[str, str]:
+        """Create topics; for jobs and indexes, which engines and servers create, return what they wait for."""
         match kind:
             case AssetKind.TOPIC:
-                self._make_topics([name])
-                return ""
+                self._make_topics(names)
+                return dict.fromkeys(names, "")
             case AssetKind.JOB:
-                return unready(self._job(name))
+                return {name: unready(self._job(name)) for name in names}
             case AssetKind.INDEX:
-                return self._index_lag(name)
+                return {name: self._index_lag(name) for name in names}
             case AssetKind.INGEST:
-                return ""
+                return dict.fromkeys(names, "")
 
-    def destroy(self, kind: AssetKind, name: str) -> str:
-        """Remove a topic; for a job, return why it may still write. Servers and engines remove what they have made."""
+    def destroy(self, kind: AssetKind, names: Sequence[str]) -> Mapping[str, str]:
+        """Remove topics; for jobs, return why they may still write. Servers and engines remove what they have made."""
         match kind:
             case AssetKind.TOPIC:
-                self._drop_topics([name])
-                return ""
+                self._drop_topics(names)
+                return dict.fromkeys(names, "")
             case AssetKind.JOB:
-                return unstopped(self._job(name), self._clock())
+                return {name: unstopped(self._job(name), self._clock()) for name in names}
             case AssetKind.INDEX | AssetKind.INGEST:
-                return ""
+                return dict.fromkeys(names, "")
 
 
 def unready(job: JobRecord | None) -> str:

@@ -20,7 +20,7 @@ from caraway.engine.job_ownership import JobOwnership, Work
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.lag import Observer
 from caraway.engine.link import RegistryLink
-from caraway.engine.slots import SlotBook, processors_of
+from caraway.engine.slots import SlotBook
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.spark.live import LiveRows
 from caraway.state.registry import JobRegistry
@@ -91,7 +91,7 @@ class Engine:
             session=driver.session,
             bootstrap_servers=self._bootstrap_servers,
             partitions=self._settings.kafka.partitions,
-            processors=processors_of(self._settings.spark.master),
+            processors=self._settings.spark.processors,
             checkpoint_of=self._checkpoint if ownership is None else ownership.folder,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
             observer=observer,

@@ -5,7 +5,6 @@ Spark accepts a job with a single stage in any case: without free slots its task
 while the query reports that it runs. So the engine counts the slots of all jobs itself.
 """
 
-import os
 import threading
 from collections.abc import Callable
 
@@ -18,11 +17,6 @@ class NoSlotsError(UnavailableError):
     code = "no_slots"
 
 
-def processors_of(master: str) -> int | None:
-    """Return how many processors the tasks share: those of this machine if Spark runs locally; None: unknown."""
-    return os.cpu_count() if master.startswith("local") else None
-
-
 class SlotBook:
     """The slots that jobs hold. Thread safe."""
 
@@ -31,6 +25,7 @@ class SlotBook:
         self._capacity = capacity
         self._lock = threading.Lock()
         self._held: dict[str, tuple[int, Callable[[], bool]]] = {}
+        self._offered = 0
 
     def reserve(self, job: str, slots: int) -> None:
         """Reserve slots for a job in place of those that it held before.
@@ -39,8 +34,9 @@ class SlotBook:
         """
         capacity = self._capacity()
         with self._lock:
-            self._held = {name: (held, runs) for name, (held, runs) in self._held.items() if name != job and runs()}
-            free = capacity - sum(held for held, _ in self._held.values())
+            self._offered = capacity
+            self._held.pop(job, None)
+            free = self._free()
             if capacity and slots > free:
                 raise NoSlotsError(
                     f"it needs {slots} slots of Spark at once, and {max(free, 0)} of {capacity} are free. Delete "
@@ -50,8 +46,13 @@ class SlotBook:
                 )
             self._held[job] = slots, lambda: True
 
+    def free(self) -> int | None:
+        """Return how many slots are free, as far as is known; None before the first job."""
+        with self._lock:
+            return max(0, self._free()) if self._offered else None
+
     def follow(self, job: str, runs: Callable[[], bool]) -> None:
-        """Keep the slots of a job reserved as long as `runs` returns true."""
+        """Keep the slots of a job reserved as long as `runs`, which must be quick, returns true."""
         with self._lock:
             slots, _ = self._held[job]
             self._held[job] = slots, runs
@@ -60,3 +61,7 @@ class SlotBook:
         """Free the slots of a job."""
         with self._lock:
             self._held.pop(job, None)
+
+    def _free(self) -> int:
+        self._held = {name: (held, runs) for name, (held, runs) in self._held.items() if runs()}
+        return self._offered - sum(held for held, _ in self._held.values())

@@ -12,6 +12,7 @@ from caraway.engine.damage import is_damage, put_aside
 from caraway.engine.jobs import brief
 from caraway.engine.lag import Lag, Observer, totals
 from caraway.engine.phases import Phase, is_left_behind
+from caraway.engine.slots import SlotBook
 from caraway.plan.model import JobPlan
 from caraway.spark.checkpoints import next_batch, position_of
 from caraway.spark.java import causes_of
@@ -35,7 +36,9 @@ class SparkQuery:
         interval_ms: How long a batch lasts by design, in milliseconds; 0 if it ends with its input.
         letters: Counts the job's dead letters.
         observer: Knows the ends of the topics, and how many rows queries have read since their last checkpoint.
+        slots: Knows how many slots of Spark are free for further jobs.
         clock: Returns a time in seconds.
+        active: Whether the query ran when that was last looked at.
     """
 
     query: StreamingQuery
@@ -45,7 +48,9 @@ class SparkQuery:
     interval_ms: int
     letters: LetterCount
     observer: Observer
+    slots: SlotBook
     clock: Callable[[], float]
+    active: bool = field(default=True, init=False)
     _looked_at: float = -LOOK_SECONDS
     _done: int | None = None
     _lag: Lag | None = None
@@ -53,7 +58,9 @@ class SparkQuery:
 
     def failure(self) -> str | None:
         """Return the reason why the query failed; None while it runs, or if its backlog is done."""
-        if self.query.isActive:
+        # Asking Spark takes a call of the JVM, so the answer is kept for those who ask often.
+        self.active = self.query.isActive
+        if self.active:
             return None
         error = self.query.exception()
         if error is not None:
@@ -66,7 +73,8 @@ class SparkQuery:
     def is_over(self) -> bool:
         """Return whether the phase is over: the backlog is done, or that of a live job has become too long."""
         if self.phase is Phase.BACKFILL:
-            return not self.query.isActive
+            self.active = self.query.isActive
+            return not self.active
         return self._lag is not None and is_left_behind(self.plan.mode, self.phase, self._lag.records)
 
     def progress(self) -> Mapping[str, object]:
@@ -80,6 +88,7 @@ class SparkQuery:
     def stop(self) -> None:
         """Stop the query."""
         self.query.stop()
+        self.active = False
 
     def _look(self, now: float) -> Mapping[str, object]:
         last = self.query.lastProgress
@@ -94,8 +103,10 @@ class SparkQuery:
         topics = [topic.name for topic in self.plan.inputs]
         self._lag = self.observer.lag(topics, done)
         lag = {} if self._lag is None else {"lag_records": self._lag.records, "lag_seconds": self._lag.seconds}
+        free = self.slots.free()
         return {
             "phase": self.phase,
+            **({} if free is None else {"slots_free": free}),
             "rows_per_second": round(rate * self.observer.size(topics), 1),
             "dead_letters": self.letters.value,
             "positions": positions,

@@ -92,8 +92,7 @@ class SparkRuntime:
         except Exception:
             self.slots.release(plan.job_id)
             raise
-        self.slots.follow(plan.job_id, lambda: query.isActive)
-        return SparkQuery(
+        started = SparkQuery(
             query=query,
             plan=plan,
             phase=phase,
@@ -101,8 +100,11 @@ class SparkRuntime:
             interval_ms=round(1000 * interval) if trigger is Trigger.REAL_TIME else 0,
             letters=letters,
             observer=self.observer,
+            slots=self.slots,
             clock=time.monotonic,
         )
+        self.slots.follow(plan.job_id, lambda: started.active)
+        return started
 
     def _phase(self, plan: JobPlan, position: Position, was: Phase | None, records_per_message: float) -> Phase:
         topics = TopicEnds(self.bootstrap_servers)

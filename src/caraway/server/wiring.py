@@ -225,6 +225,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         url,
         servers,
         partitions=settings.kafka.partitions,
+        processors=settings.spark.processors,
         index_lag=index.lag,
         look_up=resolve,
     )

@@ -29,6 +29,9 @@ MICRO_BATCH_ROWS = 500_000
 # The ingestion time of records is taken from the clock of another machine, which may be ahead by this many seconds. So
 # records whose ingestion time is up to this long after a restart are treated as if a failed attempt may have read them.
 _CLOCKS_DIFFER_SECONDS = 10.0
+# How long a broker keeps a fetch of a job that has read all, in milliseconds. It answers as soon as there is a record,
+# so a long time delays nothing. With Kafka's default, 500, some hundred idle jobs keep the broker busy.
+_FETCH_WAIT_MS = "5000"
 
 
 class Trigger(StrEnum):
@@ -175,7 +178,9 @@ def _read(
         # A job fails if Kafka has dropped records that it hasn't read, since going on would leave a silent gap.
         .option("failOnDataLoss", "true")
     )
-    if trigger is not Trigger.REAL_TIME:
+    if trigger is Trigger.REAL_TIME:
+        reader = reader.option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+    else:
         reader = reader.option("maxOffsetsPerTrigger", str(most))
     frame = reader.load()
     # Jobs skip erasures, which only indexes apply, and arrivals, by which servers see how far the job is that wrote

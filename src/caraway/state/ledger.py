@@ -6,6 +6,7 @@ A claim is a lease with a token that grows. A worker that lost its claim (by a c
 an action that it still finishes is harmless: actions are idempotent, and a destroyed name is never used again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import array
 
 from caraway.state.allocation import Action, AssetState
-from caraway.state.asset_store import AssetWriter, balance, lock_asset_store, serve, set_state
+from caraway.state.asset_store import AssetWriter, Moment, balance, lock_asset_store, serve, set_state
 from caraway.state.blueprints import AssetKind
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
@@ -57,6 +58,15 @@ class Claim:
         return self.asset_id.partition(":")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The outcome of the action of a claim, and the reason why it isn't done."""
+
+    claim: Claim
+    outcome: ActionOutcome
+    reason: str = ""
+
+
 class Ledger(AssetWriter):
     """The open entries, for workers; any number of workers, in any number of processes, may work at once."""
 
@@ -72,11 +82,19 @@ class Ledger(AssetWriter):
 
     def claim(self) -> Claim | None:
         """Claim an entry that is due and whose asset is blocked by no other asset; None if there is none."""
-        return self._retry(self._claim, "look into the ledger")
+        return next(iter(self.claims(1)), None)
+
+    def claims(self, most: int) -> tuple[Claim, ...]:
+        """Claim at most so many entries with the same action on the same kind of asset, as `claim` does one."""
+        return self._retry(lambda: self._claims(most), "look into the ledger")
 
     def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
         """Write the outcome of an action; return False, and change nothing, if the claim was lost meanwhile."""
-        return self._retry(lambda: self._close(claim, outcome, reason), "write into the ledger")
+        return not self.close_all([Closed(claim, outcome, reason)])
+
+    def close_all(self, closed: Sequence[Closed]) -> tuple[Claim, ...]:
+        """Write the outcomes of actions; return the claims that were lost meanwhile, for which nothing changes."""
+        return self._retry(lambda: self._close_all(closed), "write into the ledger")
 
     def promote(self) -> tuple[str, ...]:
         """Switch every branch whose head is ready to its head, and return the names of these branches."""
@@ -91,7 +109,7 @@ class Ledger(AssetWriter):
 
         return self._in_transaction(read, "read the assets")
 
-    def _claim(self) -> Claim | None:
+    def _claims(self, most: int) -> tuple[Claim, ...]:
         at = self._moment()
         other = assets.alias("other")
         # Assets are created after those that they require, and destroyed before them. So a required asset that isn't
@@ -113,65 +131,50 @@ class Ledger(AssetWriter):
                 ),
             )
             .order_by(ledger.c.due_at, ledger.c.id)
-            .limit(1)
+            .limit(most)
         )
         with self._engine.connect() as connection:
             # Nearly always no entry is due, and this query finds that out without taking the lock of the asset store,
             # for which commits would have to wait.
             if connection.execute(query).first() is None:
-                return None
+                return ()
         with self._engine.begin() as connection:
             lock_asset_store(connection)
-            row = connection.execute(query).first()
-            if row is None:
-                return None
+            due = connection.execute(query).all()
+            rows = [row for row in due if (row.deed, row.kind) == (due[0].deed, due[0].kind)]
+            if not rows:
+                return ()
             until = at.now + LEASE
+            entries, names = [row.id for row in rows], [row.asset_id for row in rows]
             connection.execute(
-                sa.update(ledger).where(ledger.c.id == row.id).values(token=row.token + 1, leased_until=until)
+                sa.update(ledger).where(ledger.c.id.in_(entries)).values(token=ledger.c.token + 1, leased_until=until)
             )
-            if row.deed == Action.DESTROY:
-                set_state(connection, [row.asset_id], AssetState.DESTROYING, at)
+            if rows[0].deed == Action.DESTROY:
+                set_state(connection, names, AssetState.DESTROYING, at)
             else:
                 connection.execute(
                     sa.update(assets)
-                    .where(assets.c.id == row.asset_id, assets.c.state == AssetState.PLANNED)
+                    .where(assets.c.id.in_(names), assets.c.state == AssetState.PLANNED)
                     .values(state=AssetState.CREATING, updated_at=at.now)
                 )
-            return Claim(
-                entry=row.id,
-                token=row.token + 1,
-                action=Action(row.deed),
-                asset_id=row.asset_id,
-                kind=AssetKind(row.kind),
-                attempts=row.attempts,
-                until=until,
+            return tuple(
+                Claim(
+                    entry=row.id,
+                    token=row.token + 1,
+                    action=Action(row.deed),
+                    asset_id=row.asset_id,
+                    kind=AssetKind(row.kind),
+                    attempts=row.attempts,
+                    until=until,
+                )
+                for row in rows
             )
 
-    def _close(self, claim: Claim, outcome: ActionOutcome, reason: str) -> bool:
+    def _close_all(self, closed: Sequence[Closed]) -> tuple[Claim, ...]:
         at = self._moment()
         with self._engine.begin() as connection:
             lock_asset_store(connection)
-            held = sa.and_(ledger.c.id == claim.entry, ledger.c.token == claim.token, ledger.c.state == "open")
-            row = connection.execute(sa.select(ledger.c.leased_until).where(held)).first()
-            if row is None or row.leased_until is None:
-                return False
-            match outcome:
-                case ActionOutcome.DONE:
-                    values: dict[str, object] = {"state": "done", "reason": "", "closed_at": at.now}
-                    state = AssetState.READY if claim.action is Action.CREATE else AssetState.GONE
-                case ActionOutcome.WAITING:
-                    values = {"due_at": at.now + PAUSE, "reason": reason}
-                    state = AssetState.BACKFILLING if claim.action is Action.CREATE else AssetState.DESTROYING
-                case ActionOutcome.FAILED:
-                    values = {
-                        "due_at": at.now + backoff(claim.attempts),
-                        "reason": reason,
-                        "attempts": claim.attempts + 1,
-                    }
-                    state = AssetState.FAILING if claim.action is Action.CREATE else AssetState.DESTROYING
-            connection.execute(sa.update(ledger).where(held).values(leased_until=None, **values))
-            set_state(connection, [claim.asset_id], state, at)
-            return True
+            return tuple(item.claim for item in closed if not _close(connection, item, at))
 
     def _promote(self) -> tuple[str, ...]:
         behind = sa.select(branches.c.name, branches.c.head).where(BEHIND)
@@ -202,3 +205,29 @@ def backoff(attempts: int) -> timedelta:
     """Return how long to wait between so many failures and the next attempt."""
     doublings = min(attempts, (LAST_BACKOFF // FIRST_BACKOFF).bit_length())
     return min(FIRST_BACKOFF * (1 << doublings), LAST_BACKOFF)
+
+
+def _close(connection: sa.Connection, closed: Closed, at: Moment) -> bool:
+    """Write the outcome of an action; return whether its claim is still held."""
+    claim = closed.claim
+    held = sa.and_(ledger.c.id == claim.entry, ledger.c.token == claim.token, ledger.c.state == "open")
+    row = connection.execute(sa.select(ledger.c.leased_until).where(held)).first()
+    if row is None or row.leased_until is None:
+        return False
+    match closed.outcome:
+        case ActionOutcome.DONE:
+            values: dict[str, object] = {"state": "done", "reason": "", "closed_at": at.now}
+            state = AssetState.READY if claim.action is Action.CREATE else AssetState.GONE
+        case ActionOutcome.WAITING:
+            values = {"due_at": at.now + PAUSE, "reason": closed.reason}
+            state = AssetState.BACKFILLING if claim.action is Action.CREATE else AssetState.DESTROYING
+        case ActionOutcome.FAILED:
+            values = {
+                "due_at": at.now + backoff(claim.attempts),
+                "reason": closed.reason,
+                "attempts": claim.attempts + 1,
+            }
+            state = AssetState.FAILING if claim.action is Action.CREATE else AssetState.DESTROYING
+    connection.execute(sa.update(ledger).where(held).values(leased_until=None, **values))
+    set_state(connection, [claim.asset_id], state, at)
+    return True

@@ -6,7 +6,7 @@ act, and once more when all workers have finished.
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -77,22 +77,22 @@ class World:
     broken: bool = False
     waiting: bool = False
 
-    def create(self, kind: AssetKind, name: str) -> str:
+    def create(self, kind: AssetKind, names: Sequence[str]) -> dict[str, str]:
         if self.broken:
             raise UnavailableError("the broker is away")
         if self.waiting and kind in {AssetKind.JOB, AssetKind.INDEX}:
-            return "it reads history"
-        identity = f"{kind}:{name}"
-        if identity not in self.there:
-            self.there.add(identity)
-            self.made[identity] += 1
-        return ""
+            return dict.fromkeys(names, "it reads history")
+        for identity in (f"{kind}:{name}" for name in names):
+            if identity not in self.there:
+                self.there.add(identity)
+                self.made[identity] += 1
+        return dict.fromkeys(names, "")
 
-    def destroy(self, kind: AssetKind, name: str) -> str:
+    def destroy(self, kind: AssetKind, names: Sequence[str]) -> dict[str, str]:
         if self.broken:
             raise UnavailableError("the broker is away")
-        self.there.discard(f"{kind}:{name}")
-        return ""
+        self.there -= {f"{kind}:{name}" for name in names}
+        return dict.fromkeys(names, "")
 
     @property
     def topics(self) -> set[str]:
@@ -249,11 +249,10 @@ class Simulation(RuleBasedStateMachine):
 
     # The acts of workers
 
-    @rule(crash=crashes)
-    def claim(self, crash: int | None) -> None:
+    @rule(crash=crashes, most=st.integers(1, 4))
+    def claim(self, crash: int | None, most: int) -> None:
         def claim() -> None:
-            found = self.ledger.claim()
-            if found is not None:
+            for found in self.ledger.claims(most):
                 assert (found.entry, found.token) not in self.claims, "no two leases with one token"
                 self.claims.add((found.entry, found.token))
                 self.hands.append(Hand(found))
@@ -264,7 +263,8 @@ class Simulation(RuleBasedStateMachine):
     @rule(data=st.data())
     def perform(self, data: st.DataObject) -> None:
         hand = data.draw(st.sampled_from(self.hands))
-        hand.outcome, _ = perform(hand.claim, self.world)
+        (closed,) = perform([hand.claim], self.world)
+        hand.outcome = closed.outcome
 
     @precondition(lambda self: any(hand.outcome for hand in self.hands))
     @rule(data=st.data(), crash=crashes, forgets=st.booleans())
@@ -338,7 +338,7 @@ class Simulation(RuleBasedStateMachine):
             self.now += timedelta(minutes=40)
             work(self.ledger, self.world, limit=1000)
             for hand in self.hands:
-                perform(hand.claim, self.world)
+                perform([hand.claim], self.world)
             self.hands = self.hands[1:]
             if not self.hands and not self.reader.ledger():
                 break
@@ -359,7 +359,7 @@ class Simulation(RuleBasedStateMachine):
     def _drop(self, names: object) -> None:
         assert isinstance(names, frozenset)
         for name in names:
-            self.world.destroy(AssetKind.TOPIC, name)
+            self.world.destroy(AssetKind.TOPIC, [name])
 
     def _exists(self, name: str) -> bool:
         return name in {branch.name for branch in self.reader.branch_heads().branches}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.engine.slots import processors_of
+from caraway.config.settings import SparkSettings
 from caraway.plan.slots import slots_of, tasks_of
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
@@ -30,7 +30,7 @@ def test_thirty_jobs_answer_in_as_many_slots_as_planned(broker: Broker, tmp_path
     assert len(jobs) == 30
     topics = [topic for shop in shops for topic in (shop.orders, shop.prices)]
     broker.create(*topics, *(job.output for job in jobs))
-    processors = processors_of("local[1]")
+    processors = SparkSettings(master="local[1]").processors
     tasks = [tasks_of(job, partitions=1, processors=processors).count for job in jobs]
     slots = sum(slots_of(job, partitions=1, tasks=count) for job, count in zip(jobs, tasks, strict=True))
     rig = Rig(tmp_path, broker.bootstrap_servers, CARAWAY_SPARK__MASTER=f"local[{slots + SPARE_SLOTS}]")

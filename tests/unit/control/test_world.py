@@ -12,7 +12,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.specs import Graph
 from caraway.state.allocation import Action
 from caraway.state.blueprints import AssetKind
-from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, ActionOutcome, Claim, backoff
+from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, ActionOutcome, Claim, Closed, backoff
 from caraway.state.model import DesiredState, JobRecord, JobState
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
@@ -57,7 +57,7 @@ class World:
     """Records the calls; topics fail if the test says so."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.asked: list[tuple[str, ...]] = []
         self._error = error
 
     def deployed(self) -> Deployed:
@@ -72,9 +72,9 @@ class World:
     def job(self, job_id: str) -> JobRecord | None:
         return JOB if job_id == JOB.job_id else None
 
-    def _ask(self, action: str, name: str) -> None:
-        self.asked.append((action, name))
-        if self._error is not None:
+    def _ask(self, action: str, *names: str) -> None:
+        self.asked.append((action, *names))
+        if self._error is not None and "bad" in names:
             raise self._error
 
 
@@ -104,7 +104,8 @@ def _claim(action: Action, kind: AssetKind, name: str) -> Claim:
 )
 def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[ActionOutcome, str]) -> None:
     world = World()
-    assert perform(_claim(action, kind, name), world.deployed()) == outcome
+    claim = _claim(action, kind, name)
+    assert perform([claim], world.deployed()) == [Closed(claim, *outcome)]
     if kind is AssetKind.TOPIC:
         assert world.asked == [("make" if action is Action.CREATE else "drop", "t")]
 
@@ -113,8 +114,20 @@ def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[Acti
     ("error", "reason"), [(UnavailableError("no broker"), "no broker"), (OSError("disk"), "OSError: disk")]
 )
 def test_an_error_is_reported_and_ends_nothing(error: Exception, reason: str) -> None:
-    claim = _claim(Action.CREATE, AssetKind.TOPIC, "t")
-    assert perform(claim, World(error).deployed()) == (ActionOutcome.FAILED, reason)
+    claim = _claim(Action.CREATE, AssetKind.TOPIC, "bad")
+    assert perform([claim], World(error).deployed()) == [Closed(claim, ActionOutcome.FAILED, reason)]
+
+
+def test_topics_are_made_together_and_a_bad_one_fails_alone() -> None:
+    good, bad = (_claim(Action.CREATE, AssetKind.TOPIC, name) for name in ("good", "bad"))
+    world = World()
+    assert perform([good, bad], world.deployed()) == [Closed(claim, ActionOutcome.DONE) for claim in (good, bad)]
+    assert world.asked == [("make", "good", "bad")]
+    failing = World(UnavailableError("no broker"))
+    assert perform([good, bad], failing.deployed()) == [
+        Closed(good, ActionOutcome.DONE),
+        Closed(bad, ActionOutcome.FAILED, "no broker"),
+    ]
 
 
 def test_pauses_grow_to_a_bound() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from caraway.engine.lag import Observer
 from caraway.engine.phases import LEFT_BEHIND_RECORDS, Phase
+from caraway.engine.slots import SlotBook
 from caraway.engine.spark_query import LOOK_SECONDS, SparkQuery, checkpoint_figures
 from caraway.spark.live import RealTimeRows
 from tests.unit.engine.test_jobs import plan
@@ -74,6 +75,7 @@ class Rig:
             interval_ms=10_000,
             letters=cast("Any", Letters()),
             observer=self.observer,
+            slots=SlotBook(lambda: 0),
             clock=lambda: self.now,
         )
 

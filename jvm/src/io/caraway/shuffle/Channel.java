@@ -4,17 +4,15 @@ import java.util.ArrayDeque;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
-import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
  * The rows on their way from some writing tasks to one reading task, in the order in which each writer wrote them.
  *
- * <p>The writers wait while {@link #MOST_BYTES} are on their way, so that a slow reader bounds the memory. A reader that waits for a row is woken by
+ * <p>The writers wait while so many bytes as the channel holds are on their way, so that a slow reader bounds the memory. A reader that waits for a row is woken by
  * it. Under load waking for each row would cost more than the row, so a reader that just had rows looks again after {@link #LOOK_NANOS} by itself.
  */
 final class Channel {
-  private static final long MOST_BYTES = 1 << 20;
   /** The time for which a busy reader lets rows gather, in nanoseconds. */
   private static final long LOOK_NANOS = 1_000_000;
   /** How often a waiting task looks whether Spark has ended it, in seconds; Spark mostly interrupts it, too. */
@@ -23,23 +21,29 @@ final class Channel {
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition readable = lock.newCondition();
   private final Condition writable = lock.newCondition();
+  private final long mostBytes;
   private ArrayDeque<UnsafeRow> rows = new ArrayDeque<>();
   private long bytes;
   private int writers;
   private boolean readerWaits;
   private boolean abandoned;
 
-  Channel(int writers) {
+  Channel(int writers, long mostBytes) {
     this.writers = writers;
+    this.mostBytes = mostBytes;
   }
 
-  /** Adds a row, which nobody may change afterwards; waits while the channel is full. A row of any size fits into an empty channel. */
-  void put(UnsafeRow row, TaskContext context) throws InterruptedException {
+  /**
+   * Adds a row, which nobody may change afterwards; waits while the channel is full. A row of any size fits into an empty channel.
+   *
+   * @param check is called from time to time while the writer waits, and throws if its task has been ended
+   */
+  void put(UnsafeRow row, Runnable check) throws InterruptedException {
     lock.lockInterruptibly();
     try {
-      while (bytes >= MOST_BYTES && !abandoned) {
+      while (bytes >= mostBytes && !abandoned) {
         writable.await(KILL_CHECK_SECONDS, TimeUnit.SECONDS);
-        context.killTaskIfInterrupted();
+        check.run();
       }
       // Rows that nobody will read are dropped: the reader has failed, so Spark fails the batch, and reads it again.
       if (!abandoned) {
@@ -67,8 +71,9 @@ final class Channel {
    * Waits for rows and returns all that there are, none if all writers have finished.
    *
    * @param busy whether the reader just had rows
+   * @param check is called from time to time while the reader waits, and throws if its task has been ended
    */
-  ArrayDeque<UnsafeRow> take(boolean busy, TaskContext context) throws InterruptedException {
+  ArrayDeque<UnsafeRow> take(boolean busy, Runnable check) throws InterruptedException {
     lock.lockInterruptibly();
     try {
       if (busy && rows.isEmpty() && writers > 0) {
@@ -78,7 +83,7 @@ final class Channel {
       while (rows.isEmpty() && writers > 0) {
         readerWaits = true;
         readable.await(KILL_CHECK_SECONDS, TimeUnit.SECONDS);
-        context.killTaskIfInterrupted();
+        check.run();
       }
       readerWaits = false;
       var taken = rows;

@@ -4,10 +4,13 @@ import java.util.stream.Stream;
 
 /** The channels of one shuffle, one for each task that reads. */
 final class LocalExchange {
+  /** The bytes that wait for one task at most. */
+  private static final long MOST_BYTES = 1 << 20;
+
   private final Channel[] channels;
 
   LocalExchange(int writers, int readers) {
-    channels = Stream.generate(() -> new Channel(writers)).limit(readers).toArray(Channel[]::new);
+    channels = Stream.generate(() -> new Channel(writers, MOST_BYTES)).limit(readers).toArray(Channel[]::new);
   }
 
   /** Returns the channel to a partition. */

@@ -1,6 +1,7 @@
 package io.caraway.shuffle;
 
 import java.util.ArrayDeque;
+import java.util.NoSuchElementException;
 import org.apache.spark.TaskContext;
 import org.apache.spark.shuffle.ShuffleReadMetricsReporter;
 import org.apache.spark.shuffle.ShuffleReader;
@@ -38,7 +39,7 @@ final class LocalReader<K, C> implements ShuffleReader<K, C> {
     public boolean hasNext() {
       if (taken.isEmpty() && !ended) {
         try {
-          taken = channel.take(busy, context);
+          taken = channel.take(busy, context::killTaskIfInterrupted);
         } catch (InterruptedException error) {
           // The reason for which Spark interrupts a task is in its context.
           context.killTaskIfInterrupted();
@@ -55,7 +56,7 @@ final class LocalReader<K, C> implements ShuffleReader<K, C> {
     @SuppressWarnings("unchecked")
     public Product2<K, C> next() {
       if (!hasNext()) {
-        throw new java.util.NoSuchElementException("all rows were read");
+        throw new NoSuchElementException("all rows were read");
       }
       // Spark's readers of rows look at the value only.
       return new Tuple2<>(null, (C) taken.poll());

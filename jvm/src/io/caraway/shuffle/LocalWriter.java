@@ -34,7 +34,7 @@ final class LocalWriter<K, V> extends ShuffleWriter<K, V> {
       while (rows.hasNext()) {
         var row = rows.next();
         // Spark uses the memory of a row again for the next one.
-        exchange.channel(partitioner.getPartition(row._1())).put(((UnsafeRow) row._2()).copy(), context);
+        exchange.channel(partitioner.getPartition(row._1())).put(((UnsafeRow) row._2()).copy(), context::killTaskIfInterrupted);
         metrics.incRecordsWritten(1);
       }
     } catch (InterruptedException error) {
