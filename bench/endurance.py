@@ -1,6 +1,6 @@
 """Endurance: full load of queries while events are written, for minutes. Reported are latency, errors and memory.
 
-    python -m bench endurance [--minutes 10] [--rate 1000] [--connections 8] [--json FILE]
+    python -m bench endurance [--minutes 10] [--rate 1000] [--together 20] [--connections 8] [--json FILE]
 
 A broker, a database and a server are started in a temporary folder, without an engine. Each event is an upsert that
 goes through `POST /log`, Kafka and the index to the queries that run meanwhile. First the same load runs without any
@@ -37,8 +37,6 @@ from caraway.stack.programs import ServerProgram
 from tests.alone import running
 
 WEBHOOK, ENDPOINT = "bench", "drivers"
-# Number of rows in a request that writes.
-BATCH = 20
 WINDOW_SECONDS = 30.0
 TIMEOUT_SECONDS = 120.0
 MEBIBYTE = 1 << 20
@@ -50,6 +48,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=1000.0, help="events a second")
+    parser.add_argument("--together", type=int, default=20, help="events of one request")
     parser.add_argument("--connections", type=int, default=CONNECTIONS, help="connections that query")
     parser.add_argument("--kafka", default="", help="a broker that runs already")
     parser.add_argument("--postgres", default="", help="an empty database that is there already")
@@ -64,7 +63,7 @@ def main() -> int:
     with ExitStack() as stack:
         url, pid = stack.enter_context(serving(options.kafka, options.postgres))
         commit(url)
-        writer = Writer(url, options.rate)
+        writer = Writer(url, options.rate, options.together)
         writer.write_all()
         asked = bodies(KEY, [f"Driver.{name}" for name in TEN], 1)
         path = f"{url}/api/v1/query"
@@ -135,8 +134,9 @@ def held(pid: int) -> int:
 class Writer:
     """Writes rows of drivers at a steady rate, from a thread, and knows the last row of each."""
 
-    def __init__(self, url: str, rate: float) -> None:
-        """Write `rate` rows a second."""
+    def __init__(self, url: str, rate: float, together: int) -> None:
+        """Write `rate` rows a second, some of them in one request."""
+        self._together = together
         self._url = url
         self._rate = rate
         self._number = 0
@@ -188,8 +188,8 @@ class Writer:
         try:
             with DemoConnection(self._url) as connection:
                 while not self._ended.wait(max(0.0, started + self.written / self._rate - time.monotonic())):
-                    self._write(connection, BATCH)
-                    self.written += BATCH
+                    self._write(connection, self._together)
+                    self.written += self._together
         except Exception as error:  # noqa: BLE001 (reported at the end)
             self._failure = error
         self.seconds = time.monotonic() - started

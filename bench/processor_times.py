@@ -8,6 +8,7 @@ import psutil
 # The role of a process, by a text in its command line; the first that fits counts.
 ROLES = {
     "caraway.server.workers": "readers",
+    "caraway.ingest.intake_main": "intake",
     "caraway.server": "server",
     "caraway.engine": "engine",
     "kafka.Kafka": "broker",

@@ -17,8 +17,10 @@ BACKFILL_RECORDS = 100_000
 # not send the job back: at 10,000 events a second, this backlog arrives in 2 s.
 LEVEL_RECORDS = 20_000
 # The backlog, in records, above which a live job returns to large batches. The job is stopped for that, and processes
-# the rows since its last checkpoint again, which are those of some minutes at most (spark.checkpoint_interval_seconds).
-LEFT_BEHIND_RECORDS = 1_000_000
+# the rows since its last checkpoint again, which are those of some minutes at most (spark.checkpoint_interval_seconds),
+# so millions, and indexes read the results of these rows again. By itself it would catch up with a million rows in half
+# a minute.
+LEFT_BEHIND_RECORDS = 5_000_000
 
 
 class Phase(StrEnum):

@@ -22,6 +22,9 @@ from caraway.topics.positions import Offsets
 # The interval between two reads of a query's progress. A read takes milliseconds of the driver's time, and each new
 # progress is written to the registry.
 LOOK_SECONDS = 5.0
+# The interval between two questions whether a query in real-time mode still runs. A question is a call of the JVM, and
+# with hundreds of jobs they add up.
+ASK_SECONDS = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class SparkQuery:
         observer: Knows the ends of the topics, and how many rows queries have read since their last checkpoint.
         slots: Knows how many slots of Spark are free for further jobs.
         clock: Returns a time in seconds.
-        active: Whether the query ran when that was last looked at.
+        active: True if the query ran when Spark was last asked.
     """
 
     query: StreamingQuery
@@ -51,6 +54,7 @@ class SparkQuery:
     slots: SlotBook
     clock: Callable[[], float]
     active: bool = field(default=True, init=False)
+    _asked_at: float = -ASK_SECONDS
     _looked_at: float = -LOOK_SECONDS
     _done: int | None = None
     _lag: Lag | None = None
@@ -58,9 +62,7 @@ class SparkQuery:
 
     def failure(self) -> str | None:
         """Return the reason why the query failed; None while it runs, or if its backlog is done."""
-        # Asking Spark takes a call of the JVM, so the answer is kept for those who ask often.
-        self.active = self.query.isActive
-        if self.active:
+        if self._runs():
             return None
         error = self.query.exception()
         if error is not None:
@@ -73,8 +75,7 @@ class SparkQuery:
     def is_over(self) -> bool:
         """Return whether the phase is over: the backlog is done, or that of a live job has become too long."""
         if self.phase is Phase.BACKFILL:
-            self.active = self.query.isActive
-            return not self.active
+            return not self._runs()
         return self._lag is not None and is_left_behind(self.plan.mode, self.phase, self._lag.records)
 
     def progress(self) -> Mapping[str, object]:
@@ -89,6 +90,13 @@ class SparkQuery:
         """Stop the query."""
         self.query.stop()
         self.active = False
+
+    def _runs(self) -> bool:
+        now = self.clock()
+        # The end of a backlog is the begin of real-time mode, so it is noticed soon.
+        if self.active and (self.phase is Phase.BACKFILL or now - self._asked_at >= ASK_SECONDS):
+            self.active, self._asked_at = self.query.isActive, now
+        return self.active
 
     def _look(self, now: float) -> Mapping[str, object]:
         last = self.query.lastProgress

@@ -157,6 +157,10 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # one.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # A job that starts reads the last snapshot of its state and replays the changes of all later batches. By
+        # default Spark makes a snapshot after ten batches, so after a backfill a start replayed millions of changes:
+        # with 3,000,000 keys it took 15.5 s instead of 4.3 s.
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
         # The executors' heartbeats carry the number of rows that tasks have read (`caraway.spark.live`); by default
         # they are 10 s apart.
         "spark.executor.heartbeatInterval": "2s",

@@ -141,7 +141,8 @@ class Ledger(AssetWriter):
         with self._engine.begin() as connection:
             lock_asset_store(connection)
             due = connection.execute(query).all()
-            rows = [row for row in due if (row.deed, row.kind) == (due[0].deed, due[0].kind)]
+            kinds = [(row.deed, row.kind) for row in due]
+            rows = [row for row, kind in zip(due, kinds, strict=True) if kind == kinds[0]]
             if not rows:
                 return ()
             until = at.now + LEASE
@@ -149,7 +150,7 @@ class Ledger(AssetWriter):
             connection.execute(
                 sa.update(ledger).where(ledger.c.id.in_(entries)).values(token=ledger.c.token + 1, leased_until=until)
             )
-            if rows[0].deed == Action.DESTROY:
+            if kinds[0][0] == Action.DESTROY:
                 set_state(connection, names, AssetState.DESTROYING, at)
             else:
                 connection.execute(

@@ -96,12 +96,14 @@ class Locations:
         return self._load(list(ids))
 
     def divide(self, delivered: Sequence[Delivered], known: Known) -> tuple[list[Delivered], list[Delivered]]:
-        """Divide records into those that only add an entry, and all others.
+        """Divide records into those that only add an entry, and all others; repeated ones are left out.
 
         A record only adds an entry if it is the first one of its identity. Keys are divided as a whole, since a batch
-        changes the tiles of a key once.
+        changes the tiles of a key once. A job that starts again sends many records again; among others they would
+        make all of their keys take the slower way.
         """
         counts = Counter([item.record_id for item in delivered])
+        delivered = [item for item in delivered if counts[item.record_id] > 1 or not self._is_repeat(item, known)]
         first = [
             item.record.op == PUT
             and not item.erased
@@ -112,10 +114,18 @@ class Locations:
         ]
         if all(first):
             return list(delivered), []
-        keys = {location.key for location in known.values() if location is not None}
-        keys |= {item.key for item, is_first in zip(delivered, first, strict=True) if not is_first}
+        others = [item for item, is_first in zip(delivered, first, strict=True) if not is_first]
+        before = (known[record_id] for item in others for record_id in self._concerned(item.record_id))
+        keys = {item.key for item in others} | {location.key for location in before if location is not None}
         adding = [is_first and item.key not in keys for item, is_first in zip(delivered, first, strict=True)]
         return list(compress(delivered, adding)), list(compress(delivered, map(not_, adding)))
+
+    def _is_repeat(self, item: Delivered, known: Known) -> bool:
+        """Return whether a record says nothing that isn't known of its identity."""
+        location, record = known[item.record_id], item.record
+        if location is None or item.erased or self._is_paired(item.record_id):
+            return False
+        return not _supersedes(Location(record.rev or b"", record.op, record.time, item.key, item.rank), location)
 
     def locate(self, added: Sequence[Delivered], batch: WriteBatch) -> None:
         """Add the locations of records that only add an entry to `batch`."""

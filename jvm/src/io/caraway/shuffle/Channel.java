@@ -56,7 +56,7 @@ final class Channel {
     }
   }
 
-  /** Says that a writer has put all its rows. */
+  /** Notes that a writer has put all its rows. */
   void finish() {
     lock.lock();
     try {
@@ -77,7 +77,7 @@ final class Channel {
     lock.lockInterruptibly();
     try {
       if (busy && rows.isEmpty() && writers > 0) {
-        // No row wakes the reader meanwhile, since it doesn't say that it waits.
+        // No row wakes the reader meanwhile, since the reader doesn't announce that it waits.
         readable.awaitNanos(LOOK_NANOS);
       }
       while (rows.isEmpty() && writers > 0) {
@@ -98,7 +98,7 @@ final class Channel {
     }
   }
 
-  /** Says that nobody will read any more. */
+  /** Notes that nobody will read any more. */
   void abandon() {
     lock.lock();
     try {

@@ -28,7 +28,7 @@ final class Flusher implements Runnable {
     return flusher;
   }
 
-  /** Lets the buffers of a writer be sent soon. */
+  /** Adds a writer whose buffers are to be sent soon. */
   void add(NotifyingWriter<?, ?> writer) {
     waiting.add(writer);
   }

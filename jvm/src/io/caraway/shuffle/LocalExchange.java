@@ -18,7 +18,7 @@ final class LocalExchange {
     return channels[partition];
   }
 
-  /** Says that one of the writers has written all its rows. */
+  /** Notes that one of the writers has written all its rows. */
   void finish() {
     for (var channel : channels) {
       channel.finish();

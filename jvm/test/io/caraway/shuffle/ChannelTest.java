@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
-/** Checks what a channel promises to the tasks at its ends, with threads in their place. The argument is the number of seeds. */
+/** Checks what a channel promises to the tasks at its ends, with threads instead of tasks. The argument is the number of seeds. */
 final class ChannelTest {
   private static final long MOST_BYTES = 4096;
   private static final int MOST_FIELDS = 100;
