@@ -70,3 +70,12 @@ def test_floors(kafka: str, tmp_path: Path) -> None:
     found = figures(tmp_path / "found")["figures"]
     assert len(found) == 8
     assert all(figure["us"] > 0 for figure in found.values())
+
+
+@pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
+def test_restart(tmp_path: Path) -> None:
+    run("restart", "--keys", "1000", "--json", str(tmp_path / "found"))
+    found = figures(tmp_path / "found")
+    assert found["bytes"] > 0
+    assert len(found["seconds"]) == 5
+    assert all(seconds > 0 for seconds in found["seconds"].values())
