@@ -21,8 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from processor_times import processor_seconds, resident_bytes
-from rich.table import Table
+from processor_times import processor_seconds, processor_table, resident_bytes
 
 from caraway import Count, F, Max, connectors, dataset, featureset, field, meta, pipeline
 from caraway.cli.output import out
@@ -173,19 +172,9 @@ def _job(number: int, makers: Dataset) -> tuple[Dataset, Dataset, Featureset]:
 
 
 def show(report: Mapping[str, Any], spent: Counter[tuple[str, str]], seconds: float) -> None:
-    """Print the tables."""
-    table = Table(title=f"{report['jobs']} idle jobs: share of one core, in percent")
-    for heading, side in (("process", "left"), ("threads", "left"), ("%", "right")):
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]  # one of rich's literals
-    roles: Counter[str] = Counter()
-    for (role, _), used in spent.items():
-        roles[role] += used
-    for role, used in roles.most_common():
-        table.add_row(role, "", f"{100 * used / seconds:.1f}", style="bold")
-        of_role = Counter({group: s for (name, group), s in spent.items() if name == role})
-        for group, s in of_role.most_common(10):
-            table.add_row("", group, f"{100 * s / seconds:.1f}")
-    out.print(table)
+    """Print the table and the figures beside it."""
+    title = f"{report['jobs']} idle jobs: share of one core, in percent"
+    out.print(processor_table(title, "%", spent, 100 / seconds, 10))
     out.print(f"All: {100 * report['share_of_a_core']:.0f}% of a core. Memory: {report['memory_mib']:,.0f} MiB.")
     out.print(f"Commits of {AT_ONCE} jobs, in seconds: {report['commit_seconds']}")
     out.print(f"From the log request to the served value, in milliseconds: {report['log_to_served']}")

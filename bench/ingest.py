@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from ingest_cases import BATCH, Bodies, Case, Question, demo, joined, windows
-from processor_times import processor_seconds, resident_bytes
+from processor_times import processor_seconds, processor_table, resident_bytes
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -202,18 +202,7 @@ def show(report: dict[str, object], spent: Counter[tuple[str, str]], events: int
         seconds, rate = report[f"{name}_seconds"], report[f"{name}_events_per_second"]
         table.add_row(name, f"{seconds:.1f}", f"{rate:,.0f}") if seconds else table.add_row(name, "never", "")
     out.print(table)
-    times = Table(title="Processor time of an event in microseconds")
-    for heading, side in (("process", "left"), ("threads", "left"), ("us", "right")):
-        times.add_column(heading, justify=side)  # type: ignore[arg-type]  # one of rich's literals
-    roles: Counter[str] = Counter()
-    for (role, _), seconds in spent.items():
-        roles[role] += seconds
-    for role, seconds in roles.most_common():
-        times.add_row(role, "", f"{1e6 * seconds / events:.1f}", style="bold")
-        of_role = Counter({group: s for (name, group), s in spent.items() if name == role})
-        for group, s in of_role.most_common(8):
-            times.add_row("", group, f"{1e6 * s / events:.1f}")
-    out.print(times)
+    out.print(processor_table("Processor time of an event in microseconds", "us", spent, 1e6 / events, 8))
     backlog, memory = report["largest_backlog"], report["memory_mib"]
     out.print(f"Largest backlog of the indexes: {backlog:,} records. Memory: {memory:,.0f} MiB.")
 

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import psutil
+from rich.table import Table
 
 # The role of a process, by a text in its command line; the first that fits counts.
 ROLES = {
@@ -50,6 +51,22 @@ def processor_seconds(root: int) -> Counter[tuple[str, str]]:
             # The process has ended meanwhile.
             continue
     return found
+
+
+def processor_table(title: str, unit: str, spent: Counter[tuple[str, str]], scale: float, groups: int) -> Table:
+    """Return a table of processor times, times `scale`: each role with as many of its groups of threads."""
+    table = Table(title=title)
+    for heading, side in (("process", "left"), ("threads", "left"), (unit, "right")):
+        table.add_column(heading, justify=side)  # type: ignore[arg-type]  # one of rich's literals
+    roles: Counter[str] = Counter()
+    for (role, _), seconds in spent.items():
+        roles[role] += seconds
+    for role, seconds in roles.most_common():
+        table.add_row(role, "", f"{scale * seconds:.1f}", style="bold")
+        of_role = Counter({group: s for (name, group), s in spent.items() if name == role})
+        for group, s in of_role.most_common(groups):
+            table.add_row("", group, f"{scale * s:.1f}")
+    return table
 
 
 def resident_bytes(root: int) -> int:

@@ -149,7 +149,7 @@ class Control:
             }
 
         def room(plan: GraphPlan, created: Container[str]) -> Room | None:
-            return room_for(plan, created, reader.running_jobs(), partitions=partitions, processors=processors)
+            return room_for(plan, created, reader.running_jobs, partitions=partitions, processors=processors)
 
         writer = StateWriter(engine, keep=keep)
         commits = CommitService(reader, writer, reconciler, count=count, look_up=look_up, room=room)

@@ -1,6 +1,6 @@
 """The slots of Spark that the new jobs of a commit need, beside those that are free."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from caraway.plan.model import GraphPlan, JobMode
@@ -26,14 +26,19 @@ class Room:
 
 
 def room_for(
-    plan: GraphPlan, created: Container[str], jobs: Iterable[JobRecord], *, partitions: int, processors: int | None
+    plan: GraphPlan,
+    created: Container[str],
+    running: Callable[[], Iterable[JobRecord]],
+    *,
+    partitions: int,
+    processors: int | None,
 ) -> Room | None:
     """Return what the new jobs of a plan need; None if there are no new ones, or no engine has reported its slots.
 
     Args:
         plan: The plan of a commit.
         created: The names of its new assets.
-        jobs: The jobs that run, with the reports of their engines.
+        running: Returns the jobs that run, with the reports of their engines; called only if a job is new.
         partitions: Partitions of a new topic.
         processors: How many processors the tasks share; None if unknown.
     """
@@ -42,12 +47,12 @@ def room_for(
         for job in plan.jobs
         if job.job_id in created and job.mode is JobMode.REAL_TIME
     ]
+    if not needed:
+        return None
     # Each engine reports its free slots with each of its jobs; the newest report counts.
     free: dict[object, int] = {}
-    for job in sorted(jobs, key=lambda job: job.updated_at):
+    for job in sorted(running(), key=lambda job: job.updated_at):
         reported = job.progress.get("slots_free")
         if isinstance(reported, int):
             free[job.progress.get("engine")] = reported
-    if not needed or not free:
-        return None
-    return Room(needed=sum(needed), jobs=len(needed), free=sum(free.values()))
+    return Room(needed=sum(needed), jobs=len(needed), free=sum(free.values())) if free else None

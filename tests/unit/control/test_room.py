@@ -23,10 +23,10 @@ def test_each_engine_s_newest_report_counts() -> None:
         replace(JOB, progress={"slots_free": 5, "engine": "b"}),
         replace(JOB, progress={}),
     ]
-    found = room_for(plan, created, jobs, partitions=3, processors=2)
+    found = room_for(plan, created, lambda: jobs, partitions=3, processors=2)
     assert found == Room(needed=5, jobs=1, free=15), "three tasks read, and two keep rows"
-    assert room_for(plan, set(), jobs, partitions=3, processors=2) is None, "no job is new"
-    assert room_for(plan, created, [JOB], partitions=3, processors=2) is None, "no engine has reported slots"
+    assert room_for(plan, set(), lambda: jobs, partitions=3, processors=2) is None, "no job is new"
+    assert room_for(plan, created, lambda: [JOB], partitions=3, processors=2) is None, "no engine has reported slots"
 
 
 @pytest.mark.parametrize(
