@@ -29,7 +29,6 @@ from caraway.config.settings import ServerSettings
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader
-from caraway.index.records.delivery import Message
 from caraway.index.storage.store import IndexStore
 from caraway.ingest.endpoints import Endpoints
 from caraway.plan.model import IndexPlan
@@ -50,6 +49,7 @@ from caraway.state.audit import AuditLog
 from caraway.state.database import connect
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
 
 NO_DATABASE = "postgresql://127.0.0.1:1/none"
 BATCH = 4_000

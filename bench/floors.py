@@ -29,7 +29,7 @@ from services import services
 
 from caraway.cli.output import out
 from caraway.dtypes.types import FLOAT, INT
-from caraway.index.feeding.consumption import BACKLOG, connect
+from caraway.index.feeding.consumption import BACKLOG
 from caraway.index.storage.keys import RAW, key_prefix, timed_key
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, RecordSchema
@@ -37,6 +37,7 @@ from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.producer import TopicWriter
+from caraway.topics.reader import connect
 
 ACCOUNT = Column(name="account", dtype=INT)
 SCHEMA = RecordSchema(

@@ -29,12 +29,12 @@ from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
-from caraway.index.records.delivery import Message
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
 
 BACKLOG_BATCH = 4000
 SECOND = 1_000_000

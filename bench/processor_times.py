@@ -9,6 +9,7 @@ from rich.table import Table
 # The role of a process, by a text in its command line; the first that fits counts.
 ROLES = {
     "caraway.server.workers": "readers",
+    "caraway.archive": "archive",
     "caraway.ingest.intake_main": "intake",
     "caraway.server": "server",
     "caraway.engine": "engine",

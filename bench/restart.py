@@ -24,13 +24,13 @@ from rich.table import Table
 from caraway.cli.output import out
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
-from caraway.index.records.delivery import Message
 from caraway.index.storage.snapshots import Snapshots
 from caraway.index.storage.store import IndexStore
 from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexKind
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
 
 BATCH = 30_000
 CODEC = RecordCodec(SCHEMA)

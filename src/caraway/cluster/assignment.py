@@ -36,6 +36,15 @@ def balanced(things: Collection[str], members: Collection[str], owners: Mapping[
     return found | dict(zip((thing for thing in sorted(things) if thing not in found), free, strict=True))
 
 
+def chosen(thing: str, members: Collection[str]) -> str | None:
+    """Return the member for a thing by rendezvous hashing (Thaler and Ravishankar, 1996); None without members.
+
+    If a member comes or goes, only the things move that it gets or had. Archives divide their topics by this function:
+    no topic is costly to move, and nobody has to keep who had it.
+    """
+    return max(members, key=lambda member: (_hash(thing, member), member), default=None)
+
+
 def rendezvous(shards: int, nodes: Collection[str]) -> Mapping[int, str]:
     """Return the node for each shard by rendezvous hashing; no node gets more than its equal part, rounded up.
 
@@ -56,5 +65,5 @@ def rendezvous(shards: int, nodes: Collection[str]) -> Mapping[int, str]:
     return owners
 
 
-def _hash(shard: int, node: str) -> bytes:
-    return blake2b(f"{shard} {node}".encode(), digest_size=8).digest()
+def _hash(thing: int | str, node: str) -> bytes:
+    return blake2b(f"{thing} {node}".encode(), digest_size=8).digest()

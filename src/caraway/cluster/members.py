@@ -39,6 +39,8 @@ class Group:
 
 
 ENGINES = Group(members="engine/", things="job/")
+# Archives divide the topics by hashing alone, so their topics have no owners in Postgres.
+ARCHIVES = Group(members="archive/", things="archived/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,6 +219,19 @@ class IndexSettings(_Section):
     lease_seconds: Annotated[float, Field(ge=1)] = 10.0
 
 
+class ArchiveSettings(_Section):
+    """The archive: the records of all datasets in Delta tables in the object store.
+
+    Attributes:
+        enabled: False: the stack runs no archive; offline queries and training sets then have no data.
+        seconds: Seconds after which an accepted row is in its table. Small values make many small files, which are
+            compacted later.
+    """
+
+    enabled: bool = True
+    seconds: Annotated[float, Field(gt=0)] = 30.0
+
+
 class SecretsSettings(_Section):
     """The store of secrets, and its keys.
 
@@ -292,6 +305,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
     index: IndexSettings = IndexSettings()
+    archive: ArchiveSettings = ArchiveSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

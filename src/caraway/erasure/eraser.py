@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
-from caraway.erasure.requests import ErasedKey, ErasureLog
+from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
 from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
 from caraway.objects.folder import ObjectFolder
@@ -39,11 +39,6 @@ class Removing(Protocol):
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys from an index; return whether all are removed."""
         ...
-
-
-def erasure_by(key: ErasedKey) -> Erasure:
-    """Return the content of the record that announces an erased key on a topic."""
-    return Erasure(key.columns, key.key_id, key.digest)
 
 
 class Eraser(Recurring):

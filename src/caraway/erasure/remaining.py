@@ -70,6 +70,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains
             "somebody removes the files",
         ),
         Remains(
+            "archive",
+            f"rows of {dataset}, in files of its table that were replaced when the key was erased",
+            "a day has passed",
+        ),
+        Remains(
             "snapshots of the index",
             "entries that were written before the erasure; a server that begins with one removes them again",
             f"{KEPT} newer snapshots are there, and an hour has passed",

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
+from caraway.erasure.keys import Erasure
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
 from caraway.state.tables import metadata
 
@@ -59,6 +60,11 @@ class ErasedKey:
     digest: bytes
     account: str
     token_id: str
+
+
+def erasure_by(key: ErasedKey) -> Erasure:
+    """Return the content of the record that announces an erased key on a topic."""
+    return Erasure(key.columns, key.key_id, key.digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,6 +105,13 @@ class ObjectFolder:
             if self._files.get_file_info(self._path(name)).type is fs.FileType.File:
                 self._files.delete_file(self._path(name))
 
+    def remove_folder(self, under: str) -> None:
+        """Remove all objects whose names begin with the folder `under`, if there are any."""
+        path = f"{self._root}/{under}"
+        with self._translated_errors(under):
+            if self._files.get_file_info(path).type is fs.FileType.Directory:
+                self._files.delete_dir(path)
+
     @contextmanager
     def _appearing(self, name: str) -> Iterator[Any]:
         """Yield a stream whose content becomes the object when all of it has been written."""

@@ -12,11 +12,11 @@ import uvloop
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
+from caraway.logs import configure_logging
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
 from caraway.server.collector import collect_rarely
 from caraway.server.http.endpoints import Router
-from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import endpoints
 from caraway.server.wiring import deploy

@@ -7,6 +7,7 @@ went away.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from caraway.archive.reports import ArchiveReports
 from caraway.control.reconciler import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
@@ -38,6 +39,7 @@ class Deployment:
         stops: The functions that stop the parts, in order.
     """
 
+    archive_reports: ArchiveReports
     backpressure: Backpressure
     bootstrap_servers: str
     figures: Callable[[], bytes]

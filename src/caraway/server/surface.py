@@ -6,6 +6,7 @@ from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers import (
     admin,
+    archive,
     branches,
     dead_letters,
     definitions,
@@ -96,6 +97,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/datasets", definitions.list_datasets, READ_DEFINITION),
     Endpoint("GET", f"{API}/definition/{{name}}", definitions.describe, READ_DEFINITION),
     Endpoint("GET", f"{API}/ledger", branches.ledger, READ_DEFINITION_ANYWHERE),
+    Endpoint("GET", f"{API}/archive", archive.archive, READ_DEFINITION, answer=archive.ArchiveAnswer),
     Endpoint("POST", f"{API}/dataset/{{name}}/erase", erase.erase, WRITE_DATA, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, READ_DEFINITION),
     # Reads of a secret are recorded in the audit log, as changes are, because its reader can use the secret anywhere.

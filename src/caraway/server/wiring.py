@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
+from caraway.archive.reports import ArchiveReports
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.control.reconciler import Control
@@ -259,6 +260,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         # With one, the readers answer queries and start such processes of their own.
         starts.insert(0, functions.start)
     return Deployment(
+        archive_reports=ArchiveReports(engine),
         backpressure=backpressure,
         bootstrap_servers=servers,
         figures=generate_latest if shared is None else partial(page, shared),

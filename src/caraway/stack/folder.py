@@ -27,6 +27,7 @@ TOKEN_BYTES = 32
 # The files and folders of a stack in its data folder, as patterns (docs/operations.md). `index*` has a star, since each
 # reader process of the server has an index folder of its own.
 CONTENT = (
+    "archive",
     "caraway.toml",
     "checkpoints",
     "engine",

@@ -1,4 +1,4 @@
-"""The parts that run Caraway's own code: the engine and the server, each a Python module started as a process."""
+"""The parts that run Caraway's own code: engine, server and archive, each a Python module started as a process."""
 
 import sys
 from pathlib import Path
@@ -63,6 +63,24 @@ class ServerProgram(Part):
     def check(self, pid: int) -> str | None:
         """Return why the server isn't ready, or None if it is."""
         return check_http(self._url)
+
+
+class ArchiveProgram(Part):
+    """`python -m caraway.archive`: the records of all topics as tables in the object store."""
+
+    name = "archive"
+    after = needs = frozenset({"postgres", "kafka"})
+    # In this time the rows that wait are written to their tables.
+    stop_seconds = 15.0
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._folder = folder
+        self._settings = settings
+
+    @override
+    def launch(self) -> Launch:
+        """Return the command that runs the module."""
+        return _python("caraway.archive", self._folder, self._settings)
 
 
 def _python(module: str, folder: Path, settings: Settings) -> Launch:

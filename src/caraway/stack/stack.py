@@ -28,7 +28,7 @@ from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import USER, EmbeddedKafka, kafka_classes
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.stack.probe import check_kafka, check_postgres
-from caraway.stack.programs import EngineProgram, ServerProgram
+from caraway.stack.programs import ArchiveProgram, EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
 
 # The seconds for which the start waits for services outside of the stack, and for parts that have become ready and then
@@ -46,11 +46,11 @@ POLL_SECONDS = 0.1
 Progress = Callable[[str, Sequence[PartStatus]], None]
 
 # The sets of parts in the order in which they are stopped, so that no part loses another one that it needs.
-STOP_ORDER = (frozenset({"server", "engine"}), frozenset({"kafka", "postgres"}))
+STOP_ORDER = (frozenset({"server", "engine", "archive"}), frozenset({"kafka", "postgres"}))
 
 
 class Stack:
-    """Postgres, Kafka, engine and server in a data folder, kept alive until they are stopped.
+    """Postgres, Kafka, engine, server and archive in a data folder, kept alive until they are stopped.
 
     ```python
     with Stack(load_settings()) as stack:
@@ -209,8 +209,13 @@ class Stack:
         return {"admin_token_file": self._folder.token}
 
     def _programs(self, path: Path) -> list[Part]:
-        server = ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url)
-        return [EngineProgram(path / "engine", self.settings, self._folder.heartbeat), server]
+        programs: list[Part] = [
+            EngineProgram(path / "engine", self.settings, self._folder.heartbeat),
+            ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url),
+        ]
+        if self.settings.archive.enabled:
+            programs.append(ArchiveProgram(path / "archive", self.settings))
+        return programs
 
     def _port(self, use: str, host: str = "127.0.0.1") -> int:
         """Return the port that the last stack in this folder had for a use, or another one if that port is taken."""

@@ -143,6 +143,20 @@ source_positions = sa.Table(
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
+# The tables of the archive, as the processes that write them report them after each write.
+archive_tables = sa.Table(
+    "archive_tables",
+    metadata,
+    sa.Column("topic", sa.Text, primary_key=True),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("positions", JSONB, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("files", sa.BigInteger, nullable=False),
+    sa.Column("bytes", sa.BigInteger, nullable=False),
+    sa.Column("written_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
 accounts = sa.Table(
     "accounts",
     metadata,

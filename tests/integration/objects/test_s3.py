@@ -6,9 +6,11 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import boto3
+import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
+from caraway.archive.tables import ArchiveTable, ReplacedError
 from caraway.errors import UnavailableError
 from caraway.index.storage.snapshots import Snapshots
 from caraway.index.storage.store import IndexStore
@@ -87,3 +89,25 @@ def test_an_index_begins_with_a_snapshot_in_a_bucket(url: str, tmp_path: Path) -
         assert manifest is not None
     with IndexStore(tmp_path / "two" / "index", restore=Snapshots(ObjectFolder(url)).restore) as store:
         assert store.get(b"asset  1" + (999).to_bytes(4)) == b"value"
+
+
+def test_a_table_of_the_archive_takes_one_of_two_writers_and_is_removed(url: str) -> None:
+    schema = pa.schema([("_offset", pa.int64())])
+
+    def opened() -> ArchiveTable:
+        return ArchiveTable(url, "archive/topic/id", schema, dataset="D")
+
+    first, second = opened(), opened()
+    first.append(pa.table({"_offset": [0, 1]}), {0: 2})
+    with pytest.raises(ReplacedError):
+        second.append(pa.table({"_offset": [0]}), {0: 1})
+    again = opened()
+    assert again.positions([0]) == {0: 2}
+    again.append(pa.table({"_offset": [2]}), {0: 3})
+    assert sorted(again.read()["_offset"].to_pylist()) == [0, 1, 2]
+    folder = ObjectFolder(url)
+    folder.write("archive/other/id", b"stays")
+    for _ in range(2):
+        folder.remove_folder("archive/topic")
+    assert [stored.name for stored in folder.stored()] == ["archive/other/id"]
+    assert opened().positions([0]) == {0: 0}

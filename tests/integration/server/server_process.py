@@ -18,6 +18,7 @@ from caraway.config.settings import KafkaSettings, PostgresSettings, SecretsSett
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.stack import ports
+from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config
 from caraway.topics.markers import is_marker
 from tests.messages import records_of
@@ -98,10 +99,11 @@ class ServerProcess:
         self._process.send_signal(SIGKILL)
         self._process.wait()
 
-    def run_in_slices_until(self, condition: Callable[[], bool]) -> None:
+    def run_in_slices_until(self, condition: Callable[[], bool], slice_s: float = SLICE_S) -> None:
         """Resume and suspend the process by turns until `condition` holds, and leave it suspended.
 
-        The work of the process can't end while the condition is checked, however slow the test is.
+        The work of the process can't end while the condition is checked, however slow the test is. The process runs
+        for `slice_s` seconds at a time.
         """
         assert self._process is not None
         deadline = deadline_in(TIMEOUT_S)
@@ -109,7 +111,7 @@ class ServerProcess:
         while not condition():
             assert time.monotonic() < deadline, self.said()
             self._process.send_signal(SIGCONT)
-            time.sleep(SLICE_S)
+            time.sleep(slice_s)
             self._process.send_signal(SIGSTOP)
 
     def resume(self) -> None:
@@ -170,6 +172,29 @@ def eventually(check: Callable[[], object], explain: Callable[[], str] = str, se
 
 def consumer_of(kafka: str) -> Consumer:
     return Consumer(consumer_config(kafka) | {"group.id": "test", "enable.auto.commit": False})
+
+
+class RecordCount:
+    """Counts the records of a topic with one partition, reading each once, for a count that is asked for often."""
+
+    def __init__(self, kafka: str, topic: str) -> None:
+        self._consumer, self._topic = consumer_of(kafka), topic
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self._next = self._count = 0
+
+    def __call__(self) -> int:
+        """Return the number of records, markers of waits left out."""
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=TIMEOUT_S)
+        while self._next < end:
+            for message in self._consumer.consume(min(1000, end - self._next), timeout=1):
+                assert message.error() is None
+                if not is_marker(message.key()):
+                    self._count += records_in(message.value())
+                self._next = (message.offset() or 0) + 1
+        return self._count
+
+    def close(self) -> None:
+        self._consumer.close()
 
 
 def end_of(kafka: str, topic: str) -> int:

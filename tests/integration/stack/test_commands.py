@@ -42,7 +42,7 @@ def test_up_in_the_background_and_down(data: Path) -> None:
         report = status(data)
         assert report["state"] == "running"
         assert {part["name"]: part["state"] for part in report["parts"]} == dict.fromkeys(
-            ("postgres", "kafka", "engine", "server"), "running"
+            ("postgres", "kafka", "engine", "server", "archive"), "running"
         )
         assert report["url"] in up.stdout
         assert report["memory_bytes"] < MEMORY_BOUND

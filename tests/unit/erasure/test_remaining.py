@@ -83,6 +83,7 @@ def test_the_places_of_every_dataset() -> None:
         "topic caraway.dead-letters",
         "topic caraway.served-features",
         "archive of served features",
+        "archive",
         "snapshots of the index",
         "backups, and the systems that sent the rows",
     ]

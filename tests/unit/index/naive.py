@@ -10,10 +10,10 @@ from typing import Any
 from caraway.dtypes.types import FLOAT, INT, STRING, DecimalType, optional
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.records.delivery import Message
 from caraway.index.storage.geometry import Geometry
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.topics.reader import Message
 
 SECOND = 1_000_000
 # Levels of 65 ms, 262 ms, 1 s and so on; a tile splits at the fourth aggregate input, so a few events make a deep

@@ -12,11 +12,11 @@ from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import Aggregate, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.index.records.delivery import Message
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
 from tests.unit.engine_local.building import dataset, derived, spec_of
 
 SECOND = 1_000_000

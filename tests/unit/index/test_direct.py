@@ -20,7 +20,6 @@ from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.feeding.writer import IndexWriter, singles_of
 from caraway.index.reader import IndexReader
-from caraway.index.records.delivery import Message
 from caraway.index.storage.keys import META
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
@@ -29,6 +28,7 @@ from caraway.topics.blocks import block_of
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.keys import MAX_KEY_BYTES
+from caraway.topics.reader import Message
 from tests.unit.engine_local.building import EVENTS, S, derived, events, spec_of
 from tests.unit.index.oracle import Case, Job, random_change
 from tests.unit.index.test_against_engine import CASES, EXACT

@@ -16,12 +16,12 @@ from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
 from caraway.index.feeding.emission import Emission
 from caraway.index.feeding.writer import IndexWriter
-from caraway.index.records.delivery import Message
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import TopicPlan
 from caraway.plan.planner import plan_graph
 from caraway.topics.codec import PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
 from tests.effort import examples
 from tests.unit.engine_local.building import derived
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change

@@ -13,11 +13,11 @@ from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
-from caraway.index.records.delivery import Message
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind
 from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SCHEMA, Sent, aggregate, index_plan
 
 KEY = CODEC.encode_key(["a"]) or b""

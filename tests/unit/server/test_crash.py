@@ -6,7 +6,7 @@ import sys
 
 PROGRAM = """
 import os, signal
-from caraway.server.logs import configure_logging
+from caraway.logs import configure_logging
 
 def answer():
     os.kill(os.getpid(), signal.SIGSEGV)

@@ -18,7 +18,7 @@ from caraway.expr.nodes import Node
 from caraway.expr.scalars.compiler import compile_scalar
 from caraway.expr.scalars.scope import Row, Scalar
 from caraway.graph import operators as ops
-from caraway.index.records.delivery import Delivered, Message, Puts
+from caraway.index.records.delivery import Delivered, Puts
 from caraway.index.records.versions import VersionFeed
 from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.plan.model import DirectFeed, IndexPlan
@@ -26,6 +26,7 @@ from caraway.topics.codec import FORMAT, PUT, Record, RecordCodec
 from caraway.topics.dead_letters import MAX_PAYLOAD
 from caraway.topics.identity import position_ids
 from caraway.topics.keys import MAX_KEY_BYTES, too_long
+from caraway.topics.reader import Message
 
 # The most encoded keys that are kept, and the most bytes of each.
 KEPT_KEYS, KEPT_BYTES = 50_000, 100

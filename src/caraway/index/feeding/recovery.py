@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
-from caraway.index.feeding.consumption import connect
+from caraway.index.feeding.consumption import FRESH
 from caraway.index.feeding.emission import Progress, pack, unpack_sent
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US, SENT, after, emission_key, key_prefix, timed_key
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.change_points import ChangePoints
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.reader import connect
 
 BATCH = 2000
 WAIT_S = 0.5
@@ -32,7 +33,7 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
     """
     if store.get(emission_key(plan.asset)) is not None:
         return
-    consumer = connect(bootstrap_servers)
+    consumer = connect(bootstrap_servers, FRESH.config)
     try:
         ends = _ends(consumer, topic.name)
         if not any(ends.values()):

@@ -14,20 +14,20 @@ from confluent_kafka import KafkaError, KafkaException
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.index.feeding.consumption import BEHIND, CAUGHT_UP, FRESH, LOST_OFFSET, Reading
+from caraway.index.feeding.consumption import BEHIND, CAUGHT_UP, FRESH
 from caraway.index.feeding.direct import HoldsKey
 from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
 from caraway.index.feeding.recovery import recover
-from caraway.index.feeding.topic_reader import TopicReader
 from caraway.index.feeding.writer import IndexWriter, singles_of
-from caraway.index.records.delivery import Applied, Message
+from caraway.index.records.delivery import Applied
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.thread_names import show_name
 from caraway.topics.blocks import is_block, records_in
 from caraway.topics.partitioning import partition_of
+from caraway.topics.reader import LOST_OFFSET, Message, Reading, TopicReader
 
 LOGGER = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from caraway.erasure.keys import ErasedKeys, Hides, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
 from caraway.index.feeding.direct import DeadLetterError, DirectReader, Feed, HoldsKey
 from caraway.index.feeding.emission import Send
-from caraway.index.records.delivery import Applied, Delivered, Message, Puts, Single
+from caraway.index.records.delivery import Applied, Delivered, Puts, Single
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
 from caraway.index.storage.store import IndexStore
@@ -21,6 +21,7 @@ from caraway.topics.blocks import is_block, split
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.identity import position_id, position_ids, spelled
 from caraway.topics.markers import is_marker
+from caraway.topics.reader import Message
 
 LOGGER = logging.getLogger(__name__)
 

@@ -8,8 +8,6 @@ import msgspec
 
 from caraway.topics.codec import Record
 
-# A message as Kafka delivers it: key, value, partition, offset. It is a record or a block (`caraway.topics.blocks`).
-Message = tuple[bytes | None, bytes | None, int, int]
 # A record by itself: key, value, and its position on the topic as an identity (`caraway.topics.identity`).
 Single = tuple[bytes | None, bytes | None, bytes]
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import TopicPartition
 
-from caraway.index.feeding.consumption import connect
+from caraway.index.feeding.consumption import FRESH
 from caraway.plan.model import JobMode, JobPlan
 from caraway.server.waiting.goals import Goal, Goals
 from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, TOKEN_BYTES, Arrival, decode_arrival, job_tag
 from caraway.topics.positions import Offsets, TopicEnds
 from caraway.topics.producer import TopicWriter
+from caraway.topics.reader import connect
 
 # The most records that one poll returns from the output topics of jobs.
 BATCH = 1_000
@@ -66,7 +67,7 @@ class Markers:
         # Jobs in micro-batch mode pass no markers on. They report to Postgres the positions that they have processed,
         # which `Goals.advance` reads.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.mode is JobMode.REAL_TIME}
-        self._consumer = connect(bootstrap_servers) if self._jobs else None
+        self._consumer = connect(bootstrap_servers, FRESH.config) if self._jobs else None
         self._outputs: Offsets = {}
         # By input topic: the token of its marker, and the number of partitions from which arrivals must come.
         self._sent: dict[str, tuple[bytes, int]] = {}

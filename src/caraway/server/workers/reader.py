@@ -12,9 +12,8 @@ import structlog
 from typing_extensions import override
 
 from caraway.config.settings import Settings
-from caraway.erasure.eraser import erasure_by
 from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import ErasureLog
+from caraway.erasure.requests import ErasureLog, erasure_by
 from caraway.errors import UnavailableError
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.index.reader import IndexReader

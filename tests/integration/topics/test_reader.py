@@ -5,10 +5,10 @@ import time
 from contextlib import closing
 
 from caraway.index.feeding.consumption import FRESH
-from caraway.index.feeding.topic_reader import ENDS_S, TopicReader
 from caraway.stack import ports
 from caraway.topics.admin import ensure_topics
 from caraway.topics.producer import TopicWriter
+from caraway.topics.reader import ENDS_S, TopicReader
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.timeouts import scaled
 

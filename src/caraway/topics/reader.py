@@ -3,14 +3,44 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import TopicMetadata
 
-from caraway.index.feeding.consumption import Reading, connect
-from caraway.index.records.delivery import Message
 from caraway.topics.blocks import records_in
+from caraway.topics.connection import consumer_config, kafka_logger
+
+# A message as Kafka delivers it: key, value, partition, offset. It is a record or a block (`caraway.topics.blocks`).
+Message = tuple[bytes | None, bytes | None, int, int]
+
+# The codes of a consumer's errors if the topic doesn't have the offset from which it is read: it was deleted by
+# retention, or the topic was created anew.
+LOST_OFFSET = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - its public name
+
+# Settings of consumers that are assigned partitions.
+COMMON: dict[str, Any] = {
+    # librdkafka requires a group id, but the group isn't used: partitions are assigned explicitly, and whoever
+    # reads keeps the offsets together with the data.
+    "group.id": "caraway",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    # The milliseconds for which a broker holds a fetch request while there is no record. A partition that is assigned
+    # meanwhile is read only after this request has ended, so the default of 500 ms would delay it longer.
+    "fetch.wait.max.ms": 100,
+    "fetch.error.backoff.ms": 50,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A way to read topics: the settings of the consumer, and the most records of a batch."""
+
+    config: Mapping[str, Any]
+    batch: int
+
 
 # The seconds between two looks at the ends of the partitions.
 ENDS_S = 0.1
@@ -157,3 +187,8 @@ class TopicReader:
         if self._consumer is None:
             self._consumer = connect(self._bootstrap_servers, self._reading.config)
         return self._consumer
+
+
+def connect(bootstrap_servers: str, config: Mapping[str, Any]) -> Consumer:
+    """Return a consumer without any assignment."""
+    return Consumer(consumer_config(bootstrap_servers) | dict(config), logger=kafka_logger())

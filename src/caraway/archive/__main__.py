@@ -1,0 +1,72 @@
+"""`python -m caraway.archive`: archive the topics of all branches, until SIGTERM or SIGINT."""
+
+import os
+import signal
+import socket
+import sys
+
+from caraway.archive.archiver import Archiver
+from caraway.archive.erasing import TableErasures
+from caraway.archive.follower import Follower
+from caraway.archive.reports import ArchiveReports
+from caraway.cluster.members import ARCHIVES, Member
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import load_settings
+from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.requests import ErasureLog
+from caraway.errors import CarawayError
+from caraway.logs import configure_logging
+from caraway.objects.folder import ObjectFolder
+from caraway.secrets.keyring import open_keyring
+from caraway.state.database import connect, require_tables
+from caraway.state.reader import StateReader
+from caraway.state.tables import metadata
+from caraway.topics.credentials import sign_in
+
+# The archive gives way to all that answers requests: a server or a job that is behind is noticed, an archive that comes
+# some seconds later isn't.
+NICENESS = 10
+
+
+def main() -> int:
+    """Run an archive with the settings of the environment; return the exit code."""
+    try:
+        os.umask(0o077)
+        os.nice(NICENESS)
+        settings = load_settings()
+        configure_logging(settings.log_level)
+        if settings.postgres.url is None:
+            raise ConfigurationError("postgres.url: the archive needs to know the database")
+        if settings.kafka.bootstrap_servers is None:
+            raise ConfigurationError("kafka.bootstrap_servers: the archive needs to know the brokers")
+        database = connect(settings.postgres.url)
+        require_tables(database, metadata.tables)
+        reports = ArchiveReports(database)
+        erasures = TableErasures(ErasureLog(database), ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()))
+        follower = Follower(
+            sign_in(settings.kafka),
+            settings.objects_url,
+            settings.archive.seconds,
+            report=reports.write,
+            hides=erasures.hides,
+        )
+        member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")
+        archiver = Archiver(
+            follower,
+            StateReader(database),
+            member,
+            erasures=erasures,
+            reports=reports,
+            objects=ObjectFolder(settings.objects_url),
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: archiver.stop())
+        archiver.run()
+    except CarawayError as error:
+        sys.stderr.write(f"archive: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The division of the topics among the processes that archive, and their loop."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import structlog
+
+from caraway.archive.erasing import TableErasures
+from caraway.archive.follower import Follower
+from caraway.archive.model import archived_topics, topic_folder
+from caraway.archive.reports import ArchiveReports
+from caraway.cluster.assignment import chosen
+from caraway.cluster.leases import HeldLease
+from caraway.cluster.members import Member
+from caraway.errors import UnavailableError
+from caraway.objects.folder import ObjectFolder
+from caraway.plan.model import TopicPlan
+from caraway.state.allocation import AssetState
+from caraway.state.blueprints import AssetKind
+from caraway.state.plans import Plans
+from caraway.state.reader import StateReader
+
+LOG = structlog.get_logger(__name__)
+
+# An archive that hasn't renewed its lease for so long has ended, and others take its topics over. The tables refuse the
+# second one of two writers, so nothing depends on exact times.
+LASTING = timedelta(seconds=10)
+RENEW_SECONDS = 2.0
+LOOK_SECONDS = 1.0
+IDLE_SECONDS = 0.5
+CLEAR_SECONDS = 60.0
+WAITS, GOES_ON = "the archive waits", "the archive goes on with its topics"
+
+
+class Archiver:
+    """Archives this process's share of the topics until it is stopped."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        state: StateReader,
+        member: Member,
+        *,
+        erasures: TableErasures,
+        reports: ArchiveReports,
+        objects: ObjectFolder,
+    ) -> None:
+        """Archive the topics of all branches.
+
+        Args:
+            follower: Archives those of the topics that are this process's.
+            state: The commits of the branches.
+            member: The membership of this process in the group that divides the topics.
+            erasures: The keys whose rows are to be removed from tables.
+            reports: The tables that there are.
+            objects: The object store, from which the tables of removed topics are removed.
+        """
+        self._follower = follower
+        self._state = state
+        self._erasures = erasures
+        self._reports = reports
+        self._objects = objects
+        self._plans = Plans(state)
+        self._needed: frozenset[str] = frozenset()
+        self._cleared_at = time.monotonic()
+        self._member = member
+        self._lease = HeldLease(member.lease, LASTING, renew_s=RENEW_SECONDS)
+        self._stopping = threading.Event()
+        self._looked_at = float("-inf")
+        self._topics: Mapping[str, TopicPlan] = {}
+        # The last failure of each kind, by what is logged of it.
+        self._failures: dict[str, str] = {}
+
+    def stop(self) -> None:
+        """Ask the loop to end; may be called from a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Archive until `stop` is called, and then write what waits."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._round()
+                except UnavailableError as error:
+                    self._note(WAITS, str(error))
+                    self._stopping.wait(LOOK_SECONDS)
+                else:
+                    self._failures.pop(WAITS, None)
+            self._follower.flush()
+        finally:
+            self._follower.close()
+        self._leave()
+
+    def _round(self) -> None:
+        if time.monotonic() >= self._looked_at + LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._look()
+        if self._topics:
+            self._follower.step()
+        else:
+            self._stopping.wait(IDLE_SECONDS)
+
+    def _look(self) -> None:
+        """Read which topics are this process's, and what is erased; without Postgres, go on as before."""
+        try:
+            topics = self._share()
+            self._erasures.refresh()
+            if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
+                self._cleared_at = time.monotonic()
+                self._clear()
+        except UnavailableError as error:
+            self._note(GOES_ON, str(error))
+            return
+        self._failures.pop(GOES_ON, None)
+        if topics.keys() != self._topics.keys():
+            self._topics = topics
+            self._follower.follow(topics)
+        for topic, numbers in list(self._erasures.pending.items()):
+            if topic in topics and self._follower.erase(topic):
+                self._erasures.done(topic, list(numbers))
+
+    def _share(self) -> Mapping[str, TopicPlan]:
+        # A process that was restarted takes the lease of its predecessor at once, since both can't run at a time.
+        if not self._lease.keep(succeeds=True) or self._lease.token is None:
+            return self._topics
+        name = replace(self._member, token=self._lease.token).name
+        members = {*self._member.look().members, name}
+        needed = self._plans.refresh()
+        topics = archived_topics(planned.plan for planned in needed.commits.values())
+        self._needed = frozenset(topics)
+        return {topic: plan for topic, plan in topics.items() if chosen(topic, members) == name}
+
+    def _clear(self) -> None:
+        """Remove the tables of topics that are removed."""
+        left = self._reports.all().keys() - self._needed
+        if not left:
+            return
+        gone = {a.name for a in self._state.assets() if a.kind is AssetKind.TOPIC and a.state is AssetState.GONE}
+        for topic in left & gone:
+            self._objects.remove_folder(topic_folder(topic))
+            self._reports.forget(topic)
+            LOG.info("removed the table of a topic that is removed", topic=topic)
+
+    def _note(self, event: str, reason: str) -> None:
+        """Log a failure, unless it is the same as the last one."""
+        if reason != self._failures.get(event):
+            LOG.warning(event, reason=reason)
+        self._failures[event] = reason
+
+    def _leave(self) -> None:
+        try:
+            self._lease.release()
+        except UnavailableError as error:
+            LOG.info("the topics of this archive become free when its lease expires", reason=str(error))

@@ -1,0 +1,308 @@
+"""The reader of topics that writes their records into tables."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import structlog
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from caraway.archive.columns import Encoder, columns_of
+from caraway.archive.model import TableReport, TableSize, table_path
+from caraway.archive.tables import ArchiveTable, ReplacedError
+from caraway.erasure.keys import Hides
+from caraway.errors import UnavailableError
+from caraway.plan.model import TopicPlan
+from caraway.topics.blocks import records_in
+from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.positions import TopicEnds
+from caraway.topics.reader import COMMON, LOST_OFFSET, Message, Reading, TopicReader
+
+LOG = structlog.get_logger(__name__)
+
+# Records are kept as messages until there are so many of them, or so many bytes, and then as Arrow columns, which take
+# a fraction of the memory.
+PIECE_RECORDS = 20_000
+PIECE_BYTES = 4 << 20
+# The most bytes of columns of one topic, and of all topics together, that wait to be written. When there are more, the
+# largest table is written at once.
+TABLE_BYTES = 32 << 20
+ALL_BYTES = 96 << 20
+# So many small files are made into large ones.
+SMALL_FILES = 64
+VACUUM_SECONDS = 3600.0
+RETRY_SECONDS = 2.0
+ANSWER_SECONDS = 10.0
+POLL_SECONDS = 0.5
+
+READING = Reading(
+    COMMON
+    | {
+        "queued.min.messages": 20_000,
+        "queued.max.messages.kbytes": 8 * 1024,
+        "fetch.message.max.bytes": 1024 * 1024,
+        # The archive is in no hurry: the broker gathers what comes, since each fetch costs it some 0.2 ms.
+        "fetch.min.bytes": 512 * 1024,
+        "fetch.wait.max.ms": 500,
+    },
+    batch=PIECE_RECORDS,
+)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A topic that is archived, with the records that aren't in its table yet."""
+
+    plan: TopicPlan
+    table: ArchiveTable
+    encoder: Encoder
+    positions: dict[int, int]
+    messages: list[Message] = field(default_factory=list)
+    records: int = 0
+    message_bytes: int = 0
+    pieces: list[pa.Table] = field(default_factory=list)
+    # The time of the oldest message that isn't in the table yet.
+    since: float | None = None
+    appended: int = 0
+    vacuumed_at: float = 0.0
+    size: TableSize | None = None
+
+    def take(self, messages: Sequence[Message], now: float, hides: Hides | None) -> None:
+        """Add messages; rows whose Kafka key `hides` is true of will be left out."""
+        self.since = now if self.since is None else self.since
+        self.messages += messages
+        for key, value, partition, offset in messages:
+            self.records += records_in(value)
+            self.message_bytes += len(value or b"") + len(key or b"")
+            self.positions[partition] = offset + 1
+        if self.records >= PIECE_RECORDS or self.message_bytes >= PIECE_BYTES:
+            self.encode(hides)
+
+    def encode(self, hides: Hides | None) -> None:
+        """Make Arrow columns of the messages."""
+        if self.messages:
+            self.pieces.append(self.encoder.table(self.messages, hides))
+            self.messages, self.records, self.message_bytes = [], 0, 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the records that aren't in the table yet."""
+        return self.message_bytes + sum(int(piece.nbytes) for piece in self.pieces)
+
+
+class Follower:
+    """Archives the topics that it is given. Only one thread may use it."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        objects_url: str,
+        seconds: float,
+        *,
+        report: Callable[[TableReport], object] = lambda _: None,
+        hides: Callable[[TopicPlan], Hides | None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write tables into the object store.
+
+        Args:
+            bootstrap_servers: The broker, "host:port".
+            objects_url: The setting `objects`.
+            seconds: Seconds after which a record is in its table, if it came alone.
+            report: Called after each write.
+            hides: Returns the check whether a Kafka key is erased on a topic, None if none is.
+            clock: Returns the time in seconds.
+        """
+        self._bootstrap_servers = bootstrap_servers
+        self._objects_url = objects_url
+        self._seconds = seconds
+        self._report = report
+        self._hides = hides
+        self._clock = clock
+        self._reader = TopicReader(bootstrap_servers, READING)
+        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+        self._wanted: dict[str, TopicPlan] = {}
+        self._followed: dict[str, _Followed] = {}
+        self._retry_at: dict[str, float] = {}
+
+    def follow(self, topics: Mapping[str, TopicPlan]) -> None:
+        """Archive these topics from now on, and write what waits of the others."""
+        for name in [name for name in self._followed if name not in topics]:
+            self._write(name)
+            self._leave(name)
+        self._wanted = dict(topics)
+        self._retry_at = {name: at for name, at in self._retry_at.items() if name in topics}
+
+    def step(self) -> None:
+        """Read what there is, for some tenths of a second at most, and write what is due.
+
+        Raises `UnavailableError` if the broker doesn't answer.
+        """
+        self._join()
+        if not self._followed:
+            return
+        try:
+            taken = self._reader.read(POLL_SECONDS)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka doesn't answer ({error})") from error
+        for topic, problem in taken.errors:
+            if problem.code() in LOST_OFFSET and topic in self._followed:
+                self._restart(topic)
+            else:
+                LOG.debug("an error while topics are archived", topic=topic, reason=problem.str())
+        now = self._clock()
+        for name, messages in taken.messages.items():
+            followed = self._followed.get(name)
+            if followed is None:
+                continue
+            try:
+                followed.take(messages, now, self._hides(followed.plan))
+            except UnavailableError as error:
+                self._begin_again(name, error)
+        for name, followed in list(self._followed.items()):
+            if followed.since is not None and (
+                now - followed.since >= self._seconds or followed.waiting_bytes >= TABLE_BYTES
+            ):
+                self._write(name)
+        while sum(followed.waiting_bytes for followed in self._followed.values()) > ALL_BYTES:
+            self._write(max(self._followed, key=lambda name: self._followed[name].waiting_bytes))
+
+    def flush(self) -> None:
+        """Write all that waits."""
+        for name in list(self._followed):
+            self._write(name)
+
+    def erase(self, topic: str) -> bool:
+        """Remove the rows of erased keys from the table of a topic; return whether none is left.
+
+        Raises `UnavailableError` if the object store doesn't answer.
+        """
+        # Rows that wait since before the erasure are written first, so that they are removed as well.
+        if topic in self._followed:
+            self._write(topic)
+        followed = self._followed.get(topic)
+        hides = None if followed is None else self._hides(followed.plan)
+        if followed is None or hides is None:
+            return False
+        try:
+            removed = followed.table.remove(followed.encoder.columns, hides)
+        except ReplacedError as error:
+            LOG.warning("erased keys stay in a table for now", topic=topic, reason=str(error))
+            return False
+        LOG.info("removed rows of erased keys from a table", topic=topic, rows=removed)
+        self._tell(followed)
+        return True
+
+    def close(self) -> None:
+        """Close the connection. Records that wait aren't written, and will be read again."""
+        self._reader.close()
+
+    def archives(self, topic: str) -> bool:
+        """Return whether a topic is being archived, rather than still waited for."""
+        return topic in self._followed
+
+    def _join(self) -> None:
+        """Begin with wanted topics that exist by now."""
+        now = self._clock()
+        names = [n for n in self._wanted if n not in self._followed and self._retry_at.get(n, 0.0) <= now]
+        if not names:
+            return
+        for name in names:
+            self._retry_at[name] = now + RETRY_SECONDS
+        answers = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
+        for name in names:
+            try:
+                found = answers[name].result()
+            except KafkaException as error:
+                LOG.debug("a topic can't be archived yet", topic=name, reason=str(error))
+                continue
+            try:
+                self._begin(self._wanted[name], str(found.topic_id), [part.id for part in found.partitions])
+            except UnavailableError as error:
+                LOG.warning("the archive waits", topic=name, reason=str(error))
+
+    def _begin(self, plan: TopicPlan, topic_id: str, partitions: Sequence[int]) -> None:
+        columns = columns_of(plan.schema)
+        table = ArchiveTable(self._objects_url, table_path(plan.name, topic_id), columns.arrow, dataset=plan.dataset)
+        positions = table.positions(partitions)
+        self._reader.start(plan.name, positions)
+        followed = _Followed(plan, table, Encoder(plan.name, columns), dict(positions), vacuumed_at=self._clock())
+        self._followed[plan.name] = followed
+        self._tell(followed)
+
+    def _leave(self, name: str) -> None:
+        if self._followed.pop(name, None) is not None:
+            self._reader.stop(name)
+
+    def _write(self, name: str) -> None:
+        """Write what waits of a topic; if that fails, begin again behind the last write."""
+        followed = self._followed[name]
+        if followed.since is None:
+            return
+        try:
+            followed.encode(self._hides(followed.plan))
+        except UnavailableError as error:
+            self._begin_again(name, error)
+            return
+        # The rows of a file are in the order of event time. So readers that want an interval of time can leave out
+        # files, and parts of them, by their least and greatest times.
+        rows = pa.concat_tables(followed.pieces).sort_by(followed.encoder.columns.time)
+        try:
+            followed.table.append(rows, followed.positions)
+        except (UnavailableError, ReplacedError) as error:
+            self._begin_again(name, error)
+            return
+        followed.pieces, followed.since = [], None
+        followed.appended += 1
+        self._tidy(name, followed)
+        self._tell(followed)
+
+    def _begin_again(self, name: str, error: Exception) -> None:
+        """Drop what waits of a topic, and read it again from behind the last write, after a pause."""
+        LOG.warning("the archive begins again behind its last write", topic=name, reason=str(error))
+        self._leave(name)
+        self._retry_at[name] = self._clock() + RETRY_SECONDS
+
+    def _tidy(self, name: str, followed: _Followed) -> None:
+        """Make large files of small ones, now and then."""
+        now = self._clock()
+        try:
+            if followed.appended >= SMALL_FILES:
+                followed.appended = 0
+                LOG.info("compacted a table", topic=name, files=followed.table.compact())
+            if now - followed.vacuumed_at >= VACUUM_SECONDS:
+                followed.vacuumed_at = now
+                followed.table.vacuum()
+        except (UnavailableError, ReplacedError) as error:
+            LOG.warning("a table stays in small files for now", topic=name, reason=str(error))
+
+    def _tell(self, followed: _Followed) -> None:
+        plan, table = followed.plan, followed.table
+        try:
+            size = table.size()
+        except UnavailableError:
+            return
+        self._report(
+            TableReport(
+                topic=plan.name, dataset=plan.dataset, url=table.url, positions=dict(followed.positions), size=size
+            )
+        )
+
+    def _restart(self, name: str) -> None:
+        """Begin at the first record that a topic still has, or at its end if it lost its last ones."""
+        followed = self._followed[name]
+        ends = TopicEnds(self._bootstrap_servers)
+        first, last = ends.beginnings([name]).get(name, {}), ends.ends([name]).get(name, {})
+        start = {p: min(max(at, first.get(p, 0)), last.get(p, at)) for p, at in followed.positions.items()}
+        LOG.error(
+            "a topic lacks records that weren't archived yet; they are missing in the archive",
+            topic=name,
+            archived_up_to=followed.positions,
+            goes_on_at=start,
+        )
+        self._write(name)
+        if name in self._followed:
+            followed.positions = dict(start)
+            self._reader.start(name, start)

@@ -1,0 +1,167 @@
+"""A Delta table with the records of a topic, whose commits have the offsets behind their records.
+
+Each commit that adds records also has an application transaction for each partition that they came from: its version is
+the offset of the next message to archive. Delta takes a commit as a whole or not at all, and refuses one whose
+transactions another commit has meanwhile. So no record is in the table twice or missing, whoever writes and whenever a
+writer dies.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.writer import write_deltalake
+
+from caraway.archive.columns import TableColumns, kafka_keys
+from caraway.archive.model import TableSize
+from caraway.archive.storage import table_address
+from caraway.erasure.keys import Hides
+from caraway.errors import UnavailableError
+
+# The size of the files that are made of small ones, in bytes. Larger ones would be read no faster, but need more memory
+# while they are written.
+FILE_BYTES = 64 << 20
+# How long a table keeps files that were replaced, since readers may have begun with them, and the entries of its log.
+KEPT_HOURS = 24
+
+_CONFIGURATION = {
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
+    "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
+}
+_WRITER = WriterProperties(compression="ZSTD", compression_level=1)
+_AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
+
+
+class ReplacedError(Exception):
+    """Another writer has changed the table meanwhile: its offsets are to be read again."""
+
+
+class ArchiveTable:
+    """The table of one topic. Not thread safe.
+
+    All methods raise `UnavailableError` if the object store doesn't answer, or refuses.
+    """
+
+    def __init__(self, objects_url: str, path: str, schema: pa.Schema, *, dataset: str) -> None:
+        """Open the table at `path` of an object store, and create it if it doesn't exist.
+
+        Args:
+            objects_url: The setting `objects`: a folder, or the address of a bucket.
+            path: See `table_path`.
+            schema: The schema of a new table.
+            dataset: The name of the dataset, which a new table gets as its own.
+        """
+        self.url, self._options = table_address(objects_url, path)
+        with self._translated_errors():
+            self._table = self._opened(schema, dataset)
+
+    def _opened(self, schema: pa.Schema, dataset: str) -> DeltaTable:
+        try:
+            return DeltaTable(self.url, storage_options=self._options)
+        except TableNotFoundError:
+            return DeltaTable.create(
+                self.url,
+                schema,
+                mode="ignore",
+                name=dataset,
+                description=f"Records of the Caraway dataset {dataset}.",
+                configuration=_CONFIGURATION,
+                storage_options=self._options,
+            )
+
+    def positions(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the offset of the next message to archive of each partition; 0 if none is archived."""
+        return {p: self._table.transaction_version(_application(p)) or 0 for p in partitions}
+
+    def append(self, rows: pa.Table, positions: Mapping[int, int]) -> None:
+        """Add records, with the offsets behind them, by partition.
+
+        Raises:
+            ReplacedError: Another writer has added records of one of these partitions since the table was opened;
+                nothing was added.
+        """
+        transactions = [Transaction(_application(p), offset) for p, offset in sorted(positions.items())]
+        with self._translated_errors():
+            write_deltalake(
+                self._table,
+                rows,
+                mode="append",
+                writer_properties=_WRITER,
+                commit_properties=CommitProperties(app_transactions=transactions),
+                post_commithook_properties=_AFTER_COMMIT,
+            )
+
+    def refresh(self) -> None:
+        """Read the changes of other writers."""
+        with self._translated_errors():
+            self._table.update_incremental()
+
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the records in these columns, in all of them by default, in no particular order."""
+        with self._translated_errors():
+            return self._table.to_pyarrow_dataset().to_table(columns=columns)
+
+    def remove(self, columns: TableColumns, hides: Hides) -> int:
+        """Remove the rows whose Kafka key `hides` is true of, and return how many.
+
+        The files that had them are replaced, and removed by `vacuum` once no reader uses them any more.
+        """
+        at = [columns.partition, columns.offset, columns.number]
+        wanted = [*at, *(key.name for key in columns.schema.keys)]
+        found = []
+        with self._translated_errors():
+            for batch in self._table.to_pyarrow_dataset().to_batches(columns=wanted):
+                hidden = pa.array([hides(key) for key in kafka_keys(batch, columns)], pa.bool_())
+                found.append(pa.table([batch[name] for name in at], names=at).filter(hidden))
+            rows = pa.concat_tables(found) if found else pa.table({})
+            if not rows.num_rows:
+                return 0
+            same = " AND ".join(f'target."{name}" = source."{name}"' for name in at)
+            merge = self._table.merge(
+                rows, same, source_alias="source", target_alias="target", writer_properties=_WRITER
+            )
+            return int(merge.when_matched_delete().execute()["num_target_rows_deleted"])
+
+    def size(self) -> TableSize:
+        """Return the size of the table, as last read or written."""
+        with self._translated_errors():
+            files = pa.table(self._table.get_add_actions(flatten=True))
+        return TableSize(
+            rows=sum(files["num_records"].to_pylist()),
+            files=len(files),
+            bytes=sum(files["size_bytes"].to_pylist()),
+        )
+
+    def compact(self) -> int:
+        """Make large files of small ones, and return how many files were replaced."""
+        with self._translated_errors():
+            outcome = self._table.optimize.compact(
+                target_size=FILE_BYTES,
+                max_concurrent_tasks=1,
+                writer_properties=_WRITER,
+                post_commithook_properties=_AFTER_COMMIT,
+            )
+        return int(outcome["numFilesRemoved"])
+
+    def vacuum(self, *, hours: int = KEPT_HOURS) -> int:
+        """Remove files that were replaced, or written in vain, so many hours ago; return their number."""
+        with self._translated_errors():
+            return len(
+                self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
+            )
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError as error:
+            raise ReplacedError(str(error)) from error
+        except (DeltaError, OSError) as error:
+            raise UnavailableError(f"the archive can't use the table {self.url}: {error}") from error
+
+
+def _application(partition: int) -> str:
+    return f"caraway/{partition}"

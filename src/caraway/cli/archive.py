@@ -1,0 +1,53 @@
+"""`caraway archive`: the tables of the archive."""
+
+from datetime import datetime
+
+from caraway.cli.options import command
+from caraway.cli.output import out, plain_table
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+@command
+def archive(server: BranchOptions, as_json: JsonOption = False) -> None:
+    """Show the tables of the archive: where they are, how large, and how far behind their topics."""
+    answer = ask("GET", "/archive", server=server)
+    if as_json:
+        show_json(answer)
+        return
+    table = plain_table("dataset", "records of")
+    for heading in ("rows", "files", "size", "behind (messages)"):
+        table.add_column(heading, justify="right")
+    table.add_column("last write")
+    table.add_column("table", overflow="fold")
+    for found in answer["tables"]:
+        table.add_row(
+            found["dataset"],
+            found["kind"],
+            _number(found["rows"]),
+            _number(found["files"]),
+            size(found["bytes"]),
+            _number(found["messages"]),
+            _time(found["written_at"]),
+            found["url"] or "not written yet",
+        )
+    out.print(table if table.row_count else "Nothing is archived: nothing was committed.")
+
+
+def size(found: int | None) -> str:
+    """Return a number of bytes for people."""
+    if found is None:
+        return ""
+    value, unit = float(found), 0
+    while value >= 1024 and unit < len(UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {UNITS[unit]}"
+
+
+def _number(found: int | None) -> str:
+    return "" if found is None else f"{found:,}"
+
+
+def _time(found: str | None) -> str:
+    return "" if found is None else datetime.fromisoformat(found).astimezone().strftime("%Y-%m-%d %H:%M:%S")

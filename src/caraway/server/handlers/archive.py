@@ -1,0 +1,74 @@
+"""The handler that shows the tables of the archive."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from caraway.archive.model import archived_topics
+from caraway.archive.reports import ArchivedTable
+from caraway.plan.model import TopicKind, TopicPlan
+from caraway.server.handlers.context import ServerContext
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.topics.positions import Offsets, TopicEnds
+
+# The words of the glossary for the records of each kind of topic.
+KINDS = {
+    TopicKind.EVENTS: "events",
+    TopicKind.VERSIONS: "versions",
+    TopicKind.AGGREGATE_INPUTS: "aggregate inputs",
+}
+
+
+class ArchiveTableAnswer(Struct):
+    """A table of the archive; what isn't known before its first write is null.
+
+    `messages` are those of the topic that aren't in the table yet. Most messages are one record, and blocks are up to a
+    hundred.
+    """
+
+    dataset: str
+    topic: str
+    kind: str
+    url: str | None = None
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    messages: int | None = None
+    written_at: str | None = None
+
+
+class ArchiveAnswer(Struct):
+    """The tables of a branch's datasets."""
+
+    branch: str
+    tables: list[ArchiveTableAnswer]
+
+
+async def archive(context: ServerContext, request: Request) -> HttpResponse:
+    """Return the tables of the branch's datasets: where they are, how large, and how far behind their topics."""
+    deployment = context.deployment
+    served = deployment.graphs.require_served_graph(request.branch)
+    topics = archived_topics([served.plan])
+    reports = await asyncio.to_thread(deployment.archive_reports.all)
+    ends = await asyncio.to_thread(TopicEnds(deployment.bootstrap_servers).ends, topics)
+    return json_response(msgspec.to_builtins(ArchiveAnswer(request.branch, answered(topics.values(), reports, ends))))
+
+
+def answered(
+    topics: Iterable[TopicPlan], reports: Mapping[str, ArchivedTable], ends: Offsets
+) -> list[ArchiveTableAnswer]:
+    """Return the tables of topics, in the order of their datasets."""
+    tables = []
+    for topic in sorted(topics, key=lambda topic: (topic.dataset, topic.name)):
+        table = ArchiveTableAnswer(topic.dataset, topic.name, KINDS[topic.kind])
+        found = reports.get(topic.name)
+        if found is not None:
+            report, known = found.report, ends.get(topic.name)
+            table.url, table.written_at = report.url, found.written_at.isoformat()
+            table.rows, table.files, table.bytes = report.size.rows, report.size.files, report.size.bytes
+            if known is not None:
+                table.messages = sum(max(0, end - report.positions.get(p, 0)) for p, end in known.items())
+        tables.append(table)
+    return tables

@@ -1,0 +1,76 @@
+"""An archive process that tests start and kill, and a reader of its tables that isn't ours."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Any
+
+import duckdb
+from duckdb_extensions import import_extension
+
+from caraway.config.settings import Settings
+from tests.timeouts import scaled
+
+
+class ArchiveProcess:
+    """`python -m caraway.archive` with the settings of a server."""
+
+    def __init__(self, settings: Settings, *, seconds: float, node: str = "archive") -> None:
+        archive = settings.archive.model_copy(update={"seconds": seconds})
+        objects = settings.objects_url
+        self._settings = settings.model_copy(
+            update={
+                "archive": archive,
+                "objects": objects,
+                "data_dir": settings.data_dir / node,
+                "secrets": settings.secrets.model_copy(update={"key_file": settings.key_file}),
+            }
+        )
+        self.log_file: Path = settings.data_dir / f"{node}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {**os.environ, **self._settings.environment(), "PYTHONUNBUFFERED": "1"}
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "caraway.archive"], env=environment, stdout=log, stderr=log
+            )
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.send_signal(SIGTERM)
+        return self._process.wait(scaled(60))
+
+    def lives(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def said(self) -> str:
+        return self.log_file.read_text(errors="replace")[-6000:]
+
+
+def tables(settings: Settings, dataset: str) -> list[Path]:
+    """Return the folders of the tables of a dataset's topics."""
+    return sorted(path.parent for path in Path(settings.objects_url).glob(f"archive/caraway.{dataset}.*/*/_delta_log"))
+
+
+class Duck:
+    """DuckDB with its own implementation of Delta tables."""
+
+    def __init__(self) -> None:
+        self._connection = duckdb.connect()
+        import_extension("delta", con=self._connection)
+        self._connection.execute("LOAD delta")
+
+    def ask(self, query: str, table: Path) -> Any:
+        """Return the one row of a query, in which {table} stands for a table."""
+        return self._connection.execute(query.format(table=f"delta_scan('{table}')")).fetchone()
+
+    def close(self) -> None:
+        self._connection.close()
