@@ -99,11 +99,10 @@ class ServerProcess:
         self._process.send_signal(SIGKILL)
         self._process.wait()
 
-    def run_in_slices_until(self, condition: Callable[[], bool], slice_s: float = SLICE_S) -> None:
+    def run_in_slices_until(self, condition: Callable[[], bool]) -> None:
         """Resume and suspend the process by turns until `condition` holds, and leave it suspended.
 
-        The work of the process can't end while the condition is checked, however slow the test is. The process runs
-        for `slice_s` seconds at a time.
+        The work of the process can't end while the condition is checked, however slow the test is.
         """
         assert self._process is not None
         deadline = deadline_in(TIMEOUT_S)
@@ -111,7 +110,7 @@ class ServerProcess:
         while not condition():
             assert time.monotonic() < deadline, self.said()
             self._process.send_signal(SIGCONT)
-            time.sleep(slice_s)
+            time.sleep(SLICE_S)
             self._process.send_signal(SIGSTOP)
 
     def resume(self) -> None:

@@ -17,8 +17,6 @@ from tests.unit.query import garden
 # Rows of a request, of at most 100,000. A quick machine takes two seconds for so many, which is many slices of work to
 # kill the server between.
 ROWS = 96_000
-# The server sends all these rows within some tens of milliseconds, once it has checked them.
-SLICE_S = 0.006
 
 
 def readings(count: int) -> list[dict[str, object]]:
@@ -37,10 +35,11 @@ def letters(kafka: str, key: str) -> int:
     return sum(key.encode() in value for value in records(kafka, DEAD_LETTERS))
 
 
-_OTHERS = pytest.mark.full(reason="half a minute each: the same kill at the begin and further on")
+_BEGIN = pytest.mark.full(reason="half a minute: the same kill at the begin")
 
 
-@pytest.mark.parametrize("after_rows", [pytest.param(1, marks=_OTHERS), 20_000, pytest.param(60_000, marks=_OTHERS)])
+# A kill after most of the rows can't be timed: since rows travel in blocks, the last ones are sent within one slice.
+@pytest.mark.parametrize("after_rows", [pytest.param(1, marks=_BEGIN), 20_000])
 def test_a_killed_server_takes_each_row_once(
     own_server: Callable[[], ServerProcess], kafka: str, after_rows: int
 ) -> None:
@@ -54,8 +53,7 @@ def test_a_killed_server_takes_each_row_once(
     first = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(1) as thread, closing(RecordCount(kafka, topic)) as count:
         request = thread.submit(server.log, "readings", rows, key)
-        server.run_in_slices_until(lambda: count() > before.total())
-        server.run_in_slices_until(lambda: count() >= before.total() + after_rows, SLICE_S)
+        server.run_in_slices_until(lambda: count() >= before.total() + after_rows)
         server.kill()
         with pytest.raises(httpx.TransportError):
             request.result()
