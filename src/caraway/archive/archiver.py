@@ -29,7 +29,7 @@ LOG = structlog.get_logger(__name__)
 # second one of two writers, so nothing depends on exact times.
 LASTING = timedelta(seconds=10)
 RENEW_SECONDS = 2.0
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 IDLE_SECONDS = 0.5
 CLEAR_SECONDS = 60.0
 WAITS, GOES_ON = "the archive waits", "the archive goes on with its topics"

@@ -5,11 +5,12 @@ whose names begin with an underscore.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import structlog
 
@@ -117,34 +118,6 @@ def _variable(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Records, one list for each part of them; all lists have one length."""
-
-    rows: list[Sequence[object]] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    ops: list[int] = field(default_factory=list)
-    ingested: list[int] = field(default_factory=list)
-    partitions: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    ids: list[bytes | None] = field(default_factory=list)
-    revs: list[bytes | None] = field(default_factory=list)
-
-    def add(self, records: Sequence[Record], partition: int, offset: int) -> None:
-        """Add the records of a message, all of which have a row."""
-        count = len(records)
-        self.rows += [record.row for record in records]  # type: ignore[misc]  # none is None
-        self.times += [record.time for record in records]
-        self.ops += [record.op for record in records]
-        self.ingested += [record.ingested for record in records]
-        self.ids += [record.id for record in records]
-        self.revs += [record.rev for record in records]
-        self.partitions += repeat(partition, count)
-        self.offsets += repeat(offset, count)
-        self.numbers += range(count)
-
-
 class Encoder:
     """Makes Arrow tables of the messages of a topic."""
 
@@ -156,6 +129,7 @@ class Encoder:
         self._arrays = [_array(column.dtype) for column in columns.schema.columns]
         names = [column.name for column in columns.schema.columns]
         self._key_positions = [names.index(key.name) for key in columns.schema.keys]
+        self._puts_only = True
         self.refused = 0
         """The number of records that couldn't be read, and were left out."""
 
@@ -164,19 +138,30 @@ class Encoder:
 
         Messages without a row are left out; so are unreadable ones, with a log.
         """
-        found = _Rows()
-        logged = self.refused + LOGGED_REFUSALS
+        kept = [
+            message
+            for message in messages
+            if message[0] is None or not (message[0][:1] == CONTROL or (hides is not None and hides(message[0])))
+        ]
+        decoded = self._decoded(kept)
+        return self._encoded(kept, decoded)
+
+    def _decoded(self, messages: Sequence[Message]) -> list[list[Record]]:
+        """Return the records of each message, all of which have a row."""
+        decode, logged = self._codec.decode_message, self.refused + LOGGED_REFUSALS
+        decoded = []
         for message in messages:
-            key, value, partition, offset = message
-            if key is not None and (key[:1] == CONTROL or (hides is not None and hides(key))):
+            if not self._puts_only:
+                decoded.append(list(self._one_by_one(message, logged)))
                 continue
             try:
-                records = self._codec.decode_message(value or b"")
+                decoded.append(decode(message[1] or b""))
             except InvalidInputError:
                 # This is a record that isn't a put, or something unreadable.
-                records = list(self._one_by_one(message, logged))
-            found.add(records, partition, offset)
-        return self._encoded(found)
+                decoded.append(records := list(self._one_by_one(message, logged)))
+                # A topic that has one retraction has many, and each would be decoded twice.
+                self._puts_only = not records
+        return decoded
 
     def _one_by_one(self, message: Message, logged: int) -> Iterator[Record]:
         key, value, partition, offset = message[0], message[1] or b"", message[2], message[3]
@@ -202,21 +187,27 @@ class Encoder:
                 row[position] = value
         return msgspec.structs.replace(record, row=row)
 
-    def _encoded(self, found: _Rows) -> pa.Table:
-        values: Sequence[Sequence[object]] = list(zip(*found.rows, strict=True)) or [()] * len(self._arrays)
-        arrow = self.columns.arrow
+    def _encoded(self, messages: Sequence[Message], decoded: Sequence[Sequence[Record]]) -> pa.Table:
+        records = list(chain.from_iterable(decoded))
+        counts = np.fromiter(map(len, decoded), np.int64, len(decoded))
+        partitions = np.fromiter((message[2] for message in messages), np.int32, len(messages))
+        offsets = np.fromiter((message[3] for message in messages), np.int64, len(messages))
+        # The number of a record in its message is its number among all records, less that of the message's first one.
+        numbers = np.arange(len(records)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows: list[Any] = [record.row for record in records]
+        values: Sequence[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * len(self._arrays)
         arrays = [
             *(make(column) for make, column in zip(self._arrays, values, strict=True)),
-            _instants(found.times),
-            pa.array(found.ops, pa.int8()),
-            _instants(found.ingested),
-            pa.array(found.partitions, pa.int32()),
-            pa.array(found.offsets, pa.int64()),
-            pa.array(found.numbers, pa.int32()),
-            pa.array(found.ids, pa.binary()),
-            pa.array(found.revs, pa.binary()),
+            _instants([record.time for record in records]),
+            pa.array([record.op for record in records], pa.int8()),
+            _instants([record.ingested for record in records]),
+            pa.array(np.repeat(partitions, counts)),
+            pa.array(np.repeat(offsets, counts)),
+            pa.array(numbers, pa.int32()),
+            pa.array([record.id for record in records], pa.binary()),
+            pa.array([record.rev for record in records], pa.binary()),
         ]
-        return pa.Table.from_arrays(arrays, schema=arrow)
+        return pa.Table.from_arrays(arrays, schema=self.columns.arrow)
 
 
 def _instants(values: Sequence[object]) -> pa.Array:

@@ -24,12 +24,12 @@ LOG = structlog.get_logger(__name__)
 
 # Records are kept as messages until there are so many of them, or so many bytes, and then as Arrow columns, which take
 # a fraction of the memory.
-PIECE_RECORDS = 20_000
-PIECE_BYTES = 4 << 20
+PIECE_RECORDS = 10_000
+PIECE_BYTES = 2 << 20
 # The most bytes of columns of one topic, and of all topics together, that wait to be written. When there are more, the
 # largest table is written at once.
-TABLE_BYTES = 32 << 20
-ALL_BYTES = 96 << 20
+TABLE_BYTES = 16 << 20
+ALL_BYTES = 64 << 20
 # So many small files are made into large ones.
 SMALL_FILES = 64
 VACUUM_SECONDS = 3600.0
@@ -41,7 +41,7 @@ READING = Reading(
     COMMON
     | {
         "queued.min.messages": 20_000,
-        "queued.max.messages.kbytes": 8 * 1024,
+        "queued.max.messages.kbytes": 4 * 1024,
         "fetch.message.max.bytes": 1024 * 1024,
         # The archive is in no hurry: the broker gathers what comes, since each fetch costs it some 0.2 ms.
         "fetch.min.bytes": 512 * 1024,
@@ -73,10 +73,10 @@ class _Followed:
         """Add messages; rows whose Kafka key `hides` is true of will be left out."""
         self.since = now if self.since is None else self.since
         self.messages += messages
-        for key, value, partition, offset in messages:
-            self.records += records_in(value)
-            self.message_bytes += len(value or b"") + len(key or b"")
-            self.positions[partition] = offset + 1
+        self.records += sum([records_in(value) for _, value, _, _ in messages])
+        self.message_bytes += sum([len(value or b"") + len(key or b"") for key, value, _, _ in messages])
+        # The messages of a partition are in order, so the last one stays.
+        self.positions |= {partition: offset + 1 for _, _, partition, offset in messages}
         if self.records >= PIECE_RECORDS or self.message_bytes >= PIECE_BYTES:
             self.encode(hides)
 
