@@ -112,6 +112,7 @@ def requests() -> tuple[Valid, ...]:
         _json("POST", f"{API}/dead_letters/0-0/replay", {}),
         _json("POST", f"{API}/wait", {"seconds": 0.1}),
         Valid("GET", f"{API}/ledger"),
+        Valid("GET", f"{API}/archive"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),
         Valid("GET", f"{API}/metrics"),

@@ -110,7 +110,7 @@ class Archiver:
             self._erasures.refresh()
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
                 self._cleared_at = time.monotonic()
-                self._clear()
+                self.clear()
         except UnavailableError as error:
             self._note(GOES_ON, str(error))
             return
@@ -133,7 +133,7 @@ class Archiver:
         self._needed = frozenset(topics)
         return {topic: plan for topic, plan in topics.items() if chosen(topic, members) == name}
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Remove the tables of topics that are removed."""
         left = self._reports.all().keys() - self._needed
         if not left:

@@ -52,6 +52,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/definition/{name}"): ("describe", None),
     ("post", "/api/v1/wait"): ("wait", {"seconds": 0}),
     ("get", "/api/v1/ledger"): ("ledger", None),
+    ("get", "/api/v1/archive"): ("archive", None),
     ("get", "/api/v1/health"): ("health", None),
     ("get", "/api/v1/status"): ("status", None),
     ("get", "/api/v1/metrics"): ("metrics", None),

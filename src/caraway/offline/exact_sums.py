@@ -1,0 +1,227 @@
+"""Exact sums of intervals of a column, for millions of intervals at once.
+
+A finite float is an integer times a power of two, so a column of floats is a column of integers with one common
+exponent. These integers are wide: two floats may differ by hundreds of bits. Each is therefore kept as *limbs*, signed
+numbers of some 32 bits, limb k standing for multiples of 2**(32 * k). Sums of limbs don't carry, so numpy adds up each
+limb by itself, in 64 bits. The sum of an interval is the difference of two prefix sums, limb by limb; only then the
+limbs are put together, and the result is rounded once. So sums have the bits of those of the index
+(`caraway.index.aggregates.exact`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from caraway.index.aggregates.exact import Moments
+from caraway.offline.rounding import BITS, LIMB, LIMB_BITS, MAX_DIVISOR, ratios, spreads
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+Objects = npt.NDArray[np.object_]
+Flags = npt.NDArray[np.bool_]
+
+# The parts of a float of 64 bits (IEEE 754): a sign, an exponent and a fraction of 52 bits.
+FRACTION_BITS = 52
+_FRACTION = (1 << FRACTION_BITS) - 1
+_WITHOUT_SIGN = (1 << 63) - 1
+# A float is its fraction, as an integer, times 2**(exponent - _BIAS).
+_BIAS = 1075
+PIECE_ROWS = 1 << 15
+# A limb of a row is below 2**36, also that of a square, which has several parts. So limbs of up to 2**26 rows can be
+# added up in 64 bits.
+MAX_ROWS = 1 << 26
+# If the values of a column are further apart than this, most limbs of most rows would be zero, and the integers are
+# added up one by one instead.
+MAX_BITS = 512
+
+
+# The sums of all prefixes of a column of integers: limbs as rows of a matrix, or integers of any size.
+_Prefixes = Ints | Objects
+
+
+class ExactSums:
+    """The prefix sums of a column of ints or floats, and of its squares if wanted."""
+
+    def __init__(self, values: Floats | Ints, *, squares: bool) -> None:
+        """Sum up the values. Raises `ValueError` if there are more than `MAX_ROWS`."""
+        if len(values) > MAX_ROWS:
+            raise ValueError(f"{len(values)} rows are too many at once, {MAX_ROWS} at most")
+        self._exponent = 0
+        self._special: dict[str, Ints] = {}
+        self._totals: _Prefixes
+        self._squares: _Prefixes | None = None
+        if values.dtype.kind == "f":
+            values = self._without_special(values.astype(np.float64, copy=False))
+        least, greatest = _shifts(values)
+        self._exponent = least
+        if greatest - least > MAX_BITS:
+            parts = (side.tolist() for side in _parts(values, least))
+            integers = [(-m if negative else m) << shift for m, shift, negative in zip(*parts, strict=True)]
+            self._totals = _of_integers(integers)
+            self._squares = _of_integers([number * number for number in integers]) if squares else None
+            return
+        self._totals = _limbs_of(values, least, greatest - least, square=False)
+        if squares:
+            self._squares = _limbs_of(values, least, greatest - least, square=True)
+
+    def moments(self, first: Ints, last: Ints) -> list[Moments]:
+        """Return the moments of the intervals of rows from `first` up to, not including, `last`."""
+        totals = _integers(self._totals, first, last)
+        squares = [0] * len(totals) if self._squares is None else _integers(self._squares, first, last)
+        found = []
+        for count, total, square in zip((last - first).tolist(), totals, squares, strict=True):
+            moments = Moments()
+            moments.count, moments.exponent, moments.total, moments.squares = count, self._exponent, total, square
+            found.append(moments)
+        for name, prefix in self._special.items():
+            for moments, times in zip(found, (prefix[last] - prefix[first]).tolist(), strict=True):
+                setattr(moments, name, times)
+        return found
+
+    def sums(self, first: Ints, last: Ints) -> Floats:
+        """Return the sums of intervals as floats, each rounded once; see `Moments.sum`."""
+        return self._each(first, last, np.ones(len(first), np.int64), 1, Moments.sum)
+
+    def means(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
+        """Return the means of intervals that aren't empty, each rounded once; see `Moments.mean`."""
+        return self._each(first, last, (last - first) * unit, 1, lambda moments: moments.mean(unit))
+
+    def variances(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
+        """Return the population variances of intervals that aren't empty, each rounded once; see `Moments.variance`."""
+        return self._each(first, last, (last - first) * unit, 2, lambda moments: moments.variance(unit))
+
+    def stddevs(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
+        """Return the population standard deviations of intervals that aren't empty; see `Moments.stddev`."""
+        return np.array([moments.stddev(unit) for moments in self.moments(first, last)], np.float64)
+
+    def _each(self, first: Ints, last: Ints, divisors: Ints, times: int, exactly: Callable[[Moments], float]) -> Floats:
+        """Return the sums by the divisors, or with `times` of 2 the spreads by the squares of the divisors.
+
+        Intervals for which limbs aren't enough, such as those with an infinity, are computed one by one by `exactly`.
+        """
+        if self._totals.dtype == object or int(divisors.max(initial=0)) > MAX_DIVISOR:
+            return np.array([exactly(moments) for moments in self.moments(first, last)], np.float64)
+        sums = _limbs(self._totals, first, last)
+        if times == 2 and self._squares is not None:
+            sums = spreads(last - first, sums, _limbs(self._squares, first, last))
+        found, right = ratios(sums, divisors, times * self._exponent, times)
+        for prefix in self._special.values():
+            right &= prefix[last] == prefix[first]
+        left = np.flatnonzero(~right)
+        if len(left):
+            found[left] = [exactly(moments) for moments in self.moments(first[left], last[left])]
+        return found
+
+    def _without_special(self, values: Floats) -> Floats:
+        """Count infinities and NaN apart, and return the values with zeros in their place."""
+        finite = np.isfinite(values)
+        if finite.all():
+            return values
+        kinds = {"infinities": values == np.inf, "negative_infinities": values == -np.inf, "nans": np.isnan(values)}
+        self._special = {name: _counted(found) for name, found in kinds.items() if found.any()}
+        cleared: Floats = np.where(finite, values, 0.0)
+        return cleared
+
+
+def _limbs(prefixes: _Prefixes, first: Ints, last: Ints) -> Ints:
+    return np.asarray(prefixes[:, last] - prefixes[:, first], np.int64)
+
+
+def _integers(prefixes: _Prefixes, first: Ints, last: Ints) -> list[int]:
+    """Return the sums of the intervals from `first` up to, not including, `last`."""
+    if prefixes.dtype == object:
+        return list(prefixes[last] - prefixes[first])
+    total: Any = np.zeros(len(first), object)
+    for limb in _limbs(prefixes, first, last)[::-1]:
+        # Sums of limbs may be negative or above 32 bits; Python's integers carry.
+        total = (total << LIMB_BITS) + limb.astype(object)
+    return list(total)
+
+
+def _counted(found: npt.NDArray[np.bool_]) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(found, dtype=np.int64)])
+
+
+def _of_integers(integers: Sequence[int]) -> _Prefixes:
+    prefixes = np.empty(len(integers) + 1, object)
+    prefixes[:] = list(accumulate(integers, initial=0))
+    return prefixes
+
+
+def _pieces(rows: int) -> Iterator[slice]:
+    """Yield slices of so many rows, each of a size that the processor's cache holds."""
+    for begin in range(0, rows, PIECE_ROWS):
+        yield slice(begin, begin + PIECE_ROWS)
+
+
+def _shifts(values: Floats | Ints) -> tuple[int, int]:
+    """Return the least and the greatest exponent of 2 by which the integers of a column are multiplied."""
+    if values.dtype.kind != "f":
+        return 0, 0
+    least, greatest = 0, 0
+    for piece in _pieces(len(values)):
+        bits = values[piece].view(np.int64) & _WITHOUT_SIGN
+        shifts = np.maximum(bits >> FRACTION_BITS, 1)[bits != 0] - _BIAS
+        if len(shifts):
+            least, greatest = min(least, int(shifts.min())), max(greatest, int(shifts.max()))
+    return least, greatest
+
+
+def _parts(values: Floats | Ints, least: int) -> tuple[Unsigned, Ints, Flags]:
+    """Return numbers as `magnitude * 2**(shift + least)`, and which are negative."""
+    if values.dtype.kind != "f":
+        # The magnitude of the least int is 2**63, which only unsigned ints have.
+        negative = values < 0
+        wrapped = values.view(np.uint64)
+        return np.where(negative, ~wrapped + np.uint64(1), wrapped), np.zeros(len(values), np.int64), negative
+    signed = values.view(np.int64)
+    bits = signed & _WITHOUT_SIGN
+    exponent = bits >> FRACTION_BITS
+    # A float is a fraction of 52 bits with a one before it, unless its exponent is the least one.
+    fraction = (bits & _FRACTION) | ((exponent != 0).astype(np.int64) << FRACTION_BITS)
+    shift = np.where(bits != 0, np.maximum(exponent, 1) - (_BIAS + least), 0)
+    return fraction.view(np.uint64), shift, signed < 0
+
+
+def _limbs_of(values: Floats | Ints, least: int, spread: int, *, square: bool) -> Ints:
+    """Return the limbs of the prefix sums of numbers, or of their squares, which are multiples of `2**least`."""
+    most_bits = (2 * (spread + 64)) if square else spread + 64
+    limbs = np.zeros((most_bits // LIMB_BITS + 3, len(values) + 1), np.int64)
+    for piece in _pieces(len(values)):
+        magnitude, shift, negative = _parts(values[piece], least)
+        target = limbs[:, 1:][:, piece]
+        for part, more in _squared(magnitude) if square else [(magnitude, 0)]:
+            _add(target, part, (2 * shift if square else shift) + more)
+        if not square:
+            target[:, negative] *= -1
+    limbs = limbs[_used(limbs)]
+    np.cumsum(limbs, axis=1, out=limbs)
+    return limbs
+
+
+def _squared(magnitude: Unsigned) -> list[tuple[Unsigned, int]]:
+    """Return the squares of integers as sums of parts, each below 2**64 and with the bits by which it is shifted."""
+    high, low = magnitude >> BITS, magnitude & LIMB
+    # (high * 2**32 + low)**2 = high**2 * 2**64 + high * low * 2**33 + low**2
+    return [(high * high, 2 * LIMB_BITS), (high * low, LIMB_BITS + 1), (low * low, 0)]
+
+
+def _add(limbs: Ints, part: Unsigned, shift: Ints) -> None:
+    """Add `part * 2**shift` to the limbs of integers."""
+    place, offset = shift // LIMB_BITS, (shift % LIMB_BITS).astype(np.uint64)
+    low, high = (part & LIMB) << offset, (part >> BITS) << offset
+    pieces = [low & LIMB, (low >> BITS) + (high & LIMB), high >> BITS]
+    for at in range(int(place.min(initial=0)), int(place.max(initial=0)) + 1):
+        here = place == at
+        for step, piece in enumerate(pieces):
+            limbs[at + step] += np.where(here, piece, np.uint64(0)).view(np.int64)
+
+
+def _used(limbs: Ints) -> slice:
+    """Return the limbs up to the last one that isn't always zero."""
+    used = np.flatnonzero(limbs.any(axis=1))
+    return slice(0, int(used[-1]) + 1 if len(used) else 1)

@@ -1,0 +1,131 @@
+"""Integers of any size as columns of limbs, and their quotients rounded to floats once (IEEE 754, half to even).
+
+Row k of a matrix of limbs stands for multiples of 2**(32 * k); each column is one integer.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+LIMB_BITS = 32
+BITS = np.uint64(LIMB_BITS)
+LIMB = np.uint64((1 << LIMB_BITS) - 1)
+# A divisor has to leave room for 32 bits of the dividend in a number of 63 bits.
+MAX_DIVISOR = 1 << 31
+# With so many further limbs below, a quotient by up to `MAX_DIVISOR` has more than 64 bits.
+_MORE_LIMBS = 3
+# Floats below 2**-1022 have fewer bits, so a number would be rounded a second time there.
+_LEAST_EXPONENT = -1022
+
+
+def magnitudes(sums: Ints) -> tuple[Unsigned, Flags]:
+    """Return the absolute values of integers whose limbs may be any numbers of 64 bits, and which are negative."""
+    limbs = np.zeros((len(sums) + 2, sums.shape[1]), np.int64)
+    carry = np.zeros(sums.shape[1], np.int64)
+    for number, row in enumerate(sums):
+        # The limb is divided before the carry is added, since their sum might not fit.
+        low = (row & int(LIMB)) + carry
+        limbs[number] = low & int(LIMB)
+        carry = (row >> LIMB_BITS) + (low >> LIMB_BITS)
+    limbs[-2], limbs[-1] = carry & int(LIMB), (carry >> LIMB_BITS) & int(LIMB)
+    negative = carry < 0
+    found = limbs.astype(np.uint64)
+    # The negative of a number in two's complement is the complement of its bits, plus one.
+    found[:, negative] ^= LIMB
+    rest = negative.astype(np.uint64)
+    for number in range(len(found)):
+        total = found[number] + rest
+        found[number], rest = total & LIMB, total >> BITS
+    return found, negative
+
+
+def divided(limbs: Unsigned, divisor: Unsigned) -> tuple[Unsigned, Flags]:
+    """Return the quotients of integers, rounded down, and whether each has a remainder.
+
+    The divisors are greater than 0 and at most `MAX_DIVISOR`.
+    """
+    quotient = np.empty_like(limbs)
+    rest = np.zeros(limbs.shape[1], np.uint64)
+    for number in range(len(limbs) - 1, -1, -1):
+        quotient[number], rest = np.divmod((rest << BITS) | limbs[number], divisor)
+    return quotient, rest != 0
+
+
+def rounded(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
+    """Return integers times `2**exponent` as the nearest floats, infinite if they are too great.
+
+    Args:
+        limbs: The integers.
+        more: True for each number that is greater than its integer, by less than 1.
+        exponent: The exponent of all numbers.
+
+    Returns:
+        The floats, and which of them are right. Those below 2**-1022 aren't, and integers that have fewer than 64 bits
+        aren't if there is `more`.
+    """
+    count = limbs.shape[1]
+    nonzero = limbs != 0
+    highest = np.where(nonzero.any(axis=0), len(limbs) - 1 - np.argmax(nonzero[::-1], axis=0), 0)
+    # The three highest limbs of each integer, and whether one below them isn't zero.
+    padded = np.concatenate([np.zeros((2, count), np.uint64), limbs])
+    first, second, third = (np.take_along_axis(padded, (highest + at)[None], 0)[0] for at in (2, 1, 0))
+    before = np.concatenate([np.zeros((2, count), bool), np.logical_or.accumulate(nonzero, axis=0)])
+    below = more | (np.take_along_axis(before, np.maximum(highest - 1, 0)[None], 0)[0] & (highest >= 2))
+    lead = np.where(first != 0, LIMB_BITS - np.frexp(first.astype(np.float64))[1], 0).astype(np.uint64)
+    top = (first << (BITS + lead)) | (second << lead) | (third >> (BITS - lead))
+    below |= ((third << lead) & LIMB) != 0
+    # A bit that stands for all bits below decides a tie, and nothing else: `top` has eleven bits more than a float.
+    top |= below.astype(np.uint64)
+    powers = LIMB_BITS * (highest.astype(np.int64) - 1) - lead.astype(np.int64) + exponent
+    found = np.ldexp(top.astype(np.float64), np.clip(powers, -5000, 5000).astype(np.int32))
+    small = (top != 0) & (powers + 63 < _LEAST_EXPONENT)
+    return found, ~small
+
+
+def product(one: Unsigned, other: Unsigned) -> Unsigned:
+    """Return the products of integers."""
+    found = np.zeros((len(one) + len(other), one.shape[1]), np.uint64)
+    for place, limb in enumerate(one):
+        for more, factor in enumerate(other):
+            both = limb * factor
+            found[place + more] += both & LIMB
+            found[place + more + 1] += both >> BITS
+    rest = np.zeros(one.shape[1], np.uint64)
+    for number in range(len(found)):
+        total = found[number] + rest
+        found[number], rest = total & LIMB, total >> BITS
+    return found
+
+
+def spreads(counts: Ints, totals: Ints, squares: Ints) -> Ints:
+    """Return the limbs of `count * squares - total**2`, which is the variance times `count**2`.
+
+    The limbs of totals and squares may be any numbers of 64 bits; counts are at most `MAX_DIVISOR`.
+    """
+    total, _ = magnitudes(totals)
+    square, _ = magnitudes(squares)
+    greater, less = product(square, counts.astype(np.uint64)[None]), product(total, total)
+    found = np.zeros((max(len(greater), len(less)), len(counts)), np.int64)
+    found[: len(greater)] += greater.astype(np.int64)
+    found[: len(less)] -= less.astype(np.int64)
+    return found
+
+
+def ratios(sums: Ints, divisors: Ints, exponent: int, times: int = 1) -> tuple[Floats, Flags]:
+    """Return `sum * 2**exponent / divisor**times`, rounded once, and which of the results are right.
+
+    The limbs of the sums may be any numbers of 64 bits; the divisors are at least 1 and at most `MAX_DIVISOR`.
+    """
+    limbs, negative = magnitudes(sums)
+    more = np.zeros(sums.shape[1], bool)
+    divisor = divisors.astype(np.uint64)
+    for _ in range(times):
+        limbs = np.concatenate([np.zeros((_MORE_LIMBS, limbs.shape[1]), np.uint64), limbs])
+        limbs, rest = divided(limbs, divisor)
+        more |= rest
+    found, right = rounded(limbs, more, exponent - LIMB_BITS * _MORE_LIMBS * times)
+    return np.where(negative, -found, found), right
