@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from caraway.errors import UnavailableError
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config, kafka_logger
+from caraway.topics.positions import while_moving
 
 # The most messages of a partition that are looked at, and the most seconds for all.
 SAMPLE = 20
@@ -30,7 +31,8 @@ def records_per_message(bootstrap_servers: str, topics: Iterable[str]) -> Mappin
     config = consumer_config(bootstrap_servers) | {"group.id": "caraway-block-sizes", "enable.auto.commit": False}
     consumer = Consumer(config, logger=kafka_logger())
     try:
-        messages, records = _sample(consumer, wanted)
+        # A job may be started right after its topics were created, when brokers don't know their leaders yet.
+        messages, records = while_moving(TIMEOUT_S)(_sample, consumer, wanted)
     except KafkaException as error:
         raise UnavailableError(f"no Kafka broker answers at {bootstrap_servers}: {error}") from error
     finally:

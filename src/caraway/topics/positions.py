@@ -52,14 +52,8 @@ class TopicEnds:
         wanted = set(names)
         if not wanted:
             return {}
-        retrying = Retrying(
-            retry=retry_if_exception(is_moving),
-            stop=stop_after_delay(ANSWER_TIMEOUT_S),
-            wait=wait_exponential(multiplier=0.01, max=0.5),
-            reraise=True,
-        )
         try:
-            return retrying(self._ask_once, wanted, spec)
+            return while_moving()(self._ask_once, wanted, spec)
         except KafkaException as error:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
 
@@ -73,6 +67,16 @@ class TopicEnds:
             for position, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
                 found.setdefault(position.topic, {})[position.partition] = future.result().offset
         return found
+
+
+def while_moving(timeout_s: float = ANSWER_TIMEOUT_S) -> Retrying:
+    """Return a function that repeats a request, for so many seconds, while a partition is about to get a leader."""
+    return Retrying(
+        retry=retry_if_exception(is_moving),
+        stop=stop_after_delay(timeout_s),
+        wait=wait_exponential(multiplier=0.01, max=0.5),
+        reraise=True,
+    )
 
 
 def is_moving(error: BaseException) -> bool:
