@@ -18,6 +18,7 @@ from caraway.plan.model import JobPlan
 from caraway.spark.jobs import start_job
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import running_session
+from tests.parity.archived import Archived
 from tests.parity.graphs import Case
 from tests.parity.indexing import DoubleIndex
 from tests.parity.traffic import Traffic
@@ -60,6 +61,7 @@ class Run(Traffic):
         super().__init__(machinery.broker.bootstrap_servers, machinery.index, cases, label)
         self._machinery = machinery
         self._pauses = Random(label)
+        self.archived = self._archive = Archived(self.servers, machinery.folder / "objects")
         self._jobs = [job for part in self.parts for job in part.plan.jobs]
         self._queries: dict[str, StreamingQuery] = {}
         #: Why jobs don't run, by job.
@@ -75,6 +77,7 @@ class Run(Traffic):
         for lot in others:
             self.send(lot)
             time.sleep(self._pauses.choice([0.0, 0.2, 0.5]))
+        self._archive.archive(self.parts, steps=self._pauses.choice([1, 2, 5]))
         self.settle()
 
     def settle(self) -> None:

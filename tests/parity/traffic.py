@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from random import Random
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -45,12 +46,21 @@ class Part:
         }
 
 
+class Offline(Protocol):
+    """Reads the topics of a run offline."""
+
+    def read(
+        self, part: Part, dataset: str, asked: Sequence[tuple[tuple[object, ...], int]], columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]: ...
+
+
 class Traffic:
     """Cases, the topics of their plans, and an index that follows these.
 
     Attributes:
         parts: The cases with their plans.
         index: Follows the topics, and is read.
+        archived: Reads the topics offline, if the run archives them.
     """
 
     def __init__(self, servers: str, index: Index, cases: Sequence[Case], label: str) -> None:
@@ -60,6 +70,7 @@ class Traffic:
         ]
         self.index = index
         self.servers = servers
+        self.archived: Offline | None = None
         self._rng = Random(repr([case.seed for case in cases]))
 
     def open(self) -> None:

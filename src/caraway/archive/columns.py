@@ -27,7 +27,7 @@ from caraway.dtypes.types import (
     StringType,
     base_type,
 )
-from caraway.dtypes.values import arrow_type, cast
+from caraway.dtypes.values import arrow_type
 from caraway.erasure.keys import Hides
 from caraway.errors import InvalidInputError
 from caraway.plan.model import RecordSchema
@@ -251,5 +251,8 @@ def stored_values(column: pa.ChunkedArray, dtype: DataType) -> list[Any]:
         case DecimalType():
             return [None if value is None else f"{value:f}" for value in column.to_pylist()]
         case _:
-            restored = cast(base_type(dtype))
-            return [None if value is None else restored(value) for value in column.to_pylist()]
+            # Casts of values would take NaN in a list for a missing value. The import of polars is late, since most
+            # tables have no such columns.
+            from caraway.expr.polars.values import from_arrow, from_polars  # noqa: PLC0415
+
+            return from_polars(from_arrow(column, dtype), dtype)

@@ -225,7 +225,9 @@ class Follower:
 
     def _begin(self, plan: TopicPlan, topic_id: str, partitions: Sequence[int]) -> None:
         columns = columns_of(plan.schema)
-        table = ArchiveTable(self._objects_url, table_path(plan.name, topic_id), columns.arrow, dataset=plan.dataset)
+        table = ArchiveTable.opened(
+            self._objects_url, table_path(plan.name, topic_id), columns.arrow, dataset=plan.dataset
+        )
         positions = table.positions(partitions)
         self._reader.start(plan.name, positions)
         followed = _Followed(plan, table, Encoder(plan.name, columns), dict(positions), vacuumed_at=self._clock())

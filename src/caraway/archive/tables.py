@@ -8,8 +8,10 @@ writer dies.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.writer import write_deltalake
@@ -45,7 +47,12 @@ class ArchiveTable:
     All methods raise `UnavailableError` if the object store doesn't answer, or refuses.
     """
 
-    def __init__(self, objects_url: str, path: str, schema: pa.Schema, *, dataset: str) -> None:
+    def __init__(self, url: str, options: dict[str, str], table: DeltaTable) -> None:
+        """Use a table that is open, with its address and the options with which it was opened."""
+        self.url, self._options, self._table = url, options, table
+
+    @classmethod
+    def opened(cls, objects_url: str, path: str, schema: pa.Schema, *, dataset: str) -> Self:
         """Open the table at `path` of an object store, and create it if it doesn't exist.
 
         Args:
@@ -54,23 +61,31 @@ class ArchiveTable:
             schema: The schema of a new table.
             dataset: The name of the dataset, which a new table gets as its own.
         """
-        self.url, self._options = table_address(objects_url, path)
-        with self._translated_errors():
-            self._table = self._opened(schema, dataset)
+        url, options = table_address(objects_url, path)
+        with _translated_errors(url):
+            try:
+                return cls(url, options, DeltaTable(url, storage_options=options))
+            except TableNotFoundError:
+                made = DeltaTable.create(
+                    url,
+                    schema,
+                    mode="ignore",
+                    name=dataset,
+                    description=f"Records of the Caraway dataset {dataset}.",
+                    configuration=_CONFIGURATION,
+                    storage_options=options,
+                )
+                return cls(url, options, made)
 
-    def _opened(self, schema: pa.Schema, dataset: str) -> DeltaTable:
-        try:
-            return DeltaTable(self.url, storage_options=self._options)
-        except TableNotFoundError:
-            return DeltaTable.create(
-                self.url,
-                schema,
-                mode="ignore",
-                name=dataset,
-                description=f"Records of the Caraway dataset {dataset}.",
-                configuration=_CONFIGURATION,
-                storage_options=self._options,
-            )
+    @classmethod
+    def existing(cls, objects_url: str, path: str) -> Self | None:
+        """Return the table at `path` of an object store, None if there is none."""
+        url, options = table_address(objects_url, path)
+        with _translated_errors(url):
+            try:
+                return cls(url, options, DeltaTable(url, storage_options=options))
+            except TableNotFoundError:
+                return None
 
     def positions(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return the offset of the next message to archive of each partition; 0 if none is archived."""
@@ -84,7 +99,7 @@ class ArchiveTable:
                 nothing was added.
         """
         transactions = [Transaction(_application(p), offset) for p, offset in sorted(positions.items())]
-        with self._translated_errors():
+        with _translated_errors(self.url):
             write_deltalake(
                 self._table,
                 rows,
@@ -96,13 +111,13 @@ class ArchiveTable:
 
     def refresh(self) -> None:
         """Read the changes of other writers."""
-        with self._translated_errors():
+        with _translated_errors(self.url):
             self._table.update_incremental()
 
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the records in these columns, in all of them by default, in no particular order."""
-        with self._translated_errors():
-            return self._table.to_pyarrow_dataset().to_table(columns=columns)
+    def read(self, columns: Sequence[str] | None = None, *, kept: pc.Expression | None = None) -> pa.Table:
+        """Return the records for which `kept` is true, in some columns, in all by default; in no particular order."""
+        with _translated_errors(self.url):
+            return self._table.to_pyarrow_dataset().to_table(columns=columns, filter=kept)
 
     def remove(self, columns: TableColumns, hides: Hides) -> int:
         """Remove the rows whose Kafka key `hides` is true of, and return how many.
@@ -112,7 +127,7 @@ class ArchiveTable:
         at = [columns.partition, columns.offset, columns.number]
         wanted = [*at, *(key.name for key in columns.schema.keys)]
         found = []
-        with self._translated_errors():
+        with _translated_errors(self.url):
             for batch in self._table.to_pyarrow_dataset().to_batches(columns=wanted):
                 hidden = pa.array([hides(key) for key in kafka_keys(batch, columns)], pa.bool_())
                 found.append(pa.table([batch[name] for name in at], names=at).filter(hidden))
@@ -127,7 +142,7 @@ class ArchiveTable:
 
     def size(self) -> TableSize:
         """Return the size of the table, as last read or written."""
-        with self._translated_errors():
+        with _translated_errors(self.url):
             files = pa.table(self._table.get_add_actions(flatten=True))
         return TableSize(
             rows=sum(files["num_records"].to_pylist()),
@@ -137,7 +152,7 @@ class ArchiveTable:
 
     def compact(self) -> int:
         """Make large files of small ones, and return how many files were replaced."""
-        with self._translated_errors():
+        with _translated_errors(self.url):
             outcome = self._table.optimize.compact(
                 target_size=FILE_BYTES,
                 max_concurrent_tasks=1,
@@ -148,19 +163,20 @@ class ArchiveTable:
 
     def vacuum(self, *, hours: int = KEPT_HOURS) -> int:
         """Remove files that were replaced, or written in vain, so many hours ago; return their number."""
-        with self._translated_errors():
+        with _translated_errors(self.url):
             return len(
                 self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
             )
 
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except CommitFailedError as error:
-            raise ReplacedError(str(error)) from error
-        except (DeltaError, OSError) as error:
-            raise UnavailableError(f"the archive can't use the table {self.url}: {error}") from error
+
+@contextmanager
+def _translated_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError as error:
+        raise ReplacedError(str(error)) from error
+    except (DeltaError, OSError) as error:
+        raise UnavailableError(f"the archive can't use the table {url}: {error}") from error
 
 
 def _application(partition: int) -> str:

@@ -95,7 +95,7 @@ def test_a_table_of_the_archive_takes_one_of_two_writers_and_is_removed(url: str
     schema = pa.schema([("_offset", pa.int64())])
 
     def opened() -> ArchiveTable:
-        return ArchiveTable(url, "archive/topic/id", schema, dataset="D")
+        return ArchiveTable.opened(url, "archive/topic/id", schema, dataset="D")
 
     first, second = opened(), opened()
     first.append(pa.table({"_offset": [0, 1]}), {0: 2})

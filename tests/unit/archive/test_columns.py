@@ -75,7 +75,7 @@ def test_rows_of_all_types_become_columns_and_come_back_to_the_bit(found: list[A
 def test_a_table_keeps_the_columns_to_the_bit(
     tmp_path_factory: pytest.TempPathFactory, found: list[Any], size: int
 ) -> None:
-    table = ArchiveTable(str(tmp_path_factory.mktemp("objects")), "a/b", columns_of(KEYLESS).arrow, dataset="D")
+    table = ArchiveTable.opened(str(tmp_path_factory.mktemp("objects")), "a/b", columns_of(KEYLESS).arrow, dataset="D")
     table.append(encoded(found, size), {0: 1})
     check(table.read(), found, size)
 
@@ -94,7 +94,7 @@ def test_deletes_and_retractions_keep_their_keys_identities_and_revisions(tmp_pa
         (key, value(RETRACT, None), 1, 13),
         (key, value(RETRACT, ["a", -0.0]), 1, 14),
     ]
-    table = ArchiveTable(str(tmp_path), "a", columns.arrow, dataset="D")
+    table = ArchiveTable.opened(str(tmp_path), "a", columns.arrow, dataset="D")
     table.append(Encoder("t", columns).table(messages), {1: 15})
     read = table.read().sort_by("_offset").to_pydict()
     assert read["k"] == ["a"] * 4

@@ -43,7 +43,7 @@ def records(numbers: Sequence[int]) -> pa.Table:
 
 
 def opened(folder: Path) -> ArchiveTable:
-    return ArchiveTable(str(folder), "archive/t/id", COLUMNS.arrow, dataset="T")
+    return ArchiveTable.opened(str(folder), "archive/t/id", COLUMNS.arrow, dataset="T")
 
 
 def offsets(table: ArchiveTable) -> list[int]:

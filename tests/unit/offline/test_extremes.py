@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.offline.extremes import Extremes
-from caraway.offline.timeline import Timeline
+from caraway.offline.kernel.extremes import Extremes
+from caraway.offline.kernel.timeline import Timeline
 
 FLOATS = st.floats(allow_nan=False)
 INTS = st.integers(-(2**63), 2**63 - 1)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.offline.rounding import MAX_DIVISOR, ratios
+from caraway.offline.kernel.rounding import MAX_DIVISOR, ratios
 
 LIMBS = (
     st.integers(-(2**63), 2**63 - 1)

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from caraway.dtypes import types as t
 from caraway.dtypes.values import DECIMAL_DIGITS
@@ -62,6 +63,12 @@ def to_polars(name: str, values: Sequence[Any], dtype: t.DataType) -> pl.Series:
     given = values if convert is None else [None if value is None else convert(value) for value in values]
     series = pl.Series(name, given, dtype=physical)
     return series if physical == wanted else series.cast(wanted)
+
+
+def from_arrow(column: pa.ChunkedArray | pa.Array, dtype: t.DataType) -> pl.Series:
+    """Return an Arrow column, whose type `caraway.dtypes.values.arrow_type` gives, as a column of polars."""
+    series = pl.Series(pl.from_arrow(column))
+    return series.cast(polars_type(dtype))
 
 
 def from_polars(series: pl.Series, dtype: t.DataType) -> list[Any]:

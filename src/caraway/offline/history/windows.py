@@ -1,7 +1,7 @@
 """Aggregates over continuous windows at millions of times, from columns of all aggregate inputs.
 
 The rows in a window at a time are an interval of the sorted rows of a group. So counts, sums, moments and extremes of
-all windows are those of intervals (`caraway.offline.exact_sums`, `caraway.offline.extremes`).
+all windows are those of intervals (`caraway.offline.kernel.exact_sums`, `caraway.offline.kernel.extremes`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
+from caraway.dtypes.types import DataType
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.aggregates.columns import Family, decimal_text, family_of, number_reader
+from caraway.index.aggregates.columns import Family, decimal_text, family_of
 from caraway.index.aggregates.layout import Layout, reads_values
 from caraway.index.aggregates.results import Result, results_of
 from caraway.index.storage.intervals import WINDOW_REST_US
-from caraway.offline.exact_sums import ExactSums
-from caraway.offline.extremes import Extremes
-from caraway.offline.timeline import Timeline
+from caraway.offline.kernel.exact_sums import ExactSums
+from caraway.offline.kernel.extremes import Extremes
+from caraway.offline.kernel.timeline import Timeline
 from caraway.plan.model import IndexKind, IndexPlan
 
 Ints = npt.NDArray[np.int64]
@@ -39,21 +41,25 @@ class NumberColumn:
     Decimals are ints of their smallest units, of which `unit` make the number one.
     """
 
-    def __init__(self, name: str, plan: IndexPlan, values: Sequence[Any]) -> None:
-        """Take the values of a column in stored form; None is null.
+    def __init__(self, dtype: DataType, values: pl.Series) -> None:
+        """Take the values of a column of a type, as `caraway.expr.polars.values.polars_type` has them.
 
-        Raises:
-            InvalidInputError: A value isn't of its column's type.
-            OverflowError: A decimal has more units than 64 bits hold.
+        Raises `OverflowError` if a decimal has more units than 64 bits hold.
         """
-        dtype = Layout(plan, 0).types[name]
         self.family, self.unit = family_of(dtype)
-        read = number_reader(name, dtype)
-        numbers = [read(value) for value in values]
-        present = np.fromiter((number is not None for number in numbers), np.bool_, len(numbers))
-        kind: Any = np.float64 if self.family is Family.FLOAT else np.int64
-        self._values = np.array([number for number in numbers if number is not None], kind)
-        self._before = _counted(present)
+        self._before = _counted(values.is_not_null().to_numpy())
+        self._values: npt.NDArray[Any] = np.zeros(0, np.int64)
+        present = values.drop_nulls()
+        match self.family:
+            case Family.FLOAT:
+                self._values = present.cast(pl.Float64).to_numpy()
+            case Family.INT:
+                self._values = present.to_physical().cast(pl.Int64).to_numpy()
+            case Family.DECIMAL:
+                self._values = _units(present.to_physical())
+            case Family.ANY:
+                # Such values are only counted.
+                pass
 
     def between(self, first: Ints, last: Ints) -> tuple[Ints, Ints]:
         """Return the intervals of values that are in intervals of rows."""
@@ -102,24 +108,21 @@ class WindowHistory:
     """The aggregate inputs of an index, none of which ends, in order; and aggregates over windows of them."""
 
     def __init__(self, plan: IndexPlan, timeline: Timeline, columns: Mapping[str, NumberColumn]) -> None:
-        """Take sorted rows, and the columns that `columns_read` names.
-
-        Raises `ValueError` if not all aggregates of the plan are `is_computable`.
-        """
-        left_out = [spec.into for spec in plan.aggregates if not is_computable(plan, spec)]
-        if left_out:
-            raise ValueError(f"{plan.dataset}: {', '.join(left_out)} can't be computed from intervals")
+        """Take sorted rows, and the columns of which `read` needs the values."""
         layout = Layout(plan, 0)
         self._timeline = timeline
         self._columns = columns
         self._results = results_of(plan, layout)
         self._empty = layout.empty()
 
+    def unseen(self, name: str) -> object:
+        """Return the value of an aggregate for a key that was never seen, in stored form."""
+        return self._results[name].unseen
+
     def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[list[object]], Flags]:
         """Return aggregates of groups as of times, in stored form, and which groups had any row by then.
 
-        A group that had none has the value of a key that was never seen. This is fastest if groups and times are
-        sorted.
+        A group that had none has the value of a key that was never seen. All aggregates must be `is_computable`.
         """
         last = self._timeline.up_to(groups, at_us)
         found: Flags = last > self._timeline.begins[groups]
@@ -166,11 +169,6 @@ def is_computable(plan: IndexPlan, spec: AggregateSpec) -> bool:
     return (spec.function is FUNCTION.COUNT and not spec.unique) or spec.function in _OF_NUMBERS
 
 
-def columns_read(plan: IndexPlan) -> list[str]:
-    """Return the names of the columns of which aggregates read the values."""
-    return list(dict.fromkeys(spec.of for spec in plan.aggregates if spec.of is not None and reads_values(spec)))
-
-
 def _computed(spec: AggregateSpec, column: NumberColumn, first: Ints, last: Ints) -> list[object]:
     """Return the values of an aggregate of intervals of values, none of them empty."""
     match spec.function:
@@ -192,6 +190,14 @@ def _computed(spec: AggregateSpec, column: NumberColumn, first: Ints, last: Ints
             if column.family is Family.DECIMAL:
                 return [decimal_text(value, column.unit) for value in values]
             return list(values)
+
+
+def _units(values: pl.Series) -> Ints:
+    """Return decimals as ints of their smallest units. Raises `OverflowError` if one doesn't fit into 64 bits."""
+    try:
+        return values.cast(pl.Int64).to_numpy()
+    except pl.exceptions.InvalidOperationError as error:
+        raise OverflowError("a decimal has more units than 64 bits hold") from error
 
 
 def _counted(found: Flags) -> Ints:

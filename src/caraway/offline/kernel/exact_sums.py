@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from caraway.index.aggregates.exact import Moments
-from caraway.offline.rounding import BITS, LIMB, LIMB_BITS, MAX_DIVISOR, ratios, spreads
+from caraway.offline.kernel.rounding import BITS, LIMB, LIMB_BITS, MAX_DIVISOR, ratios, spreads
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

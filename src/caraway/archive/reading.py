@@ -1,0 +1,161 @@
+"""The records of topics up to given offsets: from their tables, and what the tables lack from the topics themselves.
+
+A table has the offset of the next message to archive, so the two parts meet without a gap and without an overlap.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from caraway.archive.columns import Encoder, TableColumns, columns_of
+from caraway.archive.model import table_path
+from caraway.archive.tables import ArchiveTable
+from caraway.errors import UnavailableError
+from caraway.plan.model import TopicPlan
+from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.positions import TopicEnds
+from caraway.topics.reader import COMMON, Message, connect
+
+ANSWER_SECONDS = 10.0
+# A broker that sends nothing for so long, although there are messages to read, counts as gone.
+SILENT_SECONDS = 30.0
+POLL_SECONDS = 0.5
+# Messages are made into columns so many at a time.
+PIECE_MESSAGES = 10_000
+
+# Offsets by topic and partition: only records before them are read.
+Cuts = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRecords:
+    """Records of a topic.
+
+    Attributes:
+        rows: The records in the columns of the topic's table that were asked for.
+        columns: The names and types of all of the table's columns.
+        begins: The offset of the oldest message that is still known, by partition; 0 if none was lost.
+    """
+
+    rows: pa.Table
+    columns: TableColumns
+    begins: Mapping[int, int]
+
+
+def cuts_now(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+    """Return the present ends of topics, so that whoever reads up to them sees the same records each time.
+
+    Raises `UnavailableError` if the broker doesn't answer.
+    """
+    ends = TopicEnds(bootstrap_servers).ends(topics)
+    return {topic: dict(offsets) for topic, offsets in ends.items()}
+
+
+class ArchivedTopics:
+    """The records of topics before some offsets. Not thread safe."""
+
+    def __init__(self, bootstrap_servers: str, objects_url: str, cuts: Cuts) -> None:
+        """Read from the broker "host:port" and from the tables below an object store (the setting `objects`).
+
+        Args:
+            bootstrap_servers: The broker.
+            objects_url: The object store.
+            cuts: The offsets before which records are read; a topic that isn't among them has no record.
+        """
+        self._bootstrap_servers = bootstrap_servers
+        self._objects_url = objects_url
+        self._cuts = cuts
+        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+
+    def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
+        """Return the records of a topic in some columns of its rows; the columns of their positions come besides.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer.
+        """
+        columns = columns_of(topic.schema)
+        control = (columns.time, columns.op, columns.ingested, columns.partition, columns.offset, columns.number)
+        names = list(dict.fromkeys([*wanted, *control, columns.id, columns.rev]))
+        ends = self._cuts.get(topic.name, {})
+        table = ArchiveTable.existing(self._objects_url, table_path(topic.name, self._topic_id(topic.name)))
+        archived = dict.fromkeys(ends, 0) if table is None else table.positions(ends)
+        empty = pa.table({name: pa.array([], columns.arrow.field(name).type) for name in names})
+        pieces = [empty]
+        if table is not None:
+            pieces.append(table.read(names, kept=_before(columns, archived, ends)).cast(empty.schema))
+        begins = dict.fromkeys(ends, 0)
+        left = {p: (archived[p], end) for p, end in ends.items() if archived[p] < end}
+        if left:
+            oldest = TopicEnds(self._bootstrap_servers).beginnings([topic.name]).get(topic.name, {})
+            begins = {p: oldest.get(p, 0) if oldest.get(p, 0) > archived[p] else 0 for p in ends}
+            spans = {p: (max(first, oldest.get(p, 0)), end) for p, (first, end) in left.items()}
+            pieces += [piece.select(names) for piece in self._unarchived(topic, columns, spans)]
+        return ArchivedRecords(pa.concat_tables(pieces), columns, begins)
+
+    def _topic_id(self, name: str) -> str:
+        try:
+            answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_SECONDS)[name]
+            return str(answer.result().topic_id)
+        except KafkaException as error:
+            raise UnavailableError(f"the broker doesn't tell of topic {name}: {error}") from error
+
+    def _unarchived(
+        self, topic: TopicPlan, columns: TableColumns, spans: Mapping[int, tuple[int, int]]
+    ) -> list[pa.Table]:
+        """Return the records of a topic from the first up to, not including, the second offset of each partition."""
+        encoder = Encoder(topic.name, columns)
+        pieces: list[pa.Table] = []
+        waiting: list[Message] = []
+        for message in _messages(self._bootstrap_servers, topic.name, spans):
+            waiting.append(message)
+            if len(waiting) >= PIECE_MESSAGES:
+                pieces.append(encoder.table(waiting))
+                waiting = []
+        return [*pieces, encoder.table(waiting)] if waiting else pieces
+
+
+def _before(columns: TableColumns, archived: Mapping[int, int], ends: Mapping[int, int]) -> pc.Expression | None:
+    """Return the filter that leaves out records of a table that are behind the ends; None if there are none."""
+    if all(archived[p] <= end for p, end in ends.items()):
+        return None
+    kept = pc.scalar(False)  # noqa: FBT003 - the neutral element of `|`
+    for partition, end in ends.items():
+        kept |= (pc.field(columns.partition) == partition) & (pc.field(columns.offset) < end)
+    return kept
+
+
+def _messages(bootstrap_servers: str, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterable[Message]:
+    """Yield the messages of a topic in spans of offsets, by partition."""
+    open_ = {partition: end for partition, (first, end) in spans.items() if first < end}
+    if not open_:
+        return
+    consumer = connect(bootstrap_servers, COMMON | {"enable.partition.eof": True})
+    try:
+        consumer.assign([TopicPartition(topic, partition, spans[partition][0]) for partition in open_])
+        heard = time.monotonic()
+        while open_:
+            for message in consumer.consume(1000, POLL_SECONDS):
+                heard = time.monotonic()
+                error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
+                if error is not None:
+                    # Behind the last message there may be offsets without one, so the end of the log counts as well.
+                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                        open_.pop(partition, None)
+                        continue
+                    raise UnavailableError(f"topic {topic} can't be read: {error.str()}")
+                if partition not in open_:
+                    continue
+                if offset < open_[partition]:
+                    yield message.key(), message.value(), partition, offset
+                if offset + 1 >= open_[partition]:
+                    del open_[partition]
+            if time.monotonic() > heard + SILENT_SECONDS:
+                raise UnavailableError(f"topic {topic} can't be read: the broker sent nothing for {SILENT_SECONDS:g} s")
+    except KafkaException as error:
+        raise UnavailableError(f"topic {topic} can't be read: {error}") from error
+    finally:
+        consumer.close()

@@ -1,0 +1,78 @@
+"""Aggregates of an index as of many times at once, as far as they are computed in columns."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from caraway.index.aggregates.layout import reads_values
+from caraway.offline.history.groups import MISSING, Groups, sorted_places
+from caraway.offline.history.records import OP, TIME
+from caraway.offline.history.windows import NumberColumn, WindowHistory, is_computable
+from caraway.offline.kernel.timeline import Timeline
+from caraway.plan.model import IndexPlan
+from caraway.query.model import Rows
+from caraway.topics.codec import DELETE
+
+Ints = npt.NDArray[np.int64]
+
+
+class AggregateHistory:
+    """All aggregate inputs of an index."""
+
+    def __init__(self, plan: IndexPlan, frame: pl.DataFrame) -> None:
+        """Take the records of an index, as `read_records` returns them."""
+        self._plan = plan
+        self.groups = Groups(plan.schema.keys, frame)
+        self.loaded = frozenset(frame.columns).intersection(column.name for column in plan.schema.columns)
+        """The columns of rows that were given."""
+        self.columns: frozenset[str] = frozenset()
+        """The aggregates that can be read."""
+        self.complete = not (frame[OP] == DELETE).any()
+        """False if some input ended: it then is in no window any more, so rows in a window are no intervals."""
+        if not self.complete:
+            return
+        numbers, times = self.groups.numbers, frame[TIME].to_numpy()
+        places = sorted_places(numbers, times)
+        types = {column.name: column.dtype for column in plan.schema.columns}
+        columns: dict[str, NumberColumn] = {}
+        for name in {spec.of for spec in plan.aggregates if spec.of is not None and reads_values(spec)} & self.loaded:
+            try:
+                columns[name] = NumberColumn(types[name], frame[name].gather(places))
+            except OverflowError:
+                continue
+        self._history = WindowHistory(plan, Timeline(numbers[places], times[places], self.groups.count), columns)
+        self.columns = frozenset(
+            spec.into
+            for spec in plan.aggregates
+            if is_computable(plan, spec) and (not reads_values(spec) or spec.of in columns)
+        )
+
+    @staticmethod
+    def columns_of(plan: IndexPlan, names: Sequence[str]) -> frozenset[str]:
+        """Return the columns of rows from which the values of aggregates are computed in columns."""
+        read = {
+            spec.of
+            for spec in plan.aggregates
+            if spec.into in names and spec.of is not None and reads_values(spec) and is_computable(plan, spec)
+        }
+        return frozenset(read).intersection(column.name for column in plan.schema.columns)
+
+    def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
+        """Return aggregates of groups as of times, by the numbers of keys, in stored form."""
+        known = np.flatnonzero(groups != MISSING)
+        columns, found = self._history.read(names, groups[known], at_us[known])
+        if len(known) == len(groups):
+            return columns, found.tolist()
+        there = np.zeros(len(groups), np.bool_)
+        there[known] = found
+        return [self._spread(name, values, known, len(groups)) for name, values in zip(names, columns, strict=True)], (
+            there.tolist()
+        )
+
+    def _spread(self, name: str, values: list[object], known: Ints, rows: int) -> list[object]:
+        spread = [self._history.unseen(name)] * rows
+        for place, value in zip(known.tolist(), values, strict=True):
+            spread[place] = value
+        return spread

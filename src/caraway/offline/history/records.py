@@ -1,0 +1,130 @@
+"""All records of an index in columns, each identity once, in its newest revision."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from caraway.archive.columns import TableColumns
+from caraway.archive.reading import ArchivedRecords, ArchivedTopics
+from caraway.dtypes.types import DATETIME
+from caraway.expr.polars.values import from_arrow, polars_type
+from caraway.offline.history.direct import before_aggregation, computed, needed
+from caraway.plan.model import IndexPlan, TopicPlan
+from caraway.topics.codec import RETRACT
+from caraway.topics.identity import ID_BYTES
+
+# The columns beside those of the rows. Fields of datasets have no space in their names.
+TIME, OP, INGESTED = "record time", "record op", "record ingested"
+ORDER = "record order"
+_REV, _ID = "record rev", "record id"
+INT64_BITS = 63
+_POSITION = ("record offset", "record number", "record partition")
+
+
+def columns_needed(plan: IndexPlan, wanted: Sequence[str]) -> list[str]:
+    """Return the columns of a topic's rows from which columns of an index's records are computed."""
+    names = frozenset([*wanted, *(key.name for key in plan.schema.keys), *_along(plan)])
+    source = plan.schema
+    if plan.direct is not None:
+        names, source = needed(before_aggregation(plan.direct.operator), names), plan.direct.source
+    return [column.name for column in source.columns if column.name in names]
+
+
+def read_records(source: ArchivedTopics, plan: IndexPlan, topic: TopicPlan, wanted: Sequence[str]) -> pl.DataFrame:
+    """Return the records of an index: the keys, the wanted columns, TIME, OP, INGESTED and ORDER.
+
+    TIME and INGESTED are in microseconds. Records of one time follow each other in the order of ORDER: the identity, or
+    a number of the same order if the identities are positions.
+    Values are those of `caraway.expr.polars.values.polars_type`.
+
+    Raises `UnavailableError` if the broker or the object store doesn't answer.
+    """
+    return settled(_frame(plan, source.records(topic, columns_needed(plan, wanted))))
+
+
+def settled(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return each identity once: by its greatest revision, a put before a retraction; and no retractions."""
+    repeated = frame[ORDER].is_duplicated() if frame[_ID].null_count() < frame.height else None
+    if repeated is not None and repeated.any():
+        by = [ORDER, _REV, pl.col(OP) != RETRACT]
+        once = frame.filter(repeated).sort(by).unique(ORDER, keep="last", maintain_order=True)
+        frame = pl.concat([frame.filter(~repeated), once])
+    return frame.filter(pl.col(OP) != RETRACT).drop(_REV, _ID)
+
+
+def _frame(plan: IndexPlan, read: ArchivedRecords) -> pl.DataFrame:
+    columns, rows = read.columns, read.rows
+    control = _control(columns, rows)
+    schema = plan.schema if plan.direct is None else plan.direct.source
+    types = {column.name: column.dtype for column in schema.columns}
+    frame = pl.DataFrame(
+        [from_arrow(rows[name], types[name]).alias(name) for name in rows.column_names if name in types]
+    ).with_columns(control)
+    if schema.timestamp not in types:
+        types[schema.timestamp] = DATETIME
+        frame = frame.with_columns(pl.col(TIME).cast(polars_type(DATETIME)).alias(schema.timestamp))
+    if plan.direct is not None:
+        frame, _ = computed(before_aggregation(plan.direct.operator), frame, types)
+        for name in _along(plan):
+            frame = frame.with_columns(pl.col(name).to_physical().cast(pl.Int64).alias(TIME))
+    return frame
+
+
+def _along(plan: IndexPlan) -> tuple[str, ...]:
+    """Return the column that has the time of an index's records, if the pipeline's aggregation names one."""
+    operator = None if plan.direct is None else plan.direct.operator
+    along = getattr(operator, "along", None)
+    return () if along is None else (along,)
+
+
+def _control(columns: TableColumns, rows: pa.Table) -> list[pl.Series]:
+    found: Mapping[str, pl.Series] = {
+        name: pl.from_arrow(rows[column]).alias(name)  # type: ignore[union-attr]
+        for name, column in {
+            TIME: columns.time,
+            OP: columns.op,
+            INGESTED: columns.ingested,
+            _ID: columns.id,
+            _REV: columns.rev,
+            **dict(zip(_POSITION, (columns.offset, columns.number, columns.partition), strict=True)),
+        }.items()
+    }
+    identity = found[_ID]
+    offsets, numbers, partitions = (found[name].to_numpy() for name in _POSITION)
+    order = None
+    if identity.null_count() == len(identity):
+        order = _position_numbers(offsets, numbers, partitions)
+    if order is None:
+        order = identity.zip_with(identity.is_not_null(), _position_ids(offsets, numbers, partitions))
+    return [
+        found[TIME].to_physical().alias(TIME),
+        found[OP],
+        found[INGESTED].to_physical().alias(INGESTED),
+        identity,
+        found[_REV].fill_null(b""),
+        order.alias(ORDER),
+    ]
+
+
+def _position_numbers(
+    offsets: npt.NDArray[np.int64], numbers: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]
+) -> pl.Series | None:
+    """Return numbers in the order of the identities of positions; None if they don't fit into 64 bits."""
+    greatest = [int(part.max(initial=0)).bit_length() for part in (offsets, numbers, partitions)]
+    if sum(greatest) >= INT64_BITS:
+        return None
+    return pl.Series(((offsets << greatest[1]) | numbers) << greatest[2] | partitions, dtype=pl.Int64)
+
+
+def _position_ids(
+    offsets: npt.NDArray[np.int64], numbers: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]
+) -> pl.Series:
+    """Return the identities of positions; see `caraway.topics.identity.position_id`."""
+    parts = np.empty(len(offsets), np.dtype([("offset", ">u8"), ("place", ">u4")]))
+    parts["offset"] = offsets
+    parts["place"] = numbers.astype(np.uint32) << np.uint32(16) | partitions.astype(np.uint32)
+    fixed = pa.Array.from_buffers(pa.binary(ID_BYTES), len(parts), [None, pa.py_buffer(parts)])
+    return pl.Series(pl.from_arrow(fixed.cast(pa.binary())))

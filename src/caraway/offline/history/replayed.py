@@ -1,0 +1,95 @@
+"""Indexes built anew from archived records, for what isn't computed in columns.
+
+The records are written to a database of their own by the code that writes those of a server, and are read by its code.
+So the answers are those of a server by construction, at some 20 us for a record.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from caraway.archive.columns import TableColumns, kafka_keys, stored_values
+from caraway.archive.reading import ArchivedRecords, ArchivedTopics
+from caraway.erasure.keys import ErasedKeys
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import DatasetReader, IndexReader
+from caraway.index.storage.store import IndexStore
+from caraway.offline.history.records import columns_needed
+from caraway.plan.model import IndexPlan, TopicPlan
+from caraway.query.model import Instants, Rows
+from caraway.topics.codec import RecordCodec
+from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
+
+# So many records are written to the index at once.
+BATCH = 5_000
+
+
+class ReplayedIndex:
+    """An index of one dataset, in a folder of its own."""
+
+    def __init__(
+        self, plan: IndexPlan, topic: TopicPlan, source: ArchivedTopics, *, folder: Path, erased: ErasedKeys
+    ) -> None:
+        """Build the index in an empty folder from all records of its topic.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer.
+        """
+        # Rows for jobs are no business of this index.
+        plan = replace(plan, emits=None)
+        wanted = [column.name for column in plan.schema.columns]
+        self._store = IndexStore(folder)
+        writer = IndexWriter(self._store, erased=erased)
+        records = source.records(topic, columns_needed(plan, wanted))
+        for messages in _batches(messages_of(topic, records)):
+            writer.apply(plan, messages)
+        self._rows = DatasetReader(IndexReader(self._store, erased), [plan])
+
+    def read(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
+        """Read rows; see `caraway.query.model.Reader.read`."""
+        return self._rows.read(dataset, keys, at_us, columns)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._store.close()
+
+
+def messages_of(topic: TopicPlan, records: ArchivedRecords) -> Iterator[Message]:
+    """Yield archived records as messages of their topic, each with its identity; columns that weren't read are null."""
+    codec = RecordCodec(topic.schema)
+    for batch in records.rows.to_batches(max_chunksize=BATCH):
+        yield from _encoded(codec, topic, records.columns, pa.Table.from_batches([batch]))
+
+
+def _encoded(codec: RecordCodec, topic: TopicPlan, columns: TableColumns, rows: pa.Table) -> Iterator[Message]:
+    nothing = [None] * rows.num_rows
+    values = [
+        stored_values(rows[column.name], column.dtype) if column.name in rows.column_names else nothing
+        for column in topic.schema.columns
+    ]
+    keys: Sequence[bytes | None] = kafka_keys(rows, columns) if topic.schema.keys else nothing
+    times, ingested = (rows[name].cast(pa.int64()).to_pylist() for name in (columns.time, columns.ingested))
+    control = (columns.op, columns.partition, columns.offset, columns.number, columns.id, columns.rev)
+    others = (rows[name].to_pylist() for name in control)
+    for key, time_us, ingested_us, op, partition, offset, number, record_id, rev, *row in zip(
+        keys, times, ingested, *others, *values, strict=True
+    ):
+        value = codec.encode_value(
+            op=op,
+            time_us=time_us,
+            ingested_us=ingested_us,
+            row=row,
+            record_id=record_id or position_id(offset, partition, number),
+            rev=rev,
+        )
+        yield key, value, partition, offset
+
+
+def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
+    while batch := list(islice(messages, BATCH)):
+        yield batch

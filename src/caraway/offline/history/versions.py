@@ -1,0 +1,64 @@
+"""Versions of keyed datasets as of many times at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from caraway.expr.polars.values import from_polars
+from caraway.offline.history.groups import MISSING, Groups, sorted_places
+from caraway.offline.history.records import OP, ORDER, TIME
+from caraway.offline.kernel.timeline import Timeline
+from caraway.plan.model import IndexPlan
+from caraway.query.model import Rows
+from caraway.topics.codec import PUT
+
+Ints = npt.NDArray[np.int64]
+
+
+class VersionHistory:
+    """All versions of an index."""
+
+    def __init__(self, plan: IndexPlan, frame: pl.DataFrame) -> None:
+        """Take the records of an index, as `read_records` returns them."""
+        self.groups = Groups(plan.schema.keys, frame)
+        numbers, times = self.groups.numbers, frame[TIME].to_numpy()
+        places = sorted_places(numbers, times, frame[ORDER])
+        self._frame = frame.drop(ORDER).select(pl.all().gather(places))
+        self._timeline = Timeline(numbers[places], times[places], self.groups.count)
+        self._held = self._frame[OP].to_numpy() == PUT
+        self._types = {column.name: column.dtype for column in plan.schema.columns}
+
+        self.loaded = frozenset(self._types).intersection(self._frame.columns)
+        """The columns of rows that were given."""
+        self.complete = True
+        """True, as there is no history that can't be read."""
+        self.columns = self.loaded | {plan.schema.timestamp}
+        """The columns that can be read."""
+
+    @staticmethod
+    def columns_of(plan: IndexPlan, names: Sequence[str]) -> frozenset[str]:
+        """Return the columns of rows from which the values of columns are read."""
+        return frozenset(names).intersection(column.name for column in plan.schema.columns)
+
+    def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
+        """Return columns of the versions that hold at times, by the numbers of keys, in stored form."""
+        known = groups != MISSING
+        safe = np.where(known, groups, 0)
+        if self.groups.count:
+            behind = self._timeline.up_to(safe, at_us)
+            found = known & (behind > self._timeline.begins[safe])
+        else:
+            behind, found = safe, np.zeros(len(groups), np.bool_)
+        last = behind - 1
+        found[found] = self._held[last[found]]
+        places = pl.Series(np.where(found, last, 0)).set(pl.Series(~found), None)
+        columns: list[list[object]] = []
+        for name in names:
+            if name in self._types:
+                columns.append(from_polars(self._frame[name].gather(places), self._types[name]))
+            else:
+                # The only column beside those of the row is the timestamp.
+                columns.append(self._frame[TIME].gather(places).to_list())
+        return columns, found.tolist()

@@ -1,0 +1,144 @@
+"""The reader of offline queries: rows of datasets as of many times, from the archive instead of a server's index."""
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from caraway.archive.reading import ArchivedTopics
+from caraway.erasure.keys import ErasedKeys
+from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
+from caraway.offline.history.aggregates import AggregateHistory
+from caraway.offline.history.groups import MISSING
+from caraway.offline.history.records import read_records
+from caraway.offline.history.replayed import ReplayedIndex
+from caraway.offline.history.versions import VersionHistory
+from caraway.plan.model import IndexKind, IndexPlan, TopicPlan
+from caraway.query.model import Instants, QueryReader, Rows
+from caraway.topics.codec import RecordCodec
+
+Ints = npt.NDArray[np.int64]
+History = VersionHistory | AggregateHistory
+
+
+class OfflineReader(QueryReader):
+    """Reads datasets of one graph as of any times. Not thread safe.
+
+    A dataset's records are read at its first use, and are kept in memory until the reader is closed.
+    """
+
+    def __init__(
+        self,
+        source: ArchivedTopics,
+        indexes: Iterable[IndexPlan],
+        topics: Iterable[TopicPlan],
+        *,
+        erased: ErasedKeys | None = None,
+    ) -> None:
+        """Read the datasets that `indexes` are of; keys that are `erased` are read as if they had never had a row."""
+        self._source = source
+        self._plans = {plan.dataset: plan for plan in indexes}
+        self._topics = {topic.name: topic for topic in topics}
+        self._erased = ErasedKeys(dict) if erased is None else erased
+        self._histories: dict[str, History] = {}
+        self._replayed: dict[str, ReplayedIndex] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove what was built, in memory and on the disk."""
+        self._histories.clear()
+        for replayed in self._replayed.values():
+            replayed.close()
+        self._replayed.clear()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def read(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
+        """Read rows; see `caraway.query.model.Reader.read`.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer, or this process lacks a secret to
+        compare keys with erased ones.
+        """
+        plan = self._plans[dataset]
+        if not keys:
+            return [[] for _ in columns], []
+        if plan.window is not None:
+            return self._replay(plan).read(dataset, keys, at_us, columns)
+        asked = {name: position for position, name in enumerate(_key_fields(plan))}
+        values: dict[str, list[object]] = {}
+        found: list[bool] | None = None
+        others = [name for name in dict.fromkeys(columns) if name not in asked]
+        history = self._history(plan, others)
+        computed = [name for name in others if name in history.columns]
+        if history.complete and (computed or not others):
+            groups, times = self._asked(plan, history, keys, at_us)
+            rows, found = history.read(computed, groups, times)
+            values |= zip(computed, rows, strict=True)
+        left = [name for name in others if name not in values]
+        if left or found is None:
+            rows, found = self._replay(plan).read(dataset, keys, at_us, left)
+            values |= zip(left, rows, strict=True)
+        for name in asked.keys() & set(columns):
+            position = asked[name]
+            values[name] = [key[position] for key in keys]
+        return [values[name] for name in columns], found
+
+    def _asked(
+        self, plan: IndexPlan, history: History, keys: Sequence[tuple[object, ...]], at_us: Instants
+    ) -> tuple[Ints, Ints]:
+        """Return the numbers of keys, and the times at which they are read; erased keys are missing."""
+        fields = _key_fields(plan)
+        if (order := [fields.index(key.name) for key in plan.schema.keys]) != list(range(len(fields))):
+            keys = [tuple(key[position] for position in order) for key in keys]
+        groups = history.groups.find(keys)
+        hides = self._erased.hides(plan.erasure_scope, plan.schema.keys)
+        if hides is not None:
+            encode = RecordCodec.of_keys(plan.schema.keys).encode_key
+            groups = np.where([hides(encode(key) or b"") for key in keys], MISSING, groups)
+        times = np.full(len(keys), at_us, np.int64) if isinstance(at_us, int) else np.asarray(at_us, np.int64)
+        return groups, np.clip(times, FIRST_TIME_US, LAST_TIME_US)
+
+    def _history(self, plan: IndexPlan, names: Sequence[str]) -> History:
+        """Return the history of a dataset with at least these columns, as far as it can have them."""
+        known = self._histories.get(plan.dataset)
+        kind = VersionHistory if plan.kind is IndexKind.VERSIONS else AggregateHistory
+        wanted = kind.columns_of(plan, names)
+        if known is None or not wanted <= known.loaded:
+            # A dataset that is read a second time, with further columns, is read with all of them.
+            every = kind.columns_of(plan, [field.name for field in plan.fields]) if known is not None else wanted
+            self._histories.pop(plan.dataset, None)
+            known = kind(plan, read_records(self._source, plan, self._topics[plan.topic], sorted(every)))
+            self._histories[plan.dataset] = known
+        return known
+
+    def _replay(self, plan: IndexPlan) -> ReplayedIndex:
+        replayed = self._replayed.get(plan.dataset)
+        if replayed is None:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="caraway-offline-")
+            folder = Path(self._folder.name) / str(len(self._replayed))
+            topic = self._topics[plan.topic]
+            replayed = ReplayedIndex(plan, topic, self._source, folder=folder, erased=self._erased)
+            self._replayed[plan.dataset] = replayed
+        return replayed
+
+
+def _key_fields(plan: IndexPlan) -> list[str]:
+    """Return the key columns in the order of the dataset; records have them in the order of the groupby."""
+    keys = {key.name for key in plan.schema.keys}
+    return [field.name for field in plan.fields if field.name in keys]

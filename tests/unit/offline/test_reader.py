@@ -1,0 +1,173 @@
+"""Offline reads answer as the index of a server does, for every aggregate and every kind of window."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caraway.dtypes.types import STRING, DecimalType
+from caraway.graph import operators as ops
+from caraway.graph.aggregates import AggregateFunction
+from caraway.graph.specs import Graph, IndexSpec
+from caraway.graph.windows import HoppingWindow, SessionWindow
+from caraway.index.feeding.writer import IndexWriter
+from caraway.index.reader import DatasetReader, IndexReader
+from caraway.index.storage.store import IndexStore
+from caraway.offline.reader import OfflineReader
+from caraway.plan.model import IndexPlan
+from caraway.plan.planner import plan_graph
+from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
+from tests.unit.engine_local.building import EVENTS as SMALL
+from tests.unit.engine_local.building import S, dataset, derived, spec_of
+from tests.unit.index.oracle import COLUMNS, SECOND, Case, Job, random_change
+from tests.unit.index.test_against_engine import CASES, CONTINUOUS, times
+from tests.unit.index.test_direct import CHAINS, Source, change, planned
+from tests.unit.offline.topics import GivenTopics, topic_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
+
+
+def bits(values: object) -> str:
+    """Return values as text, in which NaN equals NaN, and -0.0 differs from 0.0."""
+    return repr(values)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[IndexStore]:
+    with IndexStore(tmp_path / "index") as opened:
+        yield opened
+
+
+def check(
+    plan: IndexPlan,
+    messages: Sequence[Message],
+    store: IndexStore,
+    keys: Sequence[tuple[object, ...]],
+    ats: Sequence[int],
+    *,
+    replays: bool | None = None,
+) -> None:
+    """Compare all columns of the two readers; `replays` tells whether the offline one has to build an index."""
+    columns = [field.name for field in plan.fields]
+    assert not IndexWriter(store).apply(plan, messages).refused
+    online = DatasetReader(IndexReader(store), [plan])
+    asked = [(key, at) for key in keys for at in ats]
+    every, at_us = [key for key, _ in asked], [at for _, at in asked]
+    expected = online.read(plan.dataset, every, at_us, columns)
+    with OfflineReader(GivenTopics({plan.topic: messages}), [plan], [topic_of(plan)]) as offline:
+        # Columns are read one after the other, too, since each may have another way.
+        for position, name in enumerate(columns):
+            values, found = offline.read(plan.dataset, every, at_us, [name])
+            assert found == expected[1], name
+            for row, (value, wanted) in enumerate(zip(values[0], expected[0][position], strict=True)):
+                assert bits(value) == bits(wanted), (name, asked[row])
+        assert bits(offline.read(plan.dataset, every, at_us, columns)) == bits(expected)
+        assert bits(offline.read(plan.dataset, every[:1], at_us[0], columns)) == bits(
+            online.read(plan.dataset, every[:1], at_us[0], columns)
+        )
+        if replays is not None:
+            assert bool(offline._replayed) == replays
+
+
+def keys_of(found: Case, job: Job) -> list[tuple[object, ...]]:
+    keys: list[tuple[object, ...]] = [("a",), ("b",), ("never",)]
+    match found.plan.window:
+        case HoppingWindow(length_us=int(length_us), stride_us=stride_us):
+            ends = [length_us + n * stride_us for n in range(-4, 10)]
+            return [(*key, [end - length_us, end]) for key in keys for end in (*ends, 5)]
+        case SessionWindow():
+            bounds: list[Any] = [row["window"] for row in job.engine.rows(found.out.name)]
+            return [(*key, window) for key in keys for window in (*bounds, [1, 2])]
+        case _:
+            return keys
+
+
+@pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
+def test_aggregates_are_those_of_the_index(found: Case, store: IndexStore) -> None:
+    rng = random.Random()
+    job = Job(found)
+    messages = [message for _ in range(60) for message in job.log(random_change(found, rng))]
+    # A job that starts again sends some records again, as further messages.
+    repeated = [(key, value, 0, job.offset + n) for n, (key, value, _, _) in enumerate(rng.sample(messages, 20))]
+    check(found.plan, [*messages, *repeated], store, keys_of(found, job), times(job, rng))
+
+
+def test_continuous_windows_of_numbers_need_no_index(store: IndexStore) -> None:
+    found = next(c for c in CASES if c.name == "events, continuous")
+    numbers = [
+        spec
+        for spec in found.operator.aggregates
+        if spec.function in {"count", "sum", "average", "stddev", "variance", "min", "max"} and not spec.unique
+        if spec.of != "t"
+    ]
+    small = Case("numbers", replace(found.operator, aggregates=tuple(numbers)), keyed=False)
+    job, rng = Job(small), random.Random()
+    messages = [message for _ in range(40) for message in job.log(random_change(small, rng))]
+    plan = replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != "t"))
+    check(plan, messages, store, [("a",), ("b",), ("never",)], times(job, rng), replays=False)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("end", ["latest", "aggregate"])
+def test_pipelines_without_a_job_give_the_rows_of_the_index(name: str, end: str, store: IndexStore) -> None:
+    rng, chain = random.Random(), CHAINS[name]
+    operator: ops.Operator = ops.Latest(of=chain, keys=("k",))
+    if end == "aggregate":
+        specs = [spec_of(AggregateFunction.COUNT, None, window, f"n{n}", SMALL) for n, window in enumerate(CONTINUOUS)]
+        operator = ops.Aggregate(of=chain, keys=("k",), aggregates=tuple(specs))
+    plan = planned(derived(operator))
+    assert plan.direct is not None
+    messages = Source(plan).log_all([change(rng) for _ in range(60)], rng)
+    check(plan, messages, store, [("a",), ("b",), ("never",)], [-1, 0, 3 * S, 8 * S + 1, 30 * S])
+
+
+KEYED = dataset(
+    "Keyed", {"g": STRING, "d": DecimalType(2), **{name: COLUMNS[name] for name in "nxslpt"}}, keys=["g", "d"]
+)
+
+
+def versions_plan(*, revised: bool) -> IndexPlan:
+    spec = replace(KEYED, index=IndexSpec(online=True, offline=True))
+    (plan,) = plan_graph(Graph(datasets=(spec,))).indexes
+    return replace(plan, revised=revised)
+
+
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_versions_are_those_of_the_index(store: IndexStore, seed: int, *, revised: bool) -> None:
+    rng, plan = random.Random(seed), versions_plan(revised=revised)
+    codec = RecordCodec(plan.schema)
+    keys = [(g, d) for g in ("a", "b", "") for d in ("1.50", "-0.01")]
+    messages: list[Message] = []
+    # A revision of an identity has one content; a retraction may come at the revision of a put.
+    revisions = [n.to_bytes(2) for n in range(80)]
+    rng.shuffle(revisions)
+    for offset in range(80):
+        key = rng.choice(keys)
+        values = random_change(CASES[0], rng).row
+        row = [*key, *(values[column.name] for column in plan.schema.columns[2:])]
+        op, identity, rev = rng.choice([PUT, PUT, PUT, DELETE]), None, None
+        if revised:
+            op, again = rng.choice([op, op, RETRACT]), rng.randrange(offset + 1)
+            identity, rev = position_id(rng.randrange(30), 0), revisions[again if op == RETRACT else offset]
+        value = codec.encode_value(
+            op=op,
+            time_us=rng.randrange(12) * SECOND,
+            ingested_us=offset,
+            row=None if op == RETRACT and rng.random() < 0.5 else row,
+            record_id=identity,
+            rev=rev,
+        )
+        messages.append((codec.encode_key(key), value, offset % 2, offset // 2))
+    check(
+        plan,
+        messages,
+        store,
+        [*keys, ("never", "0.00")],
+        [n * SECOND + more for n in range(-1, 13) for more in (0, -1)],
+    )
