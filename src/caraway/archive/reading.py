@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -16,6 +16,7 @@ from caraway.archive.columns import Encoder, TableColumns, columns_of
 from caraway.archive.model import table_path
 from caraway.archive.tables import ArchiveTable
 from caraway.errors import UnavailableError
+from caraway.expr.polars.values import INSTANT, polars_type
 from caraway.plan.model import TopicPlan
 from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.positions import TopicEnds
@@ -37,12 +38,13 @@ class ArchivedRecords:
     """Records of a topic.
 
     Attributes:
-        rows: The records in the columns of the topic's table that were asked for.
+        rows: The records in the columns that were asked for, as `caraway.expr.polars.values.polars_type` has them, and
+            in those of positions, times, operations and revisions.
         columns: The names and types of all of the table's columns.
         begins: The offset of the oldest message that is still known, by partition; 0 if none was lost.
     """
 
-    rows: pa.Table
+    rows: pl.DataFrame
     columns: TableColumns
     begins: Mapping[int, int]
 
@@ -78,23 +80,22 @@ class ArchivedTopics:
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
         columns = columns_of(topic.schema)
-        control = (columns.time, columns.op, columns.ingested, columns.partition, columns.offset, columns.number)
-        names = list(dict.fromkeys([*wanted, *control, columns.id, columns.rev]))
+        types = {column.name: polars_type(column.dtype) for column in topic.schema.columns if column.name in wanted}
+        types |= control_types(columns)
         ends = self._cuts.get(topic.name, {})
         table = ArchiveTable.existing(self._objects_url, table_path(topic.name, self._topic_id(topic.name)))
         archived = dict.fromkeys(ends, 0) if table is None else table.positions(ends)
-        empty = pa.table({name: pa.array([], columns.arrow.field(name).type) for name in names})
-        pieces = [empty]
+        pieces = [pl.DataFrame(schema=types)]
         if table is not None:
-            pieces.append(table.read(names, kept=_before(columns, archived, ends)).cast(empty.schema))
+            pieces.append(table.frame(list(types), _before(columns, archived, ends)).cast(pl.Schema(types)))
         begins = dict.fromkeys(ends, 0)
         left = {p: (archived[p], end) for p, end in ends.items() if archived[p] < end}
         if left:
             oldest = TopicEnds(self._bootstrap_servers).beginnings([topic.name]).get(topic.name, {})
             begins = {p: oldest.get(p, 0) if oldest.get(p, 0) > archived[p] else 0 for p in ends}
             spans = {p: (max(first, oldest.get(p, 0)), end) for p, (first, end) in left.items()}
-            pieces += [piece.select(names) for piece in self._unarchived(topic, columns, spans)]
-        return ArchivedRecords(pa.concat_tables(pieces), columns, begins)
+            pieces += [framed(piece, types) for piece in self._unarchived(topic, columns, spans)]
+        return ArchivedRecords(pl.concat(pieces), columns, begins)
 
     def _topic_id(self, name: str) -> str:
         try:
@@ -118,14 +119,32 @@ class ArchivedTopics:
         return [*pieces, encoder.table(waiting)] if waiting else pieces
 
 
-def _before(columns: TableColumns, archived: Mapping[int, int], ends: Mapping[int, int]) -> pc.Expression | None:
+def framed(rows: pa.Table, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Return some columns of a table as polars has them, in these types."""
+    return pl.DataFrame([pl.Series(name, pl.from_arrow(rows[name])).cast(dtype) for name, dtype in types.items()])
+
+
+def control_types(columns: TableColumns) -> dict[str, pl.DataType]:
+    """Return the types of the columns beside those of the rows."""
+    return {
+        columns.time: INSTANT,
+        columns.op: pl.Int8(),
+        columns.ingested: INSTANT,
+        columns.partition: pl.Int32(),
+        columns.offset: pl.Int64(),
+        columns.number: pl.Int32(),
+        columns.id: pl.Binary(),
+        columns.rev: pl.Binary(),
+    }
+
+
+def _before(columns: TableColumns, archived: Mapping[int, int], ends: Mapping[int, int]) -> pl.Expr | None:
     """Return the filter that leaves out records of a table that are behind the ends; None if there are none."""
     if all(archived[p] <= end for p, end in ends.items()):
         return None
-    kept = pc.scalar(False)  # noqa: FBT003 - the neutral element of `|`
-    for partition, end in ends.items():
-        kept |= (pc.field(columns.partition) == partition) & (pc.field(columns.offset) < end)
-    return kept
+    return pl.any_horizontal(
+        (pl.col(columns.partition) == partition) & (pl.col(columns.offset) < end) for partition, end in ends.items()
+    )
 
 
 def _messages(bootstrap_servers: str, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterable[Message]:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from caraway.archive.columns import Encoder, columns_of
-from caraway.archive.reading import ArchivedRecords, ArchivedTopics
+from caraway.archive.reading import ArchivedRecords, ArchivedTopics, control_types, framed
+from caraway.expr.polars.values import polars_type
 from caraway.plan.model import IndexPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.topics.reader import Message
 
@@ -18,13 +19,12 @@ class GivenTopics(ArchivedTopics):
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
         columns = columns_of(topic.schema)
-        control = [name for name in columns.arrow.names if name not in {c.name for c in topic.schema.columns}]
-        names = list(dict.fromkeys([*wanted, *control]))
-        encoder = Encoder(topic.name, columns)
-        table = pa.concat_tables([columns.arrow.empty_table(), encoder.table(self._given.get(topic.name, ()))])
+        types = {column.name: polars_type(column.dtype) for column in topic.schema.columns if column.name in wanted}
+        types |= control_types(columns)
+        table = Encoder(topic.name, columns).table(self._given.get(topic.name, ()))
         # Rows of a table are in no particular order.
-        shuffled = table.sort_by([(columns.time, "descending"), (columns.offset, "descending")])
-        return ArchivedRecords(shuffled.select(names), columns, {0: 0})
+        frame = framed(pa.concat_tables([columns.arrow.empty_table(), table]), types)
+        return ArchivedRecords(frame.reverse(), columns, {0: 0})
 
 
 def topic_of(plan: IndexPlan) -> TopicPlan:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from caraway.index.aggregates.layout import reads_values
-from caraway.offline.history.groups import MISSING, Groups, sorted_places
+from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import OP, TIME
 from caraway.offline.history.windows import NumberColumn, WindowHistory, is_computable
 from caraway.offline.kernel.timeline import Timeline
@@ -33,16 +33,15 @@ class AggregateHistory:
         """False if some input ended: it then is in no window any more, so rows in a window are no intervals."""
         if not self.complete:
             return
-        numbers, times = self.groups.numbers, frame[TIME].to_numpy()
-        places = sorted_places(numbers, times)
+        timeline = Timeline(self.groups.numbers, frame[TIME].to_numpy(), self.groups.count)
         types = {column.name: column.dtype for column in plan.schema.columns}
         columns: dict[str, NumberColumn] = {}
         for name in {spec.of for spec in plan.aggregates if spec.of is not None and reads_values(spec)} & self.loaded:
             try:
-                columns[name] = NumberColumn(types[name], frame[name].gather(places))
+                columns[name] = NumberColumn(types[name], frame[name].gather(timeline.places))
             except OverflowError:
                 continue
-        self._history = WindowHistory(plan, Timeline(numbers[places], times[places], self.groups.count), columns)
+        self._history = WindowHistory(plan, timeline, columns)
         self.columns = frozenset(
             spec.into
             for spec in plan.aggregates

@@ -1,4 +1,4 @@
-"""The numbers of the keys of a history, from 0 on, and rows sorted by them."""
+"""The numbers of the keys of a history, from 0 on."""
 
 from collections.abc import Sequence
 
@@ -46,8 +46,10 @@ class Groups:
 
     def find(self, keys: Sequence[Sequence[object]]) -> Ints:
         """Return the numbers of keys in stored form; MISSING for a key that doesn't occur."""
-        columns = list(zip(*keys, strict=True)) or [()] * len(self._keys)
-        parts = [to_polars(key.name, values, key.dtype) for key, values in zip(self._keys, columns, strict=True)]
+        parts = [
+            to_polars(column.name, [key[position] for key in keys], column.dtype)
+            for position, column in enumerate(self._keys)
+        ]
         return self._numbers(self._parts(parts))
 
     def _numbers(self, parts: pl.DataFrame) -> Ints:
@@ -60,28 +62,3 @@ class Groups:
         values = [from_polars(column, key.dtype) for column, key in zip(columns, self._keys, strict=True)]
         encoded = [self._encode(row) for row in zip(*values, strict=True)]
         return pl.DataFrame([pl.Series(_ENCODED, encoded, dtype=pl.Binary)])
-
-
-def sorted_places(groups: Ints, times: Ints, order: pl.Series | None = None) -> Ints:
-    """Return the positions of rows sorted by group, then by time, and if it is given by a further column."""
-    if not len(groups):
-        return np.zeros(0, np.int64)
-    first, span = int(times.min()), int(times.max()) - int(times.min()) + 1
-    if (int(groups.max()) + 1) * span < 1 << 63:
-        joint = groups * span + (times - first)
-        places = pl.Series(joint).arg_sort().to_numpy().astype(np.int64, copy=False)
-        if order is None:
-            return places
-        ranked = joint[places]
-        same = ranked[1:] == ranked[:-1]
-        if not same.any():
-            return places
-        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        # Rows of one group and time are adjacent, so sorting the tied ones among themselves leaves all others in place.
-        among = pl.DataFrame({"joint": ranked[tied], "order": order.gather(places[tied])})
-        places = places.copy()
-        places[tied] = places[tied][among.select(pl.arg_sort_by("joint", "order")).to_series().to_numpy()]
-        return places
-    by = [pl.Series("group", groups), pl.Series("time", times), *([] if order is None else [order.alias("order")])]
-    frame = pl.DataFrame(by)
-    return frame.select(pl.arg_sort_by(frame.columns)).to_series().to_numpy().astype(np.int64, copy=False)

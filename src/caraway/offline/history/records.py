@@ -1,6 +1,6 @@
 """All records of an index in columns, each identity once, in its newest revision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import pyarrow as pa
 from caraway.archive.columns import TableColumns
 from caraway.archive.reading import ArchivedRecords, ArchivedTopics
 from caraway.dtypes.types import DATETIME
-from caraway.expr.polars.values import from_arrow, polars_type
+from caraway.expr.polars.values import polars_type
 from caraway.offline.history.direct import before_aggregation, computed, needed
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import RETRACT
@@ -19,9 +19,8 @@ from caraway.topics.identity import ID_BYTES
 # The columns beside those of the rows. Fields of datasets have no space in their names.
 TIME, OP, INGESTED = "record time", "record op", "record ingested"
 ORDER = "record order"
-_REV, _ID = "record rev", "record id"
+_REV = "record rev"
 INT64_BITS = 63
-_POSITION = ("record offset", "record number", "record partition")
 
 
 def columns_needed(plan: IndexPlan, wanted: Sequence[str]) -> list[str]:
@@ -47,12 +46,15 @@ def read_records(source: ArchivedTopics, plan: IndexPlan, topic: TopicPlan, want
 
 def settled(frame: pl.DataFrame) -> pl.DataFrame:
     """Return each identity once: by its greatest revision, a put before a retraction; and no retractions."""
-    repeated = frame[ORDER].is_duplicated() if frame[_ID].null_count() < frame.height else None
-    if repeated is not None and repeated.any():
-        by = [ORDER, _REV, pl.col(OP) != RETRACT]
-        once = frame.filter(repeated).sort(by).unique(ORDER, keep="last", maintain_order=True)
-        frame = pl.concat([frame.filter(~repeated), once])
-    return frame.filter(pl.col(OP) != RETRACT).drop(_REV, _ID)
+    if _REV in frame.columns:
+        repeated = frame[ORDER].is_duplicated()
+        if repeated.any():
+            by = [ORDER, _REV, pl.col(OP) != RETRACT]
+            once = frame.filter(repeated).sort(by).unique(ORDER, keep="last", maintain_order=True)
+            frame = pl.concat([frame.filter(~repeated), once])
+        frame = frame.drop(_REV)
+    retracted = frame[OP] == RETRACT
+    return frame.filter(~retracted) if retracted.any() else frame
 
 
 def _frame(plan: IndexPlan, read: ArchivedRecords) -> pl.DataFrame:
@@ -60,9 +62,7 @@ def _frame(plan: IndexPlan, read: ArchivedRecords) -> pl.DataFrame:
     control = _control(columns, rows)
     schema = plan.schema if plan.direct is None else plan.direct.source
     types = {column.name: column.dtype for column in schema.columns}
-    frame = pl.DataFrame(
-        [from_arrow(rows[name], types[name]).alias(name) for name in rows.column_names if name in types]
-    ).with_columns(control)
+    frame = rows.select([name for name in rows.columns if name in types]).with_columns(control)
     if schema.timestamp not in types:
         types[schema.timestamp] = DATETIME
         frame = frame.with_columns(pl.col(TIME).cast(polars_type(DATETIME)).alias(schema.timestamp))
@@ -80,33 +80,20 @@ def _along(plan: IndexPlan) -> tuple[str, ...]:
     return () if along is None else (along,)
 
 
-def _control(columns: TableColumns, rows: pa.Table) -> list[pl.Series]:
-    found: Mapping[str, pl.Series] = {
-        name: pl.from_arrow(rows[column]).alias(name)  # type: ignore[union-attr]
-        for name, column in {
-            TIME: columns.time,
-            OP: columns.op,
-            INGESTED: columns.ingested,
-            _ID: columns.id,
-            _REV: columns.rev,
-            **dict(zip(_POSITION, (columns.offset, columns.number, columns.partition), strict=True)),
-        }.items()
-    }
-    identity = found[_ID]
-    offsets, numbers, partitions = (found[name].to_numpy() for name in _POSITION)
-    order = None
-    if identity.null_count() == len(identity):
-        order = _position_numbers(offsets, numbers, partitions)
-    if order is None:
-        order = identity.zip_with(identity.is_not_null(), _position_ids(offsets, numbers, partitions))
-    return [
-        found[TIME].to_physical().alias(TIME),
-        found[OP],
-        found[INGESTED].to_physical().alias(INGESTED),
-        identity,
-        found[_REV].fill_null(b""),
-        order.alias(ORDER),
+def _control(columns: TableColumns, rows: pl.DataFrame) -> list[pl.Series]:
+    found = [
+        rows[columns.time].to_physical().alias(TIME),
+        rows[columns.op].alias(OP),
+        rows[columns.ingested].to_physical().alias(INGESTED),
     ]
+    identity = rows[columns.id]
+    positions = [rows[name].to_numpy() for name in (columns.offset, columns.number, columns.partition)]
+    if identity.null_count() == len(identity):
+        # Positions are identities that occur once, and have no revisions.
+        numbers = _position_numbers(*positions)
+        return [*found, (_position_ids(*positions) if numbers is None else numbers).alias(ORDER)]
+    order = identity.zip_with(identity.is_not_null(), _position_ids(*positions))
+    return [*found, rows[columns.rev].fill_null(b"").alias(_REV), order.alias(ORDER)]
 
 
 def _position_numbers(
@@ -116,6 +103,8 @@ def _position_numbers(
     greatest = [int(part.max(initial=0)).bit_length() for part in (offsets, numbers, partitions)]
     if sum(greatest) >= INT64_BITS:
         return None
+    if not greatest[1] and not greatest[2]:
+        return pl.Series(offsets)
     return pl.Series(((offsets << greatest[1]) | numbers) << greatest[2] | partitions, dtype=pl.Int64)
 
 

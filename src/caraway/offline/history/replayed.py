@@ -9,11 +9,12 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import pyarrow as pa
+import polars as pl
 
-from caraway.archive.columns import TableColumns, kafka_keys, stored_values
+from caraway.archive.columns import TableColumns
 from caraway.archive.reading import ArchivedRecords, ArchivedTopics
 from caraway.erasure.keys import ErasedKeys
+from caraway.expr.polars.values import from_polars
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader
 from caraway.index.storage.store import IndexStore
@@ -62,22 +63,25 @@ class ReplayedIndex:
 def messages_of(topic: TopicPlan, records: ArchivedRecords) -> Iterator[Message]:
     """Yield archived records as messages of their topic, each with its identity; columns that weren't read are null."""
     codec = RecordCodec(topic.schema)
-    for batch in records.rows.to_batches(max_chunksize=BATCH):
-        yield from _encoded(codec, topic, records.columns, pa.Table.from_batches([batch]))
+    for rows in records.rows.iter_slices(BATCH):
+        yield from _encoded(codec, topic, records.columns, rows)
 
 
-def _encoded(codec: RecordCodec, topic: TopicPlan, columns: TableColumns, rows: pa.Table) -> Iterator[Message]:
-    nothing = [None] * rows.num_rows
-    values = [
-        stored_values(rows[column.name], column.dtype) if column.name in rows.column_names else nothing
+def _encoded(codec: RecordCodec, topic: TopicPlan, columns: TableColumns, rows: pl.DataFrame) -> Iterator[Message]:
+    nothing = [None] * rows.height
+    values = {
+        column.name: from_polars(rows[column.name], column.dtype) if column.name in rows.columns else nothing
         for column in topic.schema.columns
-    ]
-    keys: Sequence[bytes | None] = kafka_keys(rows, columns) if topic.schema.keys else nothing
-    times, ingested = (rows[name].cast(pa.int64()).to_pylist() for name in (columns.time, columns.ingested))
+    }
+    keys: Sequence[bytes | None] = nothing
+    if topic.schema.keys:
+        parts = zip(*(values[key.name] for key in topic.schema.keys), strict=True)
+        keys = [codec.encode_key(part) for part in parts]
+    times, ingested = (rows[name].to_physical().to_list() for name in (columns.time, columns.ingested))
     control = (columns.op, columns.partition, columns.offset, columns.number, columns.id, columns.rev)
-    others = (rows[name].to_pylist() for name in control)
+    others = (rows[name].to_list() for name in control)
     for key, time_us, ingested_us, op, partition, offset, number, record_id, rev, *row in zip(
-        keys, times, ingested, *others, *values, strict=True
+        keys, times, ingested, *others, *values.values(), strict=True
     ):
         value = codec.encode_value(
             op=op,

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from caraway.expr.polars.values import from_polars
-from caraway.offline.history.groups import MISSING, Groups, sorted_places
+from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import OP, ORDER, TIME
 from caraway.offline.kernel.timeline import Timeline
 from caraway.plan.model import IndexPlan
@@ -23,14 +23,11 @@ class VersionHistory:
     def __init__(self, plan: IndexPlan, frame: pl.DataFrame) -> None:
         """Take the records of an index, as `read_records` returns them."""
         self.groups = Groups(plan.schema.keys, frame)
-        numbers, times = self.groups.numbers, frame[TIME].to_numpy()
-        places = sorted_places(numbers, times, frame[ORDER])
-        self._frame = frame.drop(ORDER).select(pl.all().gather(places))
-        self._timeline = Timeline(numbers[places], times[places], self.groups.count)
-        self._held = self._frame[OP].to_numpy() == PUT
+        self._timeline = Timeline(self.groups.numbers, frame[TIME].to_numpy(), self.groups.count, frame[ORDER])
+        self._frame = frame.drop(ORDER)
+        self._held = frame[OP].to_numpy() == PUT
         self._types = {column.name: column.dtype for column in plan.schema.columns}
-
-        self.loaded = frozenset(self._types).intersection(self._frame.columns)
+        self.loaded = frozenset(self._types).intersection(frame.columns)
         """The columns of rows that were given."""
         self.complete = True
         """True, as there is no history that can't be read."""
@@ -44,16 +41,7 @@ class VersionHistory:
 
     def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
         """Return columns of the versions that hold at times, by the numbers of keys, in stored form."""
-        known = groups != MISSING
-        safe = np.where(known, groups, 0)
-        if self.groups.count:
-            behind = self._timeline.up_to(safe, at_us)
-            found = known & (behind > self._timeline.begins[safe])
-        else:
-            behind, found = safe, np.zeros(len(groups), np.bool_)
-        last = behind - 1
-        found[found] = self._held[last[found]]
-        places = pl.Series(np.where(found, last, 0)).set(pl.Series(~found), None)
+        places, found = self._places(groups, at_us)
         columns: list[list[object]] = []
         for name in names:
             if name in self._types:
@@ -62,3 +50,15 @@ class VersionHistory:
                 # The only column beside those of the row is the timestamp.
                 columns.append(self._frame[TIME].gather(places).to_list())
         return columns, found.tolist()
+
+    def _places(self, groups: Ints, at_us: Ints) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+        """Return the positions of the rows that hold, null where none does; and whether one does."""
+        if not self.groups.count:
+            return pl.Series([None] * len(groups), dtype=pl.UInt32), np.zeros(len(groups), np.bool_)
+        known = groups != MISSING
+        safe = np.where(known, groups, 0)
+        behind = self._timeline.up_to(safe, at_us)
+        found = known & (behind > self._timeline.begins[safe])
+        rows = self._timeline.places[np.where(found, behind - 1, 0)]
+        found &= self._held[rows]
+        return pl.Series(rows).set(pl.Series(~found), None), found
