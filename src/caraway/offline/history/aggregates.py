@@ -7,6 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from caraway.index.aggregates.layout import reads_values
+from caraway.index.storage.intervals import has_max_event_time
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import OP, TIME
 from caraway.offline.history.windows import NumberColumn, WindowHistory, is_computable
@@ -29,8 +30,11 @@ class AggregateHistory:
         """The columns of rows that were given."""
         self.columns: frozenset[str] = frozenset()
         """The aggregates that can be read."""
-        self.complete = not (frame[OP] == DELETE).any()
-        """False if some input ended: it then is in no window any more, so rows in a window are no intervals."""
+        self.complete = not (has_max_event_time(plan) or (frame[OP] == DELETE).any())
+        """False if not even the rows in continuous windows are intervals, and so nothing can be read.
+
+        An input that ended is in no window any more. With discrete windows, a key is found only when one has closed.
+        """
         if not self.complete:
             return
         timeline = Timeline(self.groups.numbers, frame[TIME].to_numpy(), self.groups.count)
