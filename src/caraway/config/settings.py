@@ -232,6 +232,24 @@ class ArchiveSettings(_Section):
     seconds: Annotated[float, Field(gt=0)] = 30.0
 
 
+class OfflineSettings(_Section):
+    """Offline queries, which compute features for many rows as of the rows' times.
+
+    Attributes:
+        processes: The most offline queries that a server works on at a time, each in a process of its own; further ones
+            wait. 0: this server leaves them to others.
+        extractor_seconds: The longest time that a Python extractor may take for some thousands of rows.
+        local_files: True: a request may name files of the server's machine as its input or output. Whoever may query
+            data can then read and write every file that the server can.
+        kept_days: Days after which the results of a query are removed from the server's object store.
+    """
+
+    processes: Annotated[int, Field(ge=0, le=100)] = 1
+    extractor_seconds: Annotated[float, Field(gt=0)] = 60.0
+    local_files: bool = False
+    kept_days: Annotated[float, Field(gt=0)] = 30.0
+
+
 class SecretsSettings(_Section):
     """The store of secrets, and its keys.
 
@@ -306,6 +324,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()
+    offline: OfflineSettings = OfflineSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

@@ -39,11 +39,14 @@ class ObjectFolder:
     All methods raise `UnavailableError` when the store doesn't answer, or lacks the object that is read.
     """
 
-    def __init__(self, url: str) -> None:
-        """Use the folder `url`: an absolute path, or an address such as `s3://bucket/prefix`. A write creates it."""
+    def __init__(self, url: str, files: tuple[fs.FileSystem, str] | None = None) -> None:
+        """Use the folder `url`: an absolute path, or an address such as `s3://bucket/prefix`. A write creates it.
+
+        `files` are the file system and the path of the folder, if the address alone doesn't open it.
+        """
         self.url = url
         with self._translated_errors(""):
-            self._files, path = fs.FileSystem.from_uri(url)
+            self._files, path = files or fs.FileSystem.from_uri(url)
         self._root: str = path.rstrip("/")
         self._local = isinstance(self._files, fs.LocalFileSystem)
 

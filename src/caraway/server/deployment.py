@@ -15,12 +15,15 @@ from caraway.erasure.requests import ErasureLog
 from caraway.ingest.backpressure import Backpressure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.log import ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.health import Health
 from caraway.server.lags import Lags
+from caraway.server.offline_runner import OfflineRunner
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.state.reader import StateReader
@@ -35,6 +38,7 @@ class Deployment:
     Attributes:
         bootstrap_servers: The broker, "host:port".
         figures: Returns the page of metrics.
+        local_files: True if offline queries may name files of this machine.
         starts: The functions that start the parts, in order.
         stops: The functions that stop the parts, in order.
     """
@@ -54,6 +58,10 @@ class Deployment:
     intake: IntakeProcess
     keyring: Keyring
     lags: Lags
+    local_files: bool
+    objects: ObjectFolder
+    offline_queries: OfflineQueries
+    offline_runner: OfflineRunner
     replays: Replays
     secrets: SecretStore
     served: ServedLog

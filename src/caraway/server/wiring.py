@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
@@ -38,6 +40,7 @@ from caraway.server.expiry import Expiry
 from caraway.server.figures import page
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
+from caraway.server.offline_runner import OfflineRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
@@ -187,6 +190,14 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
+    offline_queries = OfflineQueries(engine)
+    offline_runner = OfflineRunner(
+        offline_queries,
+        objects,
+        processes=settings.offline.processes,
+        kept=timedelta(days=settings.offline.kept_days),
+        environment=settings.environment(),
+    )
     definitions = Definitions(url, plans, secrets, eraser)
     resolve = resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
@@ -243,7 +254,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             woken.wake()
 
     listener = Listener(engine, look_at_once)
-    background = [part for part in (listener, archive, expiry, eraser, index.keeper) if part is not None]
+    background = [
+        part for part in (listener, archive, expiry, eraser, offline_runner, index.keeper) if part is not None
+    ]
     starts: list[Callable[[], object]] = [
         served.start,
         index.start,
@@ -252,6 +265,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         expiry.start,
         *(watch.start for watch in watches.values()),
         eraser.start,
+        offline_runner.start,
         gate.start,
         listener.start,
     ]
@@ -275,6 +289,10 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         intake=intake,
         keyring=keyring,
         lags=lags,
+        local_files=settings.offline.local_files,
+        objects=objects,
+        offline_queries=offline_queries,
+        offline_runner=offline_runner,
         replays=Replays(engine),
         secrets=secrets,
         served=served,

@@ -52,7 +52,7 @@ class Plans:
 
     def _plan(self, heads: BranchHeads, last: Needed | None) -> Needed:
         known = {} if last is None else last.commits
-        commits = {name: known.get(name) or self._planned(name) for name in heads.commits}
+        commits = {name: known.get(name) or self.planned(name) for name in heads.commits}
         plans = [planned.plan for planned in commits.values()]
         return Needed(
             heads=heads,
@@ -62,7 +62,8 @@ class Plans:
             ingests=_once(ingest for plan in plans for ingest in plan.ingests),
         )
 
-    def _planned(self, commit_id: str) -> Planned:
+    def planned(self, commit_id: str) -> Planned:
+        """Return the graph and the plan of a commit. Raises `UnknownEntityError` if there is no such commit."""
         graph = decode_graph(self._source.graph(commit_id))
         generations = self._source.generations(commit_id)
         return Planned(graph=graph, plan=apply_generations(plan_graph(graph), generations))

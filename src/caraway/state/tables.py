@@ -157,6 +157,28 @@ archive_tables = sa.Table(
     sa.Column("written_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
+# Offline queries (`caraway.offline.queries`), until some time after their end.
+offline_queries = sa.Table(
+    "offline_queries",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("commit_id", sa.Text, nullable=False),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("workflow", sa.Text, nullable=False),
+    sa.Column("request", JSONB, nullable=False),
+    sa.Column("cuts", JSONB(none_as_null=True)),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("cancelled", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("rows", sa.BigInteger),
+    sa.Column("parts", JSONB, nullable=False, server_default="[]"),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("error", sa.Text),
+    sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("ended_at", sa.DateTime(timezone=True)),
+    sa.Index("offline_queries_branch", "branch", "asked_at"),
+)
+
 accounts = sa.Table(
     "accounts",
     metadata,

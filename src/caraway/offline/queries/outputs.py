@@ -1,0 +1,84 @@
+"""The results of offline queries: Parquet files, a part after the other, and a manifest that names them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from caraway.dtypes.frames import arrow_array
+from caraway.dtypes.types import type_name
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.evaluation import Evaluated
+from caraway.offline.queries.model import MANIFEST, OfflineQuery, part_name
+from caraway.query.model import TypedColumn
+
+TIME_TYPE = pa.timestamp("us", tz="UTC")
+ERROR = "_error"
+
+
+def result_table(
+    outputs: Sequence[TypedColumn], evaluated: Evaluated, timestamp_column: str, others: pa.Table
+) -> pa.Table:
+    """Return the results of rows: the features, the time, the other columns of the input, and the errors of rows."""
+    columns: dict[str, Any] = {column.name: _array(evaluated.columns[column.name], column) for column in outputs}
+    columns[timestamp_column] = pa.array(evaluated.times, pa.int64()).cast(TIME_TYPE)
+    for name in others.column_names:
+        columns.setdefault(name, others[name])
+    columns[error_column(columns)] = pa.array(evaluated.errors, pa.string())
+    return pa.table(columns)
+
+
+def error_column(names: Mapping[str, object]) -> str:
+    """Return the name of the column of errors, which differs from all others."""
+    name = ERROR
+    while name in names:
+        name = f"_{name}"
+    return name
+
+
+def _array(values: Sequence[Any], column: TypedColumn) -> pa.Array:
+    if column.dtype is None:
+        # A feature that the caller supplies, and that isn't in the graph, has the type of its values.
+        return pa.array(values)
+    return arrow_array(values, column.dtype)
+
+
+def write_part(objects: ObjectFolder, prefix: str, number: int, table: pa.Table) -> None:
+    """Write a part, as a whole or not at all. Raises `UnavailableError` if the object store doesn't answer."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    objects.write(_within(prefix, part_name(number)), sink.getvalue().to_pybytes())
+
+
+def read_part(objects: ObjectFolder, prefix: str, number: int) -> pa.Table:
+    """Return a part. Raises `UnavailableError` if the object store lacks it or doesn't answer."""
+    return pq.read_table(pa.BufferReader(objects.read(_within(prefix, part_name(number)))))
+
+
+def write_manifest(objects: ObjectFolder, prefix: str, query: OfflineQuery, outputs: Sequence[TypedColumn]) -> None:
+    """Write the manifest of a query that has ended."""
+    request = query.request
+    manifest = {
+        "request_id": query.id,
+        "branch": query.branch,
+        "commit": query.commit,
+        "inputs": request.inputs,
+        "outputs": {column.name: None if column.dtype is None else type_name(column.dtype) for column in outputs},
+        "timestamp_column": request.timestamp_column,
+        "rows": query.rows_done,
+        "rows_failed": query.rows_failed,
+        "files": [
+            {"name": part_name(number), "rows": part.rows, "rows_failed": part.failed}
+            for number, part in enumerate(query.parts)
+        ],
+        "read_up_to": {topic: {str(p): end for p, end in ends.items()} for topic, ends in (query.cuts or {}).items()},
+        "written_at": datetime.now(UTC).isoformat(),
+    }
+    objects.write(_within(prefix, MANIFEST), orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
+
+
+def _within(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name

@@ -1,0 +1,95 @@
+"""The run of an offline query, part by part, so that it goes on behind the last part after its process has died."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from caraway.errors import CarawayError, InvalidInputError, UnavailableError
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.evaluation import evaluate
+from caraway.offline.queries.inputs import InputPart, InputRows
+from caraway.offline.queries.model import OfflineQuery, Part, QueryStatus
+from caraway.offline.queries.outputs import result_table, write_manifest, write_part
+from caraway.offline.queries.store import OfflineQueries
+from caraway.query.executor import CompiledPlan
+
+LOG = structlog.get_logger(__name__)
+
+# The rows of a part. A part that calls users' functions has fewer, since a failure of a function concerns all rows that
+# are given to it together, which are then computed anew in halves.
+PART_ROWS, PART_ROWS_OF_FUNCTIONS = 50_000, 5_000
+# A query is begun so many times without writing a part, and then fails.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRun:
+    """An offline query with all that its run needs.
+
+    Attributes:
+        query: The query, as it was recorded when the run began.
+        plan: Its plan, which reads what is archived.
+        rows: Its rows.
+        queries: The records of queries.
+        output: The object store of its results.
+        prefix: The folder of its results.
+        stopping: Returns whether the process is to end; the query then goes on in another one.
+    """
+
+    query: OfflineQuery
+    plan: CompiledPlan
+    rows: InputRows
+    queries: OfflineQueries
+    output: ObjectFolder
+    prefix: str
+    stopping: Callable[[], bool] = lambda: False
+
+    def run(self) -> QueryStatus | None:
+        """Compute all parts that aren't written yet; return how the query ended, None if it didn't.
+
+        Raises:
+            InvalidInputError: The input can't be read.
+            UnavailableError: Something doesn't answer; the query goes on later.
+        """
+        query = self.query
+        size = PART_ROWS_OF_FUNCTIONS if self.plan.runs_user_code else PART_ROWS
+        parts = list(query.parts)
+        for part in self.rows.parts(size, query.rows_done):
+            if self.queries.get(query.id).cancelled:
+                self.queries.end(query.id, QueryStatus.CANCELLED)
+                return QueryStatus.CANCELLED
+            if self.stopping():
+                return None
+            parts.append(self._write(part, sum(written.rows for written in parts), len(parts)))
+            self.queries.advance(query.id, parts)
+        write_manifest(self.output, self.prefix, self.queries.get(query.id), self.plan.plan.outputs)
+        self.queries.end(query.id, QueryStatus.SUCCEEDED)
+        return QueryStatus.SUCCEEDED
+
+    def _write(self, part: InputPart, first: int, number: int) -> Part:
+        evaluated = evaluate(self.plan, part.inputs, part.timestamps, first)
+        table = result_table(self.plan.plan.outputs, evaluated, self.query.request.timestamp_column, part.others)
+        write_part(self.output, self.prefix, number, table)
+        failed = sum(error is not None for error in evaluated.errors)
+        LOG.info("wrote a part", query=self.query.id, part=number, rows=table.num_rows, failed=failed)
+        return Part(table.num_rows, failed)
+
+
+def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], QueryStatus | None]) -> None:
+    """Run a query once more, and record how that ended, if it can be recorded."""
+    if query.attempts >= ATTEMPTS:
+        reason = query.error or "its process ended each time, perhaps for lack of memory; its log may tell"
+        queries.end(query.id, QueryStatus.FAILED, f"given up after {query.attempts} attempts: {reason}")
+        return
+    queries.attempt(query.id)
+    try:
+        run()
+    except InvalidInputError as error:
+        queries.end(query.id, QueryStatus.FAILED, str(error))
+    except UnavailableError as error:
+        LOG.warning("an offline query waits", query=query.id, reason=str(error))
+        queries.note(query.id, str(error))
+        raise
+    except CarawayError as error:
+        queries.end(query.id, QueryStatus.FAILED, str(error))

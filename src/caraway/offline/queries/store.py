@@ -1,0 +1,147 @@
+"""Offline queries in Postgres."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from caraway.errors import UnknownEntityError
+from caraway.offline.queries.model import OfflineQuery, OfflineRequest, Part, QueryStatus
+from caraway.state.database import Store
+from caraway.state.tables import leases, offline_queries
+
+NOW = sa.func.clock_timestamp()
+# The most queries that are listed.
+MAX_LISTED = 100
+# The beginning of the names of the leases of queries that run.
+LEASES = "offline/"
+
+_TABLE = offline_queries
+_OVER = [status.value for status in QueryStatus if status.is_over]
+
+
+class OfflineQueries(Store):
+    """Writes and reads offline queries. Thread safe.
+
+    All methods raise `UnavailableError` if Postgres doesn't answer.
+    """
+
+    def add(
+        self, query_id: str, request: OfflineRequest, *, branch: str, commit: str, account: str, workflow: str
+    ) -> None:
+        """Record a new query, which waits from now on."""
+        values = {
+            "id": query_id,
+            "branch": branch,
+            "commit_id": commit,
+            "account": account,
+            "workflow": workflow,
+            "request": msgspec.to_builtins(request),
+            "status": QueryStatus.WAITING.value,
+        }
+        self._write(sa.insert(_TABLE).values(values), "record an offline query")
+
+    def get(self, query_id: str) -> OfflineQuery:
+        """Return a query. Raises `UnknownEntityError` if there is none with this id."""
+        found = self._read(sa.select(_TABLE).where(_TABLE.c.id == query_id))
+        if not found:
+            raise UnknownEntityError(f"there is no offline query {query_id[:100]!r}")
+        return found[0]
+
+    def of_branch(self, branch: str) -> list[OfflineQuery]:
+        """Return the newest queries of a branch, the newest first."""
+        newest = sa.select(_TABLE).where(_TABLE.c.branch == branch).order_by(_TABLE.c.asked_at.desc())
+        return self._read(newest.limit(MAX_LISTED))
+
+    def waiting(self) -> list[OfflineQuery]:
+        """Return the queries that no process works on, though they aren't over, the oldest first."""
+        held = sa.select(leases.c.name).where(leases.c.name == LEASES + _TABLE.c.id, leases.c.expires_at > NOW)
+        free = sa.select(_TABLE).where(_TABLE.c.status.not_in(_OVER), ~held.exists())
+        return self._read(free.order_by(_TABLE.c.asked_at).limit(MAX_LISTED))
+
+    def begin(self, query_id: str, cuts: Mapping[str, Mapping[int, int]], rows: int) -> None:
+        """Note that a query runs, up to which offsets it reads, and how many rows it has; the first cuts stay."""
+        written = {topic: {str(p): end for p, end in ends.items()} for topic, ends in cuts.items()}
+        values = {
+            "status": QueryStatus.RUNNING.value,
+            "cuts": sa.func.coalesce(_TABLE.c.cuts, sa.cast(written, _TABLE.c.cuts.type)),
+            "rows": rows,
+        }
+        self._write(self._unfinished(query_id).values(values), "begin an offline query")
+
+    def attempt(self, query_id: str) -> None:
+        """Count an attempt."""
+        self._write(self._unfinished(query_id).values(attempts=_TABLE.c.attempts + 1), "begin an offline query")
+
+    def advance(self, query_id: str, parts: Sequence[Part]) -> None:
+        """Note all parts that are written."""
+        values = {"parts": msgspec.to_builtins(list(parts)), "attempts": 0, "error": None}
+        self._write(self._unfinished(query_id).values(values), "note the progress of an offline query")
+
+    def note(self, query_id: str, error: str) -> None:
+        """Note why an attempt ended."""
+        self._write(self._unfinished(query_id).values(error=error), "note the failure of an offline query")
+
+    def end(self, query_id: str, status: QueryStatus, error: str | None = None) -> None:
+        """Note that a query is over; credentials in its request are dropped."""
+        values = {
+            "status": status.value,
+            "error": error,
+            "ended_at": NOW,
+            "request": _TABLE.c.request.op("#-")(sa.text("'{rows,credentials}'")).op("#-")(
+                sa.text("'{output,credentials}'")
+            ),
+        }
+        self._write(self._unfinished(query_id).values(values), "end an offline query")
+
+    def cancel(self, query_id: str) -> None:
+        """Request the end of a query, unless it is over."""
+        self._write(self._unfinished(query_id).values(cancelled=True), "cancel an offline query")
+
+    def old(self, age: timedelta) -> list[str]:
+        """Return the ids of queries that were over so long ago."""
+        query = sa.select(_TABLE.c.id).where(_TABLE.c.ended_at < NOW - age).limit(MAX_LISTED)
+        return self._in_transaction(
+            lambda connection: list(connection.execute(query).scalars()), "read old offline queries"
+        )
+
+    def forget(self, query_id: str) -> None:
+        """Remove the record of a query."""
+        self._write(sa.delete(_TABLE).where(_TABLE.c.id == query_id), "forget an offline query")
+
+    def _unfinished(self, query_id: str) -> sa.Update:
+        return sa.update(_TABLE).where(_TABLE.c.id == query_id, _TABLE.c.status.not_in(_OVER))
+
+    def _write(self, statement: Any, what: str) -> None:
+        self._in_transaction(lambda connection: connection.execute(statement), what)
+
+    def _read(self, query: sa.Select[Any]) -> list[OfflineQuery]:
+        rows = self._in_transaction(
+            lambda connection: list(connection.execute(query).mappings()), "read offline queries"
+        )
+        return [_query(row) for row in rows]
+
+
+def _query(row: sa.RowMapping) -> OfflineQuery:
+    cuts = row["cuts"]
+    return OfflineQuery(
+        id=row["id"],
+        branch=row["branch"],
+        commit=row["commit_id"],
+        account=row["account"],
+        workflow=row["workflow"],
+        request=msgspec.convert(row["request"], OfflineRequest),
+        cuts=None
+        if cuts is None
+        else {topic: {int(p): end for p, end in ends.items()} for topic, ends in cuts.items()},
+        status=QueryStatus(row["status"]),
+        cancelled=row["cancelled"],
+        rows=row["rows"],
+        parts=msgspec.convert(row["parts"], tuple[Part, ...]),
+        attempts=row["attempts"],
+        error=row["error"],
+        asked_at=row["asked_at"],
+        ended_at=row["ended_at"],
+    )

@@ -1,0 +1,346 @@
+"""The handlers of offline queries: they record queries, which processes of their own compute (`caraway.offline`)."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import msgspec
+import orjson
+import pyarrow as pa
+from msgspec import Meta, Struct
+
+from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.offline.queries.credentials import sealed
+from caraway.offline.queries.inputs import FORMATS
+from caraway.offline.queries.model import (
+    ARROW_INPUT,
+    JSON_INPUT,
+    OfflineQuery,
+    OfflineRequest,
+    Place,
+    StoredRows,
+    folder_of,
+)
+from caraway.offline.queries.outputs import read_part
+from caraway.offline.queries.places import own_prefix, place_of
+from caraway.query.executor import CompiledPlan
+from caraway.query.lookups import require_index
+from caraway.query.model import LookupStep
+from caraway.served.metrics import DEFAULT_WORKFLOW
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.handlers.arrow import decoded_bytes
+from caraway.server.handlers.context import ServerContext
+from caraway.server.handlers.reads import NAMES, Names, Workflow
+from caraway.server.http.bodies import Flag
+from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
+from caraway.state.permissions import Mode
+
+# The most characters of a column's name, and of addresses.
+MAX_TEXT = 1_000
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+RequestId = Annotated[str, Meta(max_length=100, description="the id of an offline query")]
+INPUT = {
+    "description": 'the rows: {"Pandas": {column: values}}, or {"S3": {"s3_table": …, "feature_to_column_map": …}}',
+    "type": "object",
+}
+TABLE = {"description": "the place of files, as in the input; the server's own object store if it is null"}
+
+
+class OfflineBody(Struct, kw_only=True):
+    """An offline query; `use_v2` and `num_dpus` are accepted and don't matter."""
+
+    input_features: Annotated[Names, NAMES]
+    output_features: Annotated[Names, NAMES]
+    timestamp_column: Text
+    input: Annotated[Any, Meta(extra_json_schema=INPUT)]
+    s3_output: Annotated[Any, Meta(extra_json_schema=TABLE)] = None
+    workflow: Workflow = None
+    use_v2: Flag = None
+    num_dpus: int | None = None
+
+
+class OfflineParameters(Struct):
+    """The members of an offline query whose body is an Arrow IPC stream of its rows."""
+
+    inputs: Annotated[str, Meta(description="full names of inputs, separated by commas, if the body is in Arrow")] = ""
+    outputs: Annotated[str, Meta(description="names of outputs, separated by commas, if the body is in Arrow")] = ""
+    timestamp_column: Annotated[str, Meta(max_length=MAX_TEXT, description="the column of the rows' times")] = ""
+    workflow: Workflow = None
+
+
+class RequestParameters(Struct):
+    """The id of an offline query."""
+
+    request_id: RequestId
+
+
+class PartParameters(Struct):
+    """The id of an offline query, and the number of a part of its result, from 0 on."""
+
+    request_id: RequestId
+    part: Annotated[int, Meta(ge=0, description="the number of a part, from 0 on")] = 0
+
+
+class OfflineAnswer(Struct):
+    """The progress of an offline query."""
+
+    request_id: str
+    output_bucket: str
+    output_prefix: str
+    completion_rate: float
+    failure_rate: float
+    status: str
+    rows: int | None
+    rows_done: int
+    rows_failed: int
+    parts: int
+    error: str | None
+    asked_at: str
+    ended_at: str | None
+
+
+class OfflineList(Struct):
+    """The newest offline queries of a branch."""
+
+    queries: list[OfflineAnswer]
+
+
+class _Credentials(Struct):
+    access_key: Text
+    secret_key: Text
+
+
+class _Access(Struct):
+    creds: _Credentials | None = None
+    role_arn: Text | None = None
+
+
+class _System(Struct):
+    access: _Access = msgspec.field(name="S3", default_factory=_Access)
+
+
+class _Database(Struct):
+    db: _System = msgspec.field(default_factory=_System)
+
+
+class _Delimited(Struct):
+    delimiter: int = ord(",")
+    headers: tuple[Text, ...] | None = None
+
+
+class _Csv(Struct):
+    csv: _Delimited
+
+
+class _Table(Struct):
+    bucket: Text
+    path_prefix: Text
+    format: str | _Csv = "parquet"
+    db: _Database = msgspec.field(default_factory=_Database)
+    pre_sorted: bool = False
+
+
+class _Files(Struct):
+    s3_table: _Table
+    compression: str = "None"
+    feature_to_column_map: dict[Text, Text] | None = None
+
+
+async def query_offline(context: ServerContext, request: Request[OfflineBody, OfflineParameters]) -> HttpResponse:
+    """Begin an offline query: features of each row as of the row's time.
+
+    A body may be an Arrow IPC stream of the rows; its other members are in the query string.
+    """
+    served = context.limits.seen(request)
+    query_id = str(uuid.uuid4())
+    if media_type(request.headers.get("content-type")) == ARROW:
+        asked = request.parameters()
+        inputs, outputs = _listed(asked.inputs), _listed(asked.outputs)
+        await in_decoder(partial(_check_arrow, needed=[*inputs, asked.timestamp_column]), request.body)
+        content: tuple[str, bytes] | None = (ARROW_INPUT, request.body)
+        rows: StoredRows | Place = StoredRows(ARROW_INPUT)
+        output, timestamp_column, workflow = None, asked.timestamp_column, asked.workflow
+    else:
+        body = await request.read()
+        inputs, outputs = body.input_features, body.output_features
+        timestamp_column, workflow = body.timestamp_column, body.workflow
+        rows, content = _rows(context, query_id, body)
+        output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _Table), {})
+    if not outputs:
+        raise InvalidInputError("output_features: name at least one feature or featureset")
+    check_offline(served.queries.plan(inputs, outputs))
+    asked_for = OfflineRequest(
+        inputs=tuple(inputs), outputs=tuple(outputs), timestamp_column=timestamp_column, rows=rows, output=output
+    )
+    deployment = context.deployment
+    if content is not None:
+        name, text = content
+        await asyncio.to_thread(deployment.objects.write, f"{folder_of(query_id)}/{name}", text)
+    add = partial(
+        deployment.offline_queries.add,
+        query_id,
+        asked_for,
+        branch=request.branch,
+        commit=served.version,
+        account=request.caller.account,
+        workflow=workflow or DEFAULT_WORKFLOW,
+    )
+    await asyncio.to_thread(add)
+    deployment.offline_runner.wake()
+    return await _answered(context, request, query_id)
+
+
+async def offline_status(context: ServerContext, request: Request[Any, RequestParameters]) -> HttpResponse:
+    """Return the progress of an offline query."""
+    return await _answered(context, request, request.parameters().request_id)
+
+
+async def cancel_offline(context: ServerContext, request: Request[Any, RequestParameters]) -> HttpResponse:
+    """Request the end of an offline query, which ends after the part that it computes."""
+    query = await _found(context, request, request.parameters().request_id)
+    await asyncio.to_thread(context.deployment.offline_queries.cancel, query.id)
+    context.deployment.offline_runner.wake()
+    return await _answered(context, request, query.id)
+
+
+async def list_offline(context: ServerContext, request: Request[Any]) -> HttpResponse:
+    """Return the newest offline queries of a branch that the caller may see."""
+    found = await asyncio.to_thread(context.deployment.offline_queries.of_branch, request.branch)
+    shown = [_shown(context, query) for query in found if _may_see(request, query)]
+    return json_response({"queries": shown})
+
+
+async def offline_result(context: ServerContext, request: Request[Any, PartParameters]) -> HttpResponse:
+    """Return a part of the result of an offline query as an Arrow IPC stream."""
+    asked = request.parameters()
+    query = await _found(context, request, asked.request_id)
+    if query.request.output is not None:
+        raise InvalidInputError(f"the results of this query are at {query.request.output.url}; read them there")
+    if asked.part >= len(query.parts):
+        raise UnknownEntityError(
+            f"the query has {len(query.parts)} parts by now, there is no part {asked.part}; it is {query.status.value}"
+        )
+    read = partial(read_part, context.deployment.objects, own_prefix(query.id), asked.part)
+    body = await asyncio.to_thread(lambda: _streamed(read()))
+    return HttpResponse(200, [("content-type", ARROW)], body)
+
+
+def check_offline(plan: CompiledPlan) -> None:
+    """Check that all datasets that a plan looks up can be read as of any time.
+
+    Raises `InvalidInputError` if one of them has no offline index.
+    """
+    for step in plan.plan.steps:
+        if isinstance(step, LookupStep):
+            require_index(step.dataset, step.indexed, past=True)
+
+
+def _rows(
+    context: ServerContext, query_id: str, body: OfflineBody
+) -> tuple[StoredRows | Place, tuple[str, bytes] | None]:
+    """Return the rows of a request, and the object that they become if they came with it."""
+    match body.input:
+        case {"Pandas": dict(columns)}:
+            _check_columns(columns, [*body.input_features, body.timestamp_column])
+            return StoredRows(JSON_INPUT), (JSON_INPUT, orjson.dumps(columns))
+        case {"S3": table}:
+            files = _converted(table, _Files)
+            columns = files.feature_to_column_map or {}
+            if columns and set(columns) != set(body.input_features):
+                raise InvalidInputError(
+                    f"input: feature_to_column_map has {', '.join(sorted(columns))}; it must have exactly the inputs: "
+                    f"{', '.join(sorted(body.input_features))}"
+                )
+            return _place(context, query_id, files.s3_table, columns), None
+        case _:
+            raise InvalidInputError('input: {"Pandas": {column: values}} or {"S3": {"s3_table": …}} is expected')
+
+
+def _place(context: ServerContext, query_id: str, table: _Table, columns: Mapping[str, str]) -> Place:
+    access = table.db.db.access
+    csv = table.format.csv if isinstance(table.format, _Csv) else _Delimited()
+    name = "csv" if isinstance(table.format, _Csv) else table.format.lower()
+    if name not in FORMATS:
+        raise InvalidInputError(f"format: {name[:100]!r} isn't read; it is one of {', '.join(FORMATS)}")
+    base = table.bucket if "://" in table.bucket else f"s3://{table.bucket}"
+    if urlsplit(base).scheme == "file" and not context.deployment.local_files:
+        raise InvalidInputError(
+            f"{base} is on the server's own machine; its files are used only if its setting offline.local_files is true"
+        )
+    return Place(
+        url=f"{base.rstrip('/')}/{table.path_prefix.strip('/')}",
+        format=name,
+        delimiter=chr(csv.delimiter),
+        headers=csv.headers,
+        columns=dict(columns),
+        role_arn=access.role_arn,
+        credentials=None
+        if access.creds is None
+        else sealed(context.deployment.keyring, query_id, (access.creds.access_key, access.creds.secret_key)),
+    )
+
+
+def _converted(value: object, form: Any) -> Any:
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"input or s3_output: {error}") from error
+
+
+def _check_columns(columns: Mapping[str, object], needed: Sequence[str]) -> None:
+    for name in needed:
+        if name not in columns:
+            raise InvalidInputError(f"input: there is no column {name[:100]!r}; columns: {', '.join(columns)[:1000]}")
+    lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}
+    if lengths == {0}:
+        raise InvalidInputError("input: the frame has no rows")
+    if len(lengths) > 1 or -1 in lengths:
+        raise InvalidInputError("input: every column has to be a list of values, and all of one length")
+
+
+def _check_arrow(body: bytes, needed: Sequence[str]) -> None:
+    decoded_bytes(body)
+    with pa.ipc.open_stream(body) as stream:
+        for name in needed:
+            if name not in stream.schema.names:
+                raise InvalidInputError(
+                    f"the body has no column {name[:100]!r}; columns: {', '.join(stream.schema.names)[:1000]}"
+                )
+
+
+def _listed(names: str) -> list[str]:
+    return [name for name in names.split(",") if name]
+
+
+async def _found(context: ServerContext, request: Request[Any, Any], query_id: str) -> OfflineQuery:
+    """Return a query of the request's branch that the caller may see."""
+    query = await asyncio.to_thread(context.deployment.offline_queries.get, query_id)
+    if query.branch != request.branch:
+        raise UnknownEntityError(f"there is no offline query {query_id[:100]!r} on branch {request.branch[:100]!r}")
+    if not _may_see(request, query):
+        raise ForbiddenError("another account asked this query, and this one may not read all data of the branch")
+    return query
+
+
+def _may_see(request: Request[Any, Any], query: OfflineQuery) -> bool:
+    caller = request.caller
+    return caller.account == query.account or caller.may_all(Mode.READ_DATA, query.branch)
+
+
+def _shown(context: ServerContext, query: OfflineQuery) -> dict[str, Any]:
+    return query.answer(*place_of(query, context.deployment.objects.url))
+
+
+async def _answered(context: ServerContext, request: Request[Any, Any], query_id: str) -> HttpResponse:
+    return json_response(_shown(context, await _found(context, request, query_id)))
+
+
+def _streamed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content

@@ -1,0 +1,99 @@
+"""The processes of a server that work on offline queries, and the removal of old results."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+import structlog
+
+from caraway.children.process import LAUNCHER
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.model import folder_of
+from caraway.offline.queries.store import OfflineQueries
+from caraway.recurring import Recurring
+
+LOG = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 1.0
+# Old results are looked for each time after so many looks.
+LOOKS_PER_TIDYING = 600
+PROGRAM = (sys.executable, "-m", "caraway.offline")
+
+
+class OfflineRunner(Recurring):
+    """Starts a process for each waiting offline query, a few at a time; queries whose process died wait again.
+
+    The processes end with this one, and their queries then go on in processes of others or after the next start.
+    """
+
+    def __init__(
+        self,
+        queries: OfflineQueries,
+        objects: ObjectFolder,
+        *,
+        processes: int,
+        kept: timedelta,
+        environment: Mapping[str, str],
+        started: Callable[[str, int], object] = lambda _query, _pid: None,
+    ) -> None:
+        """Prepare; nothing is started before `start`.
+
+        Args:
+            queries: The records of queries.
+            objects: The object store, which has results.
+            processes: The most processes at a time.
+            kept: The time after the end of a query until its results are removed.
+            environment: The environment of the processes, beside that of this one.
+            started: Called with the id of a query and the number of its new process.
+        """
+        super().__init__("offline-queries", self._look, LOOK_SECONDS)
+        self._queries = queries
+        self._objects = objects
+        self._processes = processes
+        self._kept = kept
+        self._environment = environment
+        self._started = started
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._looks = 0
+
+    def _look(self) -> None:
+        for query_id, process in list(self._running.items()):
+            code = process.poll()
+            if code is not None:
+                del self._running[query_id]
+                LOG.info("the process of an offline query has ended", query=query_id, code=code)
+        if len(self._running) < self._processes:
+            waiting = [query.id for query in self._queries.waiting() if query.id not in self._running]
+            for query_id in waiting[: self._processes - len(self._running)]:
+                self._begin(query_id)
+        self._looks += 1
+        if self._looks % LOOKS_PER_TIDYING == 0:
+            self.tidy()
+
+    def _begin(self, query_id: str) -> None:
+        # The kernel ends the process when this thread ends.
+        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}"]
+        command = [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *PROGRAM, query_id]
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **self._environment})
+        except OSError as error:
+            LOG.warning("no process for an offline query can be started", query=query_id, reason=str(error))
+            return
+        self._running[query_id] = process
+        self._started(query_id, process.pid)
+
+    def tidy(self) -> None:
+        """Remove the results of old queries, and their records."""
+        for query_id in self._queries.old(self._kept):
+            self._objects.remove_folder(folder_of(query_id))
+            self._queries.forget(query_id)
+            LOG.info("removed the results of an old offline query", query=query_id)
+
+    def stop(self, timeout_s: float | None) -> bool:
+        """Ask the processes to end, and stop; see `Recurring.stop`."""
+        for process in list(self._running.values()):
+            process.terminate()
+        return super().stop(timeout_s)
