@@ -239,8 +239,8 @@ class OfflineSettings(_Section):
         processes: The most offline queries that a server works on at a time, each in a process of its own; further ones
             wait. 0: this server leaves them to others.
         extractor_seconds: The longest time that a Python extractor may take for some thousands of rows.
-        local_files: True: a request may name files of the server's machine as its input or output. Whoever may query
-            data can then read and write every file that the server can.
+        local_files: True: a request may name files of the server's machine as its input or output. Then everybody who
+            may query data can read and write every file that the server can.
         kept_days: Days after which the results of a query are removed from the server's object store.
     """
 

@@ -75,6 +75,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains
             "a day has passed",
         ),
         Remains(
+            "results of offline queries",
+            "features of rows that were asked for before the erasure",
+            "offline.kept_days have passed since the query's end",
+        ),
+        Remains(
             "snapshots of the index",
             "entries that were written before the erasure; a server that begins with one removes them again",
             f"{KEPT} newer snapshots are there, and an hour has passed",

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import threading
 from datetime import timedelta
@@ -28,7 +27,7 @@ from caraway.offline.queries.inputs import Files, open_rows
 from caraway.offline.queries.model import OfflineQuery, Place, QueryStatus, StoredRows, folder_of
 from caraway.offline.queries.places import own_prefix
 from caraway.offline.queries.running import QueryRun, attempted
-from caraway.offline.queries.store import LEASES, OfflineQueries
+from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
 from caraway.offline.reader import OfflineReader
 from caraway.query.catalog import Catalog
 from caraway.query.executor import QueryEngine
@@ -60,8 +59,11 @@ def main(query_id: str) -> int:
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: an offline query needs to know the database")
         database = connect(settings.postgres.url)
-        owner = f"{socket.gethostname()}:{os.getpid()}"
-        lease = HeldLease(Lease(engine=database, name=LEASES + query_id, owner=owner), LASTING, renew_s=RENEW_SECONDS)
+        lease = HeldLease(
+            Lease(engine=database, name=LEASES + query_id, owner=process_name(os.getpid())),
+            LASTING,
+            renew_s=RENEW_SECONDS,
+        )
         if not lease.keep(succeeds=False):
             return LATER
         stopping = threading.Event()

@@ -12,7 +12,7 @@ import structlog
 from caraway.children.process import LAUNCHER
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import folder_of
-from caraway.offline.queries.store import OfflineQueries
+from caraway.offline.queries.store import OfflineQueries, process_name
 from caraway.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
@@ -64,6 +64,7 @@ class OfflineRunner(Recurring):
             code = process.poll()
             if code is not None:
                 del self._running[query_id]
+                self._queries.release(query_id, process_name(process.pid))
                 LOG.info("the process of an offline query has ended", query=query_id, code=code)
         if len(self._running) < self._processes:
             waiting = [query.id for query in self._queries.waiting() if query.id not in self._running]

@@ -84,6 +84,7 @@ def test_the_places_of_every_dataset() -> None:
         "topic caraway.served-features",
         "archive of served features",
         "archive",
+        "results of offline queries",
         "snapshots of the index",
         "backups, and the systems that sent the rows",
     ]

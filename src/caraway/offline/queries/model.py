@@ -82,7 +82,7 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
         commit: The commit that the branch served then.
         account: The account that asked.
         workflow: Its label.
-        request: What was asked.
+        request: The request.
         cuts: The offsets up to which topics are read, by topic and partition; None before it has begun.
         status: Its state.
         cancelled: True if its end was requested.

@@ -1,5 +1,6 @@
 """Offline queries in Postgres."""
 
+import socket
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,12 @@ NOW = sa.func.clock_timestamp()
 MAX_LISTED = 100
 # The beginning of the names of the leases of queries that run.
 LEASES = "offline/"
+
+
+def process_name(pid: int) -> str:
+    """Return the name of a process of this machine as the owner of a lease."""
+    return f"{socket.gethostname()}:{pid}"
+
 
 _TABLE = offline_queries
 _OVER = [status.value for status in QueryStatus if status.is_over]
@@ -99,6 +106,11 @@ class OfflineQueries(Store):
     def cancel(self, query_id: str) -> None:
         """Request the end of a query, unless it is over."""
         self._write(self._unfinished(query_id).values(cancelled=True), "cancel an offline query")
+
+    def release(self, query_id: str, process: str) -> None:
+        """End the lease of a process that is known to have died, so that the query needn't wait until it expires."""
+        held = sa.update(leases).where(leases.c.name == LEASES + query_id, leases.c.holder == process)
+        self._write(held.values(expires_at=NOW - sa.text("interval '1 second'")), "free an offline query")
 
     def old(self, age: timedelta) -> list[str]:
         """Return the ids of queries that were over so long ago."""

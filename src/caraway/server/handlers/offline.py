@@ -54,12 +54,12 @@ class OfflineBody(Struct, kw_only=True):
 
     input_features: Annotated[Names, NAMES]
     output_features: Annotated[Names, NAMES]
-    timestamp_column: Text
+    timestamp_column: Annotated[str, Meta(max_length=MAX_TEXT, description="the column of the rows' times")]
     input: Annotated[Any, Meta(extra_json_schema=INPUT)]
     s3_output: Annotated[Any, Meta(extra_json_schema=TABLE)] = None
     workflow: Workflow = None
     use_v2: Flag = None
-    num_dpus: int | None = None
+    num_dpus: Annotated[int | None, Meta(description="a number, which doesn't matter")] = None
 
 
 class OfflineParameters(Struct):
