@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -87,8 +88,10 @@ class OfflineReader(QueryReader):
         computed = [name for name in others if name in history.columns]
         if history.complete and (computed or not others):
             groups, times = self._asked(plan, history, keys, at_us)
-            rows, found = history.read(computed, groups, times)
-            values |= zip(computed, rows, strict=True)
+            # Decimals beyond 64 bits are read from an index, which has integers of any size.
+            with suppress(OverflowError):
+                rows, found = history.read(computed, groups, times)
+                values |= zip(computed, rows, strict=True)
         left = [name for name in others if name not in values]
         if left or found is None:
             rows, found = self._replay(plan).read(dataset, keys, at_us, left)

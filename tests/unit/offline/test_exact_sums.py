@@ -1,6 +1,7 @@
 """Sums of intervals, made of limbs, are those of the index to the bit."""
 
 import math
+import random
 import struct
 from typing import Any
 
@@ -62,6 +63,34 @@ def test_results_of_intervals_are_those_of_their_moments(
     assert same(sums.means(first, last, unit), [moments.mean(unit) for moments in every])
     assert same(sums.variances(first, last, unit), [moments.variance(unit) for moments in every])
     assert same(sums.stddevs(first, last, unit), [moments.stddev(unit) for moments in every])
+
+
+@given(
+    st.lists(FLOATS, min_size=1, max_size=12)
+    | st.lists(NEAR_FLOATS, min_size=1, max_size=12)
+    | st.lists(INTS, min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_values_that_leave_count_for_nothing(values: list[Any], rng: random.Random) -> None:
+    kind: Any = np.int64 if isinstance(values[0], int) else np.float64
+    # Each value enters, and some leave again, in any order.
+    events = [(place, 1) for place in range(len(values))]
+    rng.shuffle(events)
+    for place in rng.sample(range(len(values)), rng.randrange(len(values))):
+        entered = events.index((place, 1))
+        events.insert(rng.randrange(entered + 1, len(events) + 1), (place, -1))
+    rows = np.array([values[place] for place, _ in events], kind)
+    sums = ExactSums(rows, squares=True, weights=np.array([weight for _, weight in events], np.int64))
+    for last in range(1, len(events) + 1):
+        left = [values[p] for p, weight in events[:last] if weight == 1 and (p, -1) not in events[:last]]
+        interval = np.zeros(1, np.int64), np.array([last], np.int64)
+        assert sums.counts(*interval).tolist() == [len(left)]
+        if left:
+            moments = expected(left, squares=True)
+            assert same(sums.sums(*interval), [moments.sum()])
+            assert same(sums.means(*interval), [moments.mean()])
+            assert same(sums.variances(*interval), [moments.variance()])
+            assert same(sums.stddevs(*interval), [moments.stddev()])
 
 
 def same(found: Any, wanted: list[float]) -> bool:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from caraway.engine_local.aggregates.functions import Sample, compiled
 from caraway.expr.polars.values import to_polars
 from caraway.graph.windows import ContinuousWindow
-from caraway.offline.history.windows import NumberColumn, WindowHistory, is_computable
-from caraway.offline.kernel.timeline import Timeline
+from caraway.offline.history.windows import AggregateInputs, WindowHistory, is_computable
 from tests.unit.index.oracle import COLUMNS, SECOND, Case, case, every_function
 
 WINDOWS = [ContinuousWindow(length_us=None), ContinuousWindow(length_us=3 * SECOND), ContinuousWindow(length_us=90)]
@@ -78,10 +77,10 @@ def test_aggregates_of_windows_have_the_bits_of_the_in_process_engine(
     groups, times = (np.array([row[side] for row in rows], np.int64) for side in (0, 1))
     by_name = {"n": 2, "x": 3, "d": 4, "s": 5}
     columns = {
-        name: NumberColumn(COLUMNS[name], to_polars(name, [row[position] for row in rows], COLUMNS[name]))
+        name: (COLUMNS[name], to_polars(name, [row[position] for row in rows], COLUMNS[name]))
         for name, position in by_name.items()
     }
-    history = WindowHistory(CASE.plan, Timeline(groups, times, 4), columns)
+    history = WindowHistory(CASE.plan, AggregateInputs(groups, 4, times, None, columns))
     names = [spec.into for spec in CASE.plan.aggregates]
     asked_groups, at_us = (np.array([pair[side] for pair in asked], np.int64) for side in (0, 1))
     values, found = history.read(names, asked_groups, at_us)

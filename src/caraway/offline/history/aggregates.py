@@ -6,17 +6,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.graph.aggregates import AggregateFunction
 from caraway.index.aggregates.layout import reads_values
 from caraway.index.storage.intervals import has_max_event_time
 from caraway.offline.history.groups import MISSING, Groups
-from caraway.offline.history.records import OP, TIME
-from caraway.offline.history.windows import NumberColumn, WindowHistory, is_computable
-from caraway.offline.kernel.timeline import Timeline
+from caraway.offline.history.records import OP, ORDER, TIME
+from caraway.offline.history.windows import NEVER, AggregateInputs, WindowHistory, is_computable
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Rows
 from caraway.topics.codec import DELETE
 
 Ints = npt.NDArray[np.int64]
+
+EXTREMES = frozenset({AggregateFunction.MIN, AggregateFunction.MAX})
+_END = "record end"
+_BASE = "record base"
 
 
 class AggregateHistory:
@@ -24,32 +28,37 @@ class AggregateHistory:
 
     def __init__(self, plan: IndexPlan, frame: pl.DataFrame) -> None:
         """Take the records of an index, as `read_records` returns them."""
-        self._plan = plan
-        self.groups = Groups(plan.schema.keys, frame)
-        self.loaded = frozenset(frame.columns).intersection(column.name for column in plan.schema.columns)
-        """The columns of rows that were given."""
         self.columns: frozenset[str] = frozenset()
         """The aggregates that can be read."""
-        self.complete = not (has_max_event_time(plan) or (frame[OP] == DELETE).any())
-        """False if not even the rows in continuous windows are intervals, and so nothing can be read.
-
-        An input that ended is in no window any more. With discrete windows, a key is found only when one has closed.
-        """
+        self.complete = not has_max_event_time(plan)
+        """False if nothing can be read: with discrete windows, a key is found only when one of them has closed."""
+        types = {column.name: column.dtype for column in plan.schema.columns}
+        self.loaded = frozenset(frame.columns).intersection(types)
+        """The columns of rows that were given."""
+        ends = bool((frame[OP] == DELETE).any())
+        if ends:
+            frame = ended(plan, frame)
+        self.groups = Groups(plan.schema.keys, frame)
         if not self.complete:
             return
-        timeline = Timeline(self.groups.numbers, frame[TIME].to_numpy(), self.groups.count)
-        types = {column.name: column.dtype for column in plan.schema.columns}
-        columns: dict[str, NumberColumn] = {}
-        for name in {spec.of for spec in plan.aggregates if spec.of is not None and reads_values(spec)} & self.loaded:
-            try:
-                columns[name] = NumberColumn(types[name], frame[name].gather(timeline.places))
-            except OverflowError:
-                continue
-        self._history = WindowHistory(plan, timeline, columns)
+        values = {name: (types[name], frame[name]) for name in self.loaded}
+        self._history = WindowHistory(
+            plan,
+            AggregateInputs(
+                groups=self.groups.numbers,
+                count=self.groups.count,
+                times=frame[TIME].to_numpy(),
+                ends=frame[_END].to_numpy() if ends else None,
+                values=values,
+            ),
+        )
         self.columns = frozenset(
             spec.into
             for spec in plan.aggregates
-            if is_computable(plan, spec) and (not reads_values(spec) or spec.of in columns)
+            if is_computable(plan, spec)
+            and (not reads_values(spec) or spec.of in values)
+            # An extreme of inputs that leave in another order than they came in isn't one of an interval.
+            and not (ends and spec.function in EXTREMES)
         )
 
     @staticmethod
@@ -79,3 +88,23 @@ class AggregateHistory:
         for place, value in zip(known.tolist(), values, strict=True):
             spread[place] = value
         return spread
+
+
+def ended(plan: IndexPlan, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return aggregate inputs with the times of their ends, without those that never count.
+
+    A changelog writes an input with an identity, and its end as a delete with the same identity but for the last byte
+    (`caraway.index.records.locations`).
+    """
+    # Polars has no slices of bytes, so identities are compared as text.
+    based = frame.with_columns(pl.col(ORDER).bin.encode("hex").str.head(-2).alias(_BASE))
+    is_end = pl.col(OP) == DELETE
+    ends = based.filter(is_end).select(_BASE, pl.col(TIME).alias(_END))
+    lives = based.filter(~is_end).join(ends, on=_BASE, how="left")
+    lives = lives.with_columns(pl.col(_END).fill_null(NEVER))
+    # A version that ends at its own begin, or before it, never held. Its begin is its timestamp, which is a column of
+    # the row if another column gives the time of the input.
+    counts = pl.col(_END) > pl.col(TIME)
+    if plan.along:
+        counts &= pl.col(_END) > pl.col(plan.schema.timestamp).to_physical()
+    return lives.filter(counts).drop(_BASE)

@@ -26,6 +26,8 @@ INT64_BITS = 63
 def columns_needed(plan: IndexPlan, wanted: Sequence[str]) -> list[str]:
     """Return the columns of a topic's rows from which columns of an index's records are computed."""
     names = frozenset([*wanted, *(key.name for key in plan.schema.keys), *_along(plan)])
+    if plan.along:
+        names |= {plan.schema.timestamp}
     source = plan.schema
     if plan.direct is not None:
         names, source = needed(before_aggregation(plan.direct.operator), names), plan.direct.source

@@ -2,9 +2,14 @@
 
 The rows in a window at a time are an interval of the sorted rows of a group. So counts, sums, moments and extremes of
 all windows are those of intervals (`caraway.offline.kernel.exact_sums`, `caraway.offline.kernel.extremes`).
+
+If aggregate inputs end, as those of a keyed dataset do when a newer version replaces one, windows are no intervals. But
+counts, sums and moments of a window are still those of all inputs that have entered it, less those of all that have
+left it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -35,19 +40,28 @@ _OF_NUMBERS = frozenset(
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
+# The end of an aggregate input that doesn't end.
+NEVER = np.iinfo(np.int64).max
+
+
 class NumberColumn:
     """A column of numbers, one for each row of a history; the values of its intervals of rows.
 
     Decimals are ints of their smallest units, of which `unit` make the number one.
     """
 
-    def __init__(self, dtype: DataType, values: pl.Series) -> None:
+    def __init__(self, dtype: DataType, values: pl.Series, weights: Ints | None = None) -> None:
         """Take the values of a column of a type, as `caraway.expr.polars.values.polars_type` has them.
+
+        `weights` are as in `ExactSums`; with weights there are no extremes.
 
         Raises `OverflowError` if a decimal has more units than 64 bits hold.
         """
         self.family, self.unit = family_of(dtype)
-        self._before = _counted(values.is_not_null().to_numpy())
+        known = values.is_not_null().to_numpy()
+        self._before = _summed(known)
+        self._weights = None if weights is None else weights[known]
+        self._counts = None if self._weights is None else _summed(self._weights)
         self._values: npt.NDArray[Any] = np.zeros(0, np.int64)
         present = values.drop_nulls()
         match self.family:
@@ -65,15 +79,19 @@ class NumberColumn:
         """Return the intervals of values that are in intervals of rows."""
         return self._before[first], self._before[last]
 
+    def counts(self, first: Ints, last: Ints) -> Ints:
+        """Return how many values count in intervals of values."""
+        return last - first if self._counts is None else self._counts[last] - self._counts[first]
+
     @cached_property
     def sums(self) -> ExactSums:
         """The prefix sums of the values."""
-        return ExactSums(self._values, squares=False)
+        return ExactSums(self._values, squares=False, weights=self._weights)
 
     @cached_property
     def squares(self) -> ExactSums:
         """The prefix sums of the values and of their squares."""
-        return ExactSums(self._values, squares=True)
+        return ExactSums(self._values, squares=True, weights=self._weights)
 
     def extremes(self, first: Ints, last: Ints, *, greatest: bool) -> npt.NDArray[Any]:
         """Return the extremes of intervals of values that aren't empty; NaN is greater than all numbers."""
@@ -93,7 +111,7 @@ class NumberColumn:
 
     @cached_property
     def _numbers_before(self) -> Ints:
-        return _counted(self._numbers)
+        return _summed(self._numbers)
 
     @cached_property
     def _least(self) -> Extremes:
@@ -104,14 +122,67 @@ class NumberColumn:
         return Extremes(self._values[self._numbers], greatest=True)
 
 
-class WindowHistory:
-    """The aggregate inputs of an index, none of which ends, in order; and aggregates over windows of them."""
+@dataclass(frozen=True, slots=True)
+class AggregateInputs:
+    """All aggregate inputs of an index, as columns of one length.
 
-    def __init__(self, plan: IndexPlan, timeline: Timeline, columns: Mapping[str, NumberColumn]) -> None:
-        """Take sorted rows, and the columns of which `read` needs the values."""
+    Attributes:
+        groups: The number of each input's group, from 0 on.
+        count: The number of groups.
+        times: The event times.
+        ends: The times from which on an input counts no more, each after its own time; NEVER for one that doesn't end.
+            None if no input ends.
+        values: The columns that aggregates read, with their types.
+    """
+
+    groups: Ints
+    count: int
+    times: Ints
+    ends: Ints | None
+    values: Mapping[str, tuple[DataType, pl.Series]]
+
+
+class _Sorted:
+    """Rows in order, from which the values of intervals are computed."""
+
+    def __init__(
+        self,
+        values: Mapping[str, tuple[DataType, pl.Series]],
+        timeline: Timeline,
+        rows: Ints,
+        weights: Ints | None = None,
+    ) -> None:
+        """Take the rows of a timeline, each of which has the values of an input, `rows`, and counts by its weight."""
+        self.timeline = timeline
+        self._values = values
+        self._rows = rows
+        self._weights = weights
+        self._counts = None if weights is None else _summed(weights)
+        self._columns: dict[str, NumberColumn] = {}
+
+    def counts(self, first: Ints, last: Ints) -> Ints:
+        """Return how many rows count in intervals."""
+        return last - first if self._counts is None else self._counts[last] - self._counts[first]
+
+    def column(self, name: str) -> NumberColumn:
+        """Return a column. Raises `OverflowError` as `NumberColumn` does."""
+        found = self._columns.get(name)
+        if found is None:
+            dtype, values = self._values[name]
+            found = self._columns[name] = NumberColumn(dtype, values.gather(self._rows), self._weights)
+        return found
+
+
+class WindowHistory:
+    """Aggregates over continuous windows of all inputs of an index."""
+
+    def __init__(self, plan: IndexPlan, inputs: AggregateInputs) -> None:
+        """Sort the inputs."""
         layout = Layout(plan, 0)
-        self._timeline = timeline
-        self._columns = columns
+        timeline = Timeline(inputs.groups, inputs.times, inputs.count)
+        self._inputs = inputs
+        self._begun = _Sorted(inputs.values, timeline, timeline.places)
+        self._lived: dict[int | None, _Sorted] = {}
         self._results = results_of(plan, layout)
         self._empty = layout.empty()
 
@@ -123,43 +194,71 @@ class WindowHistory:
         """Return aggregates of groups as of times, in stored form, and which groups had any row by then.
 
         A group that had none has the value of a key that was never seen. All aggregates must be `is_computable`.
+
+        Raises `OverflowError` if a decimal has more units than 64 bits hold.
         """
-        last = self._timeline.up_to(groups, at_us)
-        found: Flags = last > self._timeline.begins[groups]
-        firsts: dict[int | None, Ints] = {}
+        timeline = self._begun.timeline
+        begun = timeline.up_to(groups, at_us)
+        found: Flags = begun > timeline.begins[groups]
+        intervals: dict[int | None, tuple[_Sorted, Ints, Ints]] = {}
         columns = []
         for name in names:
             result = self._results[name]
             length_us = result.spec.window_us
-            if length_us not in firsts:
-                firsts[length_us] = (
-                    self._timeline.begins[groups]
-                    if length_us is None
-                    else self._timeline.up_to(groups, at_us - (length_us + WINDOW_REST_US))
-                )
-            values = self._values(result, firsts[length_us], last)
+            if length_us not in intervals:
+                intervals[length_us] = self._interval(length_us, groups, at_us, begun)
+            values = self._values(result, *intervals[length_us])
             for place in np.flatnonzero(~found).tolist():
                 values[place] = result.unseen
             columns.append(values)
         return columns, found
 
-    def _values(self, result: Result, first: Ints, last: Ints) -> list[object]:
+    def _interval(self, length_us: int | None, groups: Ints, at_us: Ints, begun: Ints) -> tuple[_Sorted, Ints, Ints]:
+        """Return the rows that make windows of a length, and the interval of each window among them."""
+        if self._inputs.ends is not None:
+            lived = self._lived.get(length_us)
+            if lived is None:
+                lived = self._lived[length_us] = _lives(self._inputs, self._inputs.ends, length_us)
+            return lived, lived.timeline.begins[groups], lived.timeline.up_to(groups, at_us)
+        timeline = self._begun.timeline
+        if length_us is None:
+            return self._begun, timeline.begins[groups], begun
+        return self._begun, timeline.up_to(groups, at_us - (length_us + WINDOW_REST_US)), begun
+
+    def _values(self, result: Result, rows: _Sorted, first: Ints, last: Ints) -> list[object]:
         """Return the values of an aggregate of intervals of rows."""
         spec = result.spec
         if not reads_values(spec):
-            return list((last - first).tolist())
-        column = self._columns[spec.of or ""]
+            return list(rows.counts(first, last).tolist())
+        column = rows.column(spec.of or "")
         first, last = column.between(first, last)
+        counts = column.counts(first, last)
         if spec.function is FUNCTION.COUNT:
-            return list((last - first).tolist())
+            return list(counts.tolist())
         # The value of an empty window is the one that the index computes.
         empty = None if result.finish is None else result.finish(self._empty, 0)
+        places = np.flatnonzero(counts > 0)
+        if len(places) == len(first):
+            return _computed(spec, column, first, last)
         values: list[object] = [empty] * len(first)
-        places = np.flatnonzero(first < last)
-        computed = _computed(spec, column, first[places], last[places])
-        for place, value in zip(places.tolist(), computed, strict=True):
+        for place, value in zip(places.tolist(), _computed(spec, column, first[places], last[places]), strict=True):
             values[place] = value
         return values
+
+
+def _lives(inputs: AggregateInputs, ends: Ints, length_us: int | None) -> _Sorted:
+    """Return a row for each input that enters windows of a length, and one that takes it back when it leaves."""
+    leaves = ends
+    if length_us is not None:
+        # Times are bounded by those that the index can hold, far from the ends of 64 bits.
+        leaves = np.minimum(ends, inputs.times + (length_us + WINDOW_REST_US))
+    left = np.flatnonzero(leaves < NEVER)
+    rows = np.concatenate([np.arange(len(leaves)), left])
+    weights = np.ones(len(rows), np.int64)
+    weights[len(leaves) :] = -1
+    times = np.concatenate([inputs.times, leaves[left]])
+    timeline = Timeline(inputs.groups[rows], times, inputs.count)
+    return _Sorted(inputs.values, timeline, rows[timeline.places], weights[timeline.places])
 
 
 def is_computable(plan: IndexPlan, spec: AggregateSpec) -> bool:
@@ -200,6 +299,6 @@ def _units(values: pl.Series) -> Ints:
         raise OverflowError("a decimal has more units than 64 bits hold") from error
 
 
-def _counted(found: Flags) -> Ints:
-    """Return how many of the flags before each position are set, and the number of all set ones."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(found, dtype=np.int64)])
+def _summed(counts: Ints | Flags) -> Ints:
+    """Return the sum of all counts before each position, and the sum of all."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])

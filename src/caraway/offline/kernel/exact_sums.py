@@ -44,16 +44,27 @@ _Prefixes = Ints | Objects
 
 
 class ExactSums:
-    """The prefix sums of a column of ints or floats, and of its squares if wanted."""
+    """The prefix sums of a column of ints or floats, and of its squares if wanted.
 
-    def __init__(self, values: Floats | Ints, *, squares: bool) -> None:
-        """Sum up the values. Raises `ValueError` if there are more than `MAX_ROWS`."""
+    A value may count once or minus once, so that one that enters an interval and leaves it again counts for nothing.
+    """
+
+    def __init__(self, values: Floats | Ints, *, squares: bool, weights: Ints | None = None) -> None:
+        """Sum up the values. Raises `ValueError` if there are more than `MAX_ROWS`.
+
+        Args:
+            values: The column.
+            squares: True: sum up the squares, too.
+            weights: 1 or -1 for each value; None: all count once.
+        """
         if len(values) > MAX_ROWS:
             raise ValueError(f"{len(values)} rows are too many at once, {MAX_ROWS} at most")
         self._exponent = 0
         self._special: dict[str, Ints] = {}
         self._totals: _Prefixes
         self._squares: _Prefixes | None = None
+        self._weights = weights
+        self._counts = None if weights is None else _summed(weights)
         if values.dtype.kind == "f":
             values = self._without_special(values.astype(np.float64, copy=False))
         least, greatest = _shifts(values)
@@ -61,19 +72,25 @@ class ExactSums:
         if greatest - least > MAX_BITS:
             parts = (side.tolist() for side in _parts(values, least))
             integers = [(-m if negative else m) << shift for m, shift, negative in zip(*parts, strict=True)]
-            self._totals = _of_integers(integers)
-            self._squares = _of_integers([number * number for number in integers]) if squares else None
+            counted = [1] * len(integers) if weights is None else weights.tolist()
+            self._totals = _of_integers([w * number for w, number in zip(counted, integers, strict=True)])
+            if squares:
+                self._squares = _of_integers([w * number * number for w, number in zip(counted, integers, strict=True)])
             return
-        self._totals = _limbs_of(values, least, greatest - least, square=False)
+        self._totals = _limbs_of(values, least, greatest - least, square=False, weights=weights)
         if squares:
-            self._squares = _limbs_of(values, least, greatest - least, square=True)
+            self._squares = _limbs_of(values, least, greatest - least, square=True, weights=weights)
+
+    def counts(self, first: Ints, last: Ints) -> Ints:
+        """Return how many values count in the intervals of rows from `first` up to, not including, `last`."""
+        return last - first if self._counts is None else self._counts[last] - self._counts[first]
 
     def moments(self, first: Ints, last: Ints) -> list[Moments]:
         """Return the moments of the intervals of rows from `first` up to, not including, `last`."""
         totals = _integers(self._totals, first, last)
         squares = [0] * len(totals) if self._squares is None else _integers(self._squares, first, last)
         found = []
-        for count, total, square in zip((last - first).tolist(), totals, squares, strict=True):
+        for count, total, square in zip(self.counts(first, last).tolist(), totals, squares, strict=True):
             moments = Moments()
             moments.count, moments.exponent, moments.total, moments.squares = count, self._exponent, total, square
             found.append(moments)
@@ -88,11 +105,11 @@ class ExactSums:
 
     def means(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
         """Return the means of intervals that aren't empty, each rounded once; see `Moments.mean`."""
-        return self._each(first, last, (last - first) * unit, 1, lambda moments: moments.mean(unit))
+        return self._each(first, last, self.counts(first, last) * unit, 1, lambda moments: moments.mean(unit))
 
     def variances(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
         """Return the population variances of intervals that aren't empty, each rounded once; see `Moments.variance`."""
-        return self._each(first, last, (last - first) * unit, 2, lambda moments: moments.variance(unit))
+        return self._each(first, last, self.counts(first, last) * unit, 2, lambda moments: moments.variance(unit))
 
     def stddevs(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
         """Return the population standard deviations of intervals that aren't empty; see `Moments.stddev`."""
@@ -107,7 +124,7 @@ class ExactSums:
             return np.array([exactly(moments) for moments in self.moments(first, last)], np.float64)
         sums = _limbs(self._totals, first, last)
         if times == 2 and self._squares is not None:
-            sums = spreads(last - first, sums, _limbs(self._squares, first, last))
+            sums = spreads(self.counts(first, last), sums, _limbs(self._squares, first, last))
         found, right = ratios(sums, divisors, times * self._exponent, times)
         for prefix in self._special.values():
             right &= prefix[last] == prefix[first]
@@ -122,7 +139,8 @@ class ExactSums:
         if finite.all():
             return values
         kinds = {"infinities": values == np.inf, "negative_infinities": values == -np.inf, "nans": np.isnan(values)}
-        self._special = {name: _counted(found) for name, found in kinds.items() if found.any()}
+        weights = 1 if self._weights is None else self._weights
+        self._special = {name: _summed(found * weights) for name, found in kinds.items() if found.any()}
         cleared: Floats = np.where(finite, values, 0.0)
         return cleared
 
@@ -142,8 +160,8 @@ def _integers(prefixes: _Prefixes, first: Ints, last: Ints) -> list[int]:
     return list(total)
 
 
-def _counted(found: npt.NDArray[np.bool_]) -> Ints:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(found, dtype=np.int64)])
+def _summed(counts: Ints) -> Ints:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def _of_integers(integers: Sequence[int]) -> _Prefixes:
@@ -187,7 +205,7 @@ def _parts(values: Floats | Ints, least: int) -> tuple[Unsigned, Ints, Flags]:
     return fraction.view(np.uint64), shift, signed < 0
 
 
-def _limbs_of(values: Floats | Ints, least: int, spread: int, *, square: bool) -> Ints:
+def _limbs_of(values: Floats | Ints, least: int, spread: int, *, square: bool, weights: Ints | None) -> Ints:
     """Return the limbs of the prefix sums of numbers, or of their squares, which are multiples of `2**least`."""
     most_bits = (2 * (spread + 64)) if square else spread + 64
     limbs = np.zeros((most_bits // LIMB_BITS + 3, len(values) + 1), np.int64)
@@ -198,6 +216,8 @@ def _limbs_of(values: Floats | Ints, least: int, spread: int, *, square: bool) -
             _add(target, part, (2 * shift if square else shift) + more)
         if not square:
             target[:, negative] *= -1
+        if weights is not None:
+            target *= weights[piece]
     limbs = limbs[_used(limbs)]
     np.cumsum(limbs, axis=1, out=limbs)
     return limbs
