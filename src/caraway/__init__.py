@@ -7,6 +7,7 @@ from caraway.deferred import deferred
 if TYPE_CHECKING:
     from caraway import client, connectors
     from caraway.client import Client
+    from caraway.client.desk import training_set
     from caraway.datasets import (
         AggregateType,
         Average,
@@ -53,6 +54,7 @@ else:
             "field": "caraway.datasets:field",
             "meta": "caraway.lib:meta",
             "pipeline": "caraway.datasets:pipeline",
+            "training_set": "caraway.client.desk:training_set",
             # Packages that become attributes of `caraway` when they are asked for.
             "datasets": "caraway.datasets",
             "dtypes": "caraway.dtypes",
@@ -86,4 +88,5 @@ __all__ = [
     "field",
     "meta",
     "pipeline",
+    "training_set",
 ]

@@ -184,6 +184,12 @@ class UnavailableError(CarawayError):
     code = "unavailable"
 
 
+class OfflineQueryError(CarawayError):
+    """An offline query failed, or was cancelled."""
+
+    code = "offline_query"
+
+
 class NotServedError(CarawayError, TimeoutError):
     """Rows or a commit weren't served within the time that a caller wanted to wait; `lagging` lists what lags."""
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from caraway.client.discovery import ServerAddress, find_server
     from caraway.client.response import V1_API, Response
     from caraway.client.results import CommitResult, LogResult
+    from caraway.client.training import TrainingSet
     from caraway.client.waiting import WaitResult
 else:
     __getattr__, __dir__ = deferred(
@@ -17,6 +18,7 @@ else:
             "Client": "caraway.client.client:Client",
             "CommitResult": "caraway.client.results:CommitResult",
             "LogResult": "caraway.client.results:LogResult",
+            "TrainingSet": "caraway.client.training:TrainingSet",
             "WaitResult": "caraway.client.waiting:WaitResult",
             "Response": "caraway.client.response:Response",
             "ServerAddress": "caraway.client.discovery:ServerAddress",
@@ -32,6 +34,7 @@ __all__ = [
     "LogResult",
     "Response",
     "ServerAddress",
+    "TrainingSet",
     "WaitResult",
     "find_server",
 ]

@@ -37,7 +37,10 @@ from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation.graphs import validate, validate_placement
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from caraway.client.http import Connection
+    from caraway.client.training import TrainingSet
     from caraway.graph.wire.graphs import CommitRequest
 
 MAIN_BRANCH = "main"
@@ -414,6 +417,76 @@ class Client:
         """
         params = {"request_id": str(request_id)}
         return self._connection.request("POST", "/query_offline/cancel", self._headers(), params=params, body={}).json()
+
+    def training_set(
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        timestamp_column: str,
+        rows: Any,
+        *,
+        workflow: str | None = None,
+        timeout: float | None = None,
+        progress: bool | None = None,
+    ) -> "TrainingSet":
+        """Compute features for each row as of the row's time, and wait for the result.
+
+        It is an offline query (`query_offline`) whose rows go to the server as Arrow, and whose result comes back.
+
+        Args:
+            inputs: The features that the rows supply, as objects or full names.
+            outputs: The wanted features, as objects or names.
+            timestamp_column: The column with the time of each row.
+            rows: A frame of pandas or polars, or an Arrow table: a column for each input, named by its full name, and
+                that of times. Other columns, such as labels, are in the result as well.
+            workflow: A label.
+            timeout: The longest wait in seconds; None: as long as it takes.
+            progress: Show the progress; by default in terminals and notebooks.
+
+        Returns:
+            The rows with their features, as pandas, polars, Arrow or batches.
+
+        Raises:
+            InvalidInputError: An argument is wrong.
+            NotServedError: The query isn't over in time.
+            OfflineQueryError: The query failed, or was cancelled.
+            RemoteError: The server refused.
+        """
+        # Arrow takes long to import, and most uses of a client don't need it.
+        from caraway.client.training import ARROW, stream_of  # noqa: PLC0415
+
+        names = list(input_features(inputs, "training_set"))
+        wanted = list(output_features(outputs, "training_set"))
+        params = {"inputs": ",".join(names), "outputs": ",".join(wanted), "timestamp_column": timestamp_column}
+        if workflow is not None:
+            params["workflow"] = workflow
+        headers = self._headers() | {"Content-Type": ARROW}
+        begun = self._connection.post_bytes("/query_offline", stream_of(rows), headers, params).json()
+        return self.offline_result(begun["request_id"], timeout=timeout, progress=progress)
+
+    def offline_result(
+        self, request_id: str, *, timeout: float | None = None, progress: bool | None = None
+    ) -> "TrainingSet":
+        """Wait until an offline query is over, and return its result; see `training_set`.
+
+        Raises:
+            NotServedError: The query isn't over in time.
+            OfflineQueryError: The query failed, or was cancelled.
+            RemoteError: There is no query with this id.
+        """
+        from caraway.client.training import TrainingSet, table_in, wait_for  # noqa: PLC0415 (see `training_set`)
+
+        def read(number: int) -> "pa.Table":
+            params = {"request_id": str(request_id), "part": str(number)}
+            answer = self._connection.request("GET", "/query_offline/result", self._headers(), params=params)
+            return table_in(answer.content)
+
+        status = wait_for(
+            lambda: self.track_offline_query(request_id),
+            timeout=timeout,
+            progress=progress_for("offline query", wanted=progress),
+        )
+        return TrainingSet(status, read)
 
     def lookup(
         self,

@@ -1,7 +1,7 @@
 """`MockClient`: a client without a server, for unit tests."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -23,6 +23,9 @@ from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
 from caraway.testing.responses import committed, failed, ok
+
+if TYPE_CHECKING:
+    from caraway.client.training import TrainingSet
 
 
 class MockClient(Client):
@@ -201,6 +204,33 @@ class MockClient(Client):
         result = result.drop(columns=timestamp_column, errors="ignore")
         result[timestamp_column] = pd.DatetimeIndex(pd.to_datetime(at, unit="us", utc=True)).as_unit("ns")
         return result
+
+    def training_set(
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        timestamp_column: str,
+        rows: Any,
+        *,
+        workflow: str | None = None,
+        timeout: float | None = None,
+        progress: bool | None = None,
+    ) -> "TrainingSet":
+        """Compute features for each row as of the row's time; see `Client.training_set`.
+
+        Raises:
+            InvalidInputError: An argument is wrong, the rows don't fit, or a feature can't be computed.
+            ExtractorError: An extractor failed.
+        """
+        from caraway.client.training import complete, table_of  # noqa: PLC0415 (Arrow takes long to import)
+
+        frame = table_of(rows).to_pandas()
+        found = self.query_offline(inputs, outputs, timestamp_column, frame)
+        given = arguments.input_features(inputs, "training_set")
+        for name in frame:
+            if name not in found and name not in given:
+                found[name] = frame[name]
+        return complete(found)
 
     def track_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""

@@ -1,0 +1,108 @@
+"""Offline queries: features of many rows as of the rows' times.
+
+    python -m bench offline [--months 12] [--compared 20000] [--json FILE]
+
+The demo's flights of 2013 go through a whole stack. Then an offline query asks for all features of every flight as of
+its scheduled departure, once they are archived. The time is that from the request until the client has all features,
+and includes the start of the query's process. The values of `--compared` flights, drawn at random (0: all), are
+compared with those that plain pandas computes.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from caraway.client import Client
+from caraway.demo.agreement import compare
+from caraway.demo.embedded import data_folder, running_stack
+from caraway.demo.example import Flights, load_example
+from caraway.demo.http import DemoConnection
+from caraway.demo.jobs import wait_for_jobs
+from caraway.demo.replay import replay
+
+POLL_SECONDS = 0.1
+TIMEOUT_SECONDS = 1800.0
+
+
+def main() -> int:
+    """Run the benchmark; return 1 if a value is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--months", type=int, default=12)
+    parser.add_argument("--compared", type=int, default=20_000)
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    flights = load_example()
+    tables = flights.tables(months=options.months)
+    with data_folder(None) as folder, running_stack(folder) as url:
+        with Client(url) as client:
+            client.commit("flights", flights.datasets, flights.featuresets)
+        wait_for_jobs(url, report=print)
+        durable = replay(flights, url, tables, speed=0, on_slice=lambda *_: None)
+        print(f"{sum(map(len, tables.values())):,} events were durable after {durable:.1f} s")
+        caught_up(url)
+        schedule = tables["schedule"]
+        seconds, served = timed_query(url, flights, schedule)
+    print(f"{len(schedule):,} flights: {seconds:.1f} s, {len(schedule) / seconds:,.0f} rows/s")
+    wrong = compared(flights, tables, schedule, served, options.compared or len(schedule))
+    report = {
+        "bench": "offline",
+        "case": "flights",
+        "rows": len(schedule),
+        "seconds": seconds,
+        "events": sum(map(len, tables.values())),
+        "wrong": wrong,
+        "cpus": os.cpu_count(),
+    }
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 1 if wrong else 0
+
+
+def caught_up(url: str) -> None:
+    """Wait until the indexes have all that the jobs gave, and the archive has it, too."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    quiet = 0
+    with DemoConnection(url) as connection:
+        while quiet < 20:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the stack hasn't caught up in time")
+            lags = [index["lag"] for index in connection.get("/status")["index"]["indexes"]]
+            tables = connection.get("/archive")["tables"]
+            quiet = quiet + 1 if not any(lags) and not any(table["messages"] for table in tables) else 0
+            time.sleep(POLL_SECONDS * 5)
+
+
+def timed_query(url: str, flights: Flights, schedule: pd.DataFrame) -> tuple[float, pd.DataFrame]:
+    """Ask for all features of the flights; return the seconds that it took, and the features."""
+    rows = pd.DataFrame({str(flights.key.fqn()): schedule["flight_id"], "due": schedule["due"]})
+    with Client(url) as client:
+        started = time.monotonic()
+        found = client.training_set([flights.key], flights.featuresets, "due", rows, progress=False)
+        frame = found.to_pandas()
+        return time.monotonic() - started, frame
+
+
+def compared(
+    flights: Flights, tables: dict[str, pd.DataFrame], schedule: pd.DataFrame, served: pd.DataFrame, count: int
+) -> int:
+    """Return how many values of some flights differ from those that plain pandas computes."""
+    chosen = schedule.sample(min(count, len(schedule)), random_state=7).sort_index()
+    ids = [str(name) for name in chosen["flight_id"]]
+    started = time.monotonic()
+    expected = flights.expected(tables, ids)
+    print(f"pandas computed {len(chosen):,} flights in {time.monotonic() - started:.1f} s")
+    found = served.loc[chosen.index].reset_index(drop=True)[list(expected.columns)]
+    agreement = compare(found, expected, ids)
+    print(f"{agreement.agreeing:,} of {agreement.total:,} values agree, {agreement.identical:,} to the bit")
+    for wrong in agreement.disagreements[:10]:
+        print(wrong)
+    return len(agreement.disagreements)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,189 @@
+"""Training sets: features of many rows as of the rows' times, computed by a server and read part by part."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+
+from caraway.client.progress import Progress
+from caraway.displays import Table, html
+from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ARROW = "application/vnd.apache.arrow.stream"
+# The columns of a result whose names begin so tell why a row failed.
+ERROR = "_error"
+# The states of a query that isn't over.
+UNDER_WAY = frozenset({"waiting", "running"})
+SUCCEEDED = "succeeded"
+# Seconds between two looks at a query's progress: the first pause, which grows, and the longest one.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+BATCH_ROWS = 1_024
+
+
+class TrainingSet:
+    """The rows of a finished offline query with their features.
+
+    Parts are fetched when they are read, so `batches` needs memory for one part only.
+
+    Attributes:
+        request_id: The id of the query.
+        rows: The number of rows.
+        failed: The number of rows that failed; `errors` tells why.
+    """
+
+    def __init__(self, status: Mapping[str, Any], read: Callable[[int], pa.Table]) -> None:
+        """Take the progress of a query that succeeded, and a function that returns a part of its result."""
+        self.request_id = str(status["request_id"])
+        self.rows = int(status["rows_done"])
+        self.failed = int(status["rows_failed"])
+        self._parts = int(status["parts"])
+        self._read = read
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def parts(self) -> Iterator[pa.Table]:
+        """Yield the rows in their order, some ten thousands at a time, with the column of errors."""
+        for number in range(self._parts):
+            yield self._read(number)
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table, without the column of errors: features of failed rows are null."""
+        return _without_errors(self._whole())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return all rows as a pandas frame with nullable columns; see `to_arrow`."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas(types_mapper=_NULLABLE.get)
+        return frame
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return all rows as a polars frame; see `to_arrow`."""
+        import polars as pl  # noqa: PLC0415 (takes longer to import than the client)
+
+        return pl.DataFrame(pl.from_arrow(self.to_arrow()))
+
+    def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+        """Yield batches of at most so many rows, in order, without the column of errors.
+
+        They can feed a loop of PyTorch (`torch.from_numpy(batch["Set.x"].to_numpy())`) or an `IterableDataset`.
+        """
+        if rows < 1:
+            raise InvalidInputError(f"batches: rows is a number from 1, not {rows}")
+        for part in self.parts():
+            yield from _without_errors(part).to_batches(max_chunksize=rows)
+
+    def errors(self) -> pd.DataFrame:
+        """Return the rows that failed with their reasons, in the last column; their labels are the rows' numbers."""
+        frame: pd.DataFrame = self._whole().to_pandas(types_mapper=_NULLABLE.get)
+        return frame[frame[_error_column(list(frame.columns))].notna()]
+
+    def _whole(self) -> pa.Table:
+        tables = list(self.parts())
+        return pa.concat_tables(tables) if tables else pa.table({})
+
+    def _repr_html_(self) -> str:
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        if not self._parts:
+            return html(f"{self.rows:,} rows", (), [])
+        shown = _without_errors(self._read(0)).slice(0, 10)
+        rows = [tuple(row.values()) for row in shown.to_pylist()]
+        return html(f"{self.rows:,} rows{failed}", (), [Table("the first rows", tuple(shown.column_names), rows)])
+
+
+def wait_for(
+    ask: Callable[[], Mapping[str, Any]],
+    *,
+    timeout: float | None,
+    progress: Progress,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Mapping[str, Any]:
+    """Ask for the progress of an offline query until it is over, and return the last answer.
+
+    Raises:
+        NotServedError: The query isn't over after `timeout` seconds (None: as long as it takes); it goes on.
+        OfflineQueryError: The query failed, or was cancelled.
+    """
+    started, pause = clock(), FIRST_PAUSE_S
+    with progress:
+        while True:
+            status = ask()
+            progress.show(status["rows_done"], status["rows"] or 0, status["status"])
+            if status["status"] not in UNDER_WAY:
+                break
+            if timeout is not None and clock() - started >= timeout:
+                raise NotServedError(
+                    f"offline query {status['request_id']} is {status['status']} after {timeout:g} s, with "
+                    f"{status['rows_done']:,} of {status['rows'] or '?'} rows; track_offline_query shows its progress",
+                    lagging=(),
+                )
+            sleep(pause)
+            pause = min(1.3 * pause, LONGEST_PAUSE_S)
+    if status["status"] != SUCCEEDED:
+        reason = status["error"] or "it was cancelled"
+        raise OfflineQueryError(f"offline query {status['request_id']} {status['status']}: {reason}")
+    return status
+
+
+def complete(frame: pd.DataFrame) -> TrainingSet:
+    """Return the training set of rows that are all right."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.append_column(ERROR, pa.nulls(len(frame), pa.string()))
+    return TrainingSet({"request_id": "", "rows_done": len(frame), "rows_failed": 0, "parts": 1}, lambda _: table)
+
+
+def stream_of(frame: Any) -> bytes:
+    """Return a pandas or polars frame, or an Arrow table, as an Arrow IPC stream.
+
+    Raises `InvalidInputError` if it is something else, or has a column that Arrow can't hold.
+    """
+    table = table_of(frame)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def table_in(stream: bytes) -> pa.Table:
+    """Return the rows of an Arrow IPC stream."""
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
+
+
+def table_of(frame: Any) -> pa.Table:
+    """Return a pandas or polars frame as an Arrow table; see `stream_of`."""
+    if isinstance(frame, pa.Table):
+        return frame
+    if isinstance(frame, pd.DataFrame):
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise InvalidInputError(f"the frame has a column that can't be sent: {error}") from error
+    if type(frame).__module__.partition(".")[0] == "polars":
+        import polars as pl  # noqa: PLC0415 (imported already, since the frame is one of polars)
+
+        return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    raise InvalidInputError(f"rows are a frame of pandas or polars, or an Arrow table, not {type(frame).__name__}")
+
+
+def _error_column(names: list[str]) -> str:
+    """Return the column of errors: the last one, which got underscores until its name was free."""
+    return names[-1]
+
+
+def _without_errors(table: pa.Table) -> pa.Table:
+    return table.drop_columns([_error_column(table.column_names)]) if table.column_names else table
+
+
+_NULLABLE: dict[pa.DataType, Any] = {
+    pa.int64(): pd.Int64Dtype(),
+    pa.float64(): pd.Float64Dtype(),
+    pa.bool_(): pd.BooleanDtype(),
+    pa.string(): pd.StringDtype(),
+}

@@ -1,0 +1,90 @@
+"""Training sets at the desk: what goes to the server, what comes back, and how long one waits."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from caraway.client.progress import Silent
+from caraway.client.training import TrainingSet, stream_of, table_in, wait_for
+from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
+
+PARTS = [
+    pa.table({"S.n": [1, None], "S.x": [0.5, None], "label": [True, False], "_error": [None, "row 1: no n"]}),
+    pa.table({"S.n": [3], "S.x": [1.5], "label": [True], "_error": pa.array([None], pa.string())}),
+]
+DONE = {"request_id": "r", "rows_done": 3, "rows_failed": 1, "parts": 2}
+
+
+def status(state: str, done: int = 0, error: str | None = None) -> dict[str, Any]:
+    return {"request_id": "r", "status": state, "rows": 3, "rows_done": done, "error": error, "parts": 0}
+
+
+def test_the_rows_come_in_every_form() -> None:
+    found = TrainingSet(DONE, PARTS.__getitem__)
+    assert (len(found), found.failed) == (3, 1)
+    assert found.to_arrow().column_names == ["S.n", "S.x", "label"]
+    frame = found.to_pandas()
+    assert frame["S.n"].dtype == pd.Int64Dtype()
+    assert frame["S.n"].tolist() == [1, pd.NA, 3]
+    assert found.to_polars()["S.x"].to_list() == [0.5, None, 1.5]
+    errors = found.errors()
+    assert errors.index.tolist() == [1]
+    assert errors["_error"].tolist() == ["row 1: no n"]
+    assert "1 failed" in found._repr_html_()
+
+
+def test_batches_need_one_part_at_a_time() -> None:
+    fetched: list[int] = []
+
+    def read(number: int) -> pa.Table:
+        fetched.append(number)
+        return PARTS[number]
+
+    batches = TrainingSet(DONE, read).batches(1)
+    assert next(batches)["S.n"].to_pylist() == [1]
+    assert fetched == [0]
+    assert [batch["S.n"].to_pylist() for batch in batches] == [[None], [3]]
+    assert fetched == [0, 1]
+    with pytest.raises(InvalidInputError, match="rows"):
+        next(TrainingSet(DONE, read).batches(0))
+
+
+def test_frames_of_pandas_polars_and_arrow_are_sent_alike() -> None:
+    columns = {"S.n": [1, 2], "S.s": ["a", None], "t": pd.to_datetime(["2024-01-01", "2024-01-02"], utc=True)}
+    frame = pd.DataFrame(columns)
+    sent = [table_in(stream_of(rows)) for rows in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame))]
+    assert all(table.select(["S.n", "S.s"]).to_pylist() == sent[0].select(["S.n", "S.s"]).to_pylist() for table in sent)
+    assert [table["t"].to_pylist() for table in sent] == [sent[0]["t"].to_pylist()] * 3
+    with pytest.raises(InvalidInputError, match="list"):
+        stream_of([1, 2])
+    with pytest.raises(InvalidInputError, match="can't be sent"):
+        stream_of(pd.DataFrame({"a": [np.array([1]), "x"]}))
+
+
+def test_the_wait_ends_when_the_query_does() -> None:
+    answers: Iterator[dict[str, Any]] = iter([status("waiting"), status("running", 1), status("succeeded", 3)])
+    slept: list[float] = []
+    found = wait_for(lambda: next(answers), timeout=None, progress=Silent(), sleep=slept.append)
+    assert found["rows_done"] == 3
+    assert len(slept) == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "told"), [("failed", "no such file", "no such file"), ("cancelled", None, "cancelled")]
+)
+def test_a_query_that_fails_raises_its_reason(state: str, error: str | None, told: str) -> None:
+    with pytest.raises(OfflineQueryError, match=told):
+        wait_for(lambda: status(state, error=error), timeout=None, progress=Silent())
+
+
+def test_a_query_that_takes_too_long_goes_on_without_the_caller() -> None:
+    times = iter([0.0, 1.0, 5.0])
+    with pytest.raises(NotServedError, match="running after 4 s, with 2 of 3 rows"):
+        wait_for(
+            lambda: status("running", 2), timeout=4, progress=Silent(), clock=lambda: next(times), sleep=lambda _: None
+        )
