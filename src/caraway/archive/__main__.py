@@ -1,7 +1,6 @@
 """`python -m caraway.archive`: archive the topics of all branches, until SIGTERM or SIGINT."""
 
 import os
-import signal
 import socket
 import sys
 
@@ -9,6 +8,7 @@ from caraway.archive.archiver import Archiver
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
+from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import ARCHIVES, Member
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import load_settings
@@ -59,8 +59,7 @@ def main() -> int:
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: archiver.stop())
+        on_request_to_end(archiver.stop)
         archiver.run()
     except CarawayError as error:
         sys.stderr.write(f"archive: {error}\n")

@@ -1,15 +1,14 @@
 """The engine's loop: it reads the wanted jobs from the registry, runs them, and reports on them."""
 
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
+from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import Member
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
@@ -166,12 +165,11 @@ class Engine:
 def stop_on_signals(engine: Engine) -> None:
     """Stop `engine` in good order on SIGTERM and SIGINT."""
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        log.info("stopping on %s", signal.Signals(number).name)
+    def stop() -> None:
+        log.info("stopping")
         engine.stop()
 
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    on_request_to_end(stop)
 
 
 def _within(seconds: float, condition: Callable[[], bool]) -> bool:

@@ -1,7 +1,6 @@
 """`python -m caraway.offline ID`: run one offline query to its end, unless another process does."""
 
 import os
-import signal
 import sys
 import threading
 from datetime import timedelta
@@ -12,6 +11,7 @@ import structlog
 from caraway.archive.erasing import TableErasures
 from caraway.archive.model import archived_topics
 from caraway.archive.reading import ArchivedTopics, cuts_now
+from caraway.children.ending import on_request_to_end
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings, load_settings
@@ -67,8 +67,7 @@ def main(query_id: str) -> int:
         if not lease.keep(succeeds=False):
             return LATER
         stopping = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stopping.set())
+        on_request_to_end(stopping.set)
         renewing = Recurring("lease", partial(_keep, lease), RENEW_SECONDS)
         renewing.start()
         try:

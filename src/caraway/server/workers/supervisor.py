@@ -8,15 +8,14 @@ fail.
 import argparse
 import json
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
+from caraway.children.ending import on_request_to_end
 from caraway.children.part import Launch, Part, PartState, PartStatus
 from caraway.children.runner import Runner
 
@@ -89,13 +88,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--readers", type=int, required=True)
     chosen = parser.parse_args(arguments)
     stopping = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    on_request_to_end(stopping.set)
     # Only this user can enter a folder made by `mkdtemp`. It isn't in the data folder, because the path of a Unix
     # socket may have only some 100 bytes.
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
