@@ -22,6 +22,7 @@ from caraway.functions.confinement.configured import confinement_of
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.logs import configure_logging
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.engine import OfflineEngine
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.inputs import Files, open_rows
 from caraway.offline.queries.model import OfflineQuery, Place, QueryStatus, StoredRows, folder_of
@@ -30,7 +31,6 @@ from caraway.offline.queries.running import QueryRun, attempted
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
 from caraway.offline.reader import OfflineReader
 from caraway.query.catalog import Catalog
-from caraway.query.executor import QueryEngine
 from caraway.recurring import Recurring
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
@@ -124,7 +124,7 @@ def _run(
     )
     source = ArchivedTopics(servers, settings.objects_url, cuts)
     with OfflineReader(source, planned.plan.indexes, planned.plan.topics, erased=erased) as reader:
-        engine = QueryEngine(Catalog(query.commit, planned.graph), reader, functions.compile)
+        engine = OfflineEngine(Catalog(query.commit, planned.graph), reader, functions.compile)
         plan = engine.plan(request.inputs, request.outputs)
         if plan.runs_user_code:
             secrets.refresh()

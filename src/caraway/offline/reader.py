@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from caraway.archive.reading import ArchivedTopics
 from caraway.erasure.keys import ErasedKeys
@@ -100,6 +101,37 @@ class OfflineReader(QueryReader):
             position = asked[name]
             values[name] = [key[position] for key in keys]
         return [values[name] for name in columns], found
+
+    def has_series(self, dataset: str, columns: Sequence[str]) -> bool:
+        """Return whether columns of a dataset can be read by `read_series`."""
+        plan = self._plans[dataset]
+        if plan.window is not None:
+            return False
+        history = self._history(plan, [name for name in columns if name not in _key_fields(plan)])
+        return history.complete and set(columns) <= {*history.columns, *_key_fields(plan)}
+
+    def read_series(
+        self, dataset: str, keys: Sequence[pl.Series], at_us: Ints, columns: Sequence[str]
+    ) -> list[pl.Series] | None:
+        """Read rows as `read` does, as columns of polars; keys are a column for each key field, without nulls.
+
+        It returns None if the rows can only be read by `read`. `has_series` must be true of the columns.
+
+        Raises `UnavailableError` if this process lacks a secret to compare keys with erased ones.
+        """
+        plan = self._plans[dataset]
+        asked = {name: position for position, name in enumerate(_key_fields(plan))}
+        others = [name for name in dict.fromkeys(columns) if name not in asked]
+        history = self._history(plan, others)
+        if self._erased.hides(plan.erasure_scope, plan.schema.keys) is not None:
+            return None
+        groups = history.groups.find_series([keys[asked[key.name]] for key in plan.schema.keys])
+        try:
+            found, _ = history.read_series(others, groups, np.clip(at_us, FIRST_TIME_US, LAST_TIME_US))
+        except OverflowError:
+            return None
+        values = dict(zip(others, found, strict=True)) | {name: keys[position] for name, position in asked.items()}
+        return [values[name] for name in columns]
 
     def _asked(
         self, plan: IndexPlan, history: History, keys: Sequence[tuple[object, ...]], at_us: Instants

@@ -199,7 +199,7 @@ class QueryEngine:
             plan = plan_query(self.catalog, inputs, outputs, foreign_inputs=foreign_inputs)
             if event_times:
                 plan = with_event_times(plan, self.catalog)
-            steps = tuple(map(self._compile, plan.steps))
+            steps = tuple(map(self.compile_step, plan.steps))
             compiled = CompiledPlan(
                 plan,
                 steps,
@@ -251,7 +251,8 @@ class QueryEngine:
             data[name] = [convert(value) for value in column]
         return rows.found, data
 
-    def _compile(self, step: Step) -> Run | LaterRun:
+    def compile_step(self, step: Step) -> Run | LaterRun:
+        """Return the function that adds the columns of a step to a batch."""
         match step:
             case LookupStep():
                 return compile_lookup(step, self._reader)

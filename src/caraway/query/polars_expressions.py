@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from caraway.dtypes.types import is_optional
 from caraway.dtypes.values import restriction
 from caraway.errors import InvalidInputError
 from caraway.expr.polars.compiler import compile_as, reason_of
-from caraway.expr.polars.values import INSTANT, from_polars, to_polars
+from caraway.expr.polars.values import INSTANT, from_polars
 from caraway.expr.scalars.scope import NOW
 from caraway.query.batch import Batch, Run
 from caraway.query.expressions import checked
@@ -29,7 +30,7 @@ def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
     needs_now = NOW in roots
 
     def run(batch: Batch) -> None:
-        columns = [to_polars(bare, batch.columns[name], dtype) for bare, name, dtype in inputs]
+        columns = [batch.series(name, dtype).alias(bare) for bare, name, dtype in inputs]
         if needs_now:
             columns.append(pl.Series(NOW, batch.instants(), dtype=pl.Int64).cast(INSTANT))
         if not columns:
@@ -40,7 +41,10 @@ def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
         except InvalidInputError as error:
             raise InvalidInputError(reason_of(error)) from None
         for feature, check in checks:
-            values = from_polars(frame[feature.column], feature.dtype)
-            batch.columns[feature.column] = checked(values, feature, check)
+            series = frame[feature.column]
+            if check is None and (is_optional(feature.dtype) or not series.null_count()):
+                batch.put(feature.column, series, feature.dtype)
+            else:
+                batch.columns[feature.column] = checked(from_polars(series, feature.dtype), feature, check)
 
     return run

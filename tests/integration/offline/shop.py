@@ -41,6 +41,7 @@ def definitions(version: int) -> tuple[list[Dataset], list[Featureset]]:
         user: int = field(key=True, erase_key=True)
         city: str
         age: Optional[int]
+        friend: Optional[int]
         at: datetime
 
     @dataset(index=True, version=version)
@@ -76,6 +77,7 @@ def definitions(version: int) -> tuple[list[Dataset], list[Featureset]]:
         user: int
         age: int = F(Users.age, default=-1)
         city: Optional[str] = F(Users.city)
+        friend: Optional[int] = F(Users.friend)
         n: int = F(Spending.n, default=0)
         total_1h: Optional[float] = F(Spending.total_1h)
         mean: Optional[float] = F(Spending.mean)
@@ -93,7 +95,18 @@ def definitions(version: int) -> tuple[list[Dataset], list[Featureset]]:
                 raise ValueError("nobody is 77")
             return (n.astype(float) / age.astype(float).clip(lower=1)).rename("per_year")
 
-    return [Purchases, Users, Spending], [Buyer]
+    @featureset
+    class Friend:
+        # A buyer may have no friend, and a friend may be nobody whom the datasets know.
+        user: Optional[int] = F(Buyer.friend)
+        age: int = F(Users.age, default=-1)
+        city: Optional[str] = F(Users.city)
+        n: int = F(Spending.n, default=0)
+        mean: Optional[float] = F(Spending.mean)
+        most: Optional[float] = F(Spending.most)
+        known: int = F(Buyer.friend, default=-7)
+
+    return [Purchases, Users, Spending], [Buyer, Friend]
 
 
 def logged() -> dict[str, pd.DataFrame]:
@@ -115,6 +128,7 @@ def logged() -> dict[str, pd.DataFrame]:
             "user": [n % USERS for n in range(3 * USERS)],
             "city": [f"c{n % 5}" for n in range(3 * USERS)],
             "age": pd.array([None if n % 7 == 0 else 20 + n for n in range(3 * USERS)], dtype="Int64"),
+            "friend": pd.array([None if n % 3 == 0 else n * 5 % 17 for n in range(3 * USERS)], dtype="Int64"),
             "at": [BEGIN + timedelta(minutes=n * 53) for n in range(3 * USERS)],
         }
     )

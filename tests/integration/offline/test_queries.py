@@ -27,7 +27,7 @@ class Shop:
 
     def __init__(self, server: ServerProcess, version: int) -> None:
         self.datasets, self.featuresets = definitions(version)
-        (self.buyer,) = self.featuresets
+        self.buyer, self.friend = self.featuresets
         self.client = Client(str(server.settings.server.url))
         self.mock = MockClient()
         for client in (self.client, self.mock):
@@ -85,9 +85,9 @@ def test_features_of_the_past_are_those_of_the_mock_client(
     server: ServerProcess, shop: Shop, archive_of: Callable[[str], ArchiveProcess]
 ) -> None:
     frame = asked(300)
-    expected = shop.mock.query_offline([shop.buyer.user], [shop.buyer], "at", frame)
+    expected = shop.mock.query_offline([shop.buyer.user], [shop.buyer, shop.friend], "at", frame)
     # Without an archive all records come from the topics.
-    request_id = shop.begin(frame)
+    request_id = shop.begin(frame, [shop.buyer, shop.friend])
     found = shop.finished(request_id, server.said)
     assert (found["status"], found["completion_rate"], found["failure_rate"]) == ("succeeded", 1.0, 0.0), found
     result = shop.result(request_id, found["parts"])
@@ -99,7 +99,7 @@ def test_features_of_the_past_are_those_of_the_mock_client(
     archive = archive_of("archive")
     archive.start()
     eventually(lambda: all(t["messages"] == 0 for t in server.http.get("/archive").json()["tables"]), archive.said)
-    again = shop.begin(frame)
+    again = shop.begin(frame, [shop.buyer, shop.friend])
     found = shop.finished(again, server.said)
     same(shop.result(again, found["parts"]), expected)
     listed = server.http.get("/query_offline/list").json()["queries"]
@@ -109,7 +109,7 @@ def test_features_of_the_past_are_those_of_the_mock_client(
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    wanted = {"inputs": "Buyer.user", "outputs": "Buyer", "timestamp_column": "at"}
+    wanted = {"inputs": "Buyer.user", "outputs": "Buyer,Friend", "timestamp_column": "at"}
     answer = server.http.post(
         "/query_offline", params=wanted, content=sink.getvalue().to_pybytes(), headers={"content-type": ARROW}
     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.engine_local.aggregates.functions import Sample, compiled
-from caraway.expr.polars.values import to_polars
+from caraway.expr.polars.values import from_polars, to_polars
 from caraway.graph.windows import ContinuousWindow
 from caraway.offline.history.windows import AggregateInputs, WindowHistory, is_computable
 from tests.unit.index.oracle import COLUMNS, SECOND, Case, case, every_function
@@ -83,7 +83,8 @@ def test_aggregates_of_windows_have_the_bits_of_the_in_process_engine(
     history = WindowHistory(CASE.plan, AggregateInputs(groups, 4, times, None, columns))
     names = [spec.into for spec in CASE.plan.aggregates]
     asked_groups, at_us = (np.array([pair[side] for pair in asked], np.int64) for side in (0, 1))
-    values, found = history.read(names, asked_groups, at_us)
+    series, found = history.read(names, asked_groups, at_us)
+    values = [from_polars(column, history.dtype(name)) for name, column in zip(names, series, strict=True)]
     for number, (group, time_us) in enumerate(asked):
         there = any(row[0] == group and row[1] <= time_us for row in rows)
         assert found[number] == there

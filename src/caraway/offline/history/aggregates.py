@@ -6,9 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from caraway.expr.polars.values import from_polars
 from caraway.graph.aggregates import AggregateFunction
 from caraway.index.aggregates.layout import reads_values
 from caraway.index.storage.intervals import has_max_event_time
+from caraway.offline.columns import replaced
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import OP, ORDER, TIME
 from caraway.offline.history.windows import NEVER, AggregateInputs, WindowHistory, is_computable
@@ -17,6 +19,7 @@ from caraway.query.model import Rows
 from caraway.topics.codec import DELETE
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 EXTREMES = frozenset({AggregateFunction.MIN, AggregateFunction.MAX})
 _END = "record end"
@@ -72,22 +75,29 @@ class AggregateHistory:
         return frozenset(read).intersection(column.name for column in plan.schema.columns)
 
     def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
-        """Return aggregates of groups as of times, by the numbers of keys, in stored form."""
-        known = np.flatnonzero(groups != MISSING)
-        columns, found = self._history.read(names, groups[known], at_us[known])
-        if len(known) == len(groups):
-            return columns, found.tolist()
-        there = np.zeros(len(groups), np.bool_)
-        there[known] = found
-        return [self._spread(name, values, known, len(groups)) for name, values in zip(names, columns, strict=True)], (
-            there.tolist()
-        )
+        """Return aggregates of groups as of times, by the numbers of keys, in stored form.
 
-    def _spread(self, name: str, values: list[object], known: Ints, rows: int) -> list[object]:
-        spread = [self._history.unseen(name)] * rows
-        for place, value in zip(known.tolist(), values, strict=True):
-            spread[place] = value
-        return spread
+        Raises `OverflowError` if a decimal has more units than 64 bits hold.
+        """
+        columns, found = self.read_series(names, groups, at_us)
+        types = [self._history.dtype(name) for name in names]
+        return [from_polars(series, dtype) for series, dtype in zip(columns, types, strict=True)], found.tolist()
+
+    def read_series(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[pl.Series], Flags]:
+        """Return aggregates as `read` does, as columns of polars."""
+        known = groups != MISSING
+        if known.all():
+            return self._history.read(names, groups, at_us)
+        columns, there = self._history.read(names, groups[known], at_us[known])
+        found = np.zeros(len(groups), np.bool_)
+        found[known] = there
+        kept = pl.Series(known)
+        places = pl.Series(np.cumsum(known) - 1, dtype=pl.Int64).set(~kept, None)
+        spread = [
+            replaced(series.gather(places), kept, self._history.unseen(name), self._history.dtype(name))
+            for name, series in zip(names, columns, strict=True)
+        ]
+        return spread, found
 
 
 def ended(plan: IndexPlan, frame: pl.DataFrame) -> pl.DataFrame:

@@ -50,7 +50,12 @@ class Groups:
             to_polars(column.name, [key[position] for key in keys], column.dtype)
             for position, column in enumerate(self._keys)
         ]
-        return self._numbers(self._parts(parts))
+        return self.find_series(parts)
+
+    def find_series(self, parts: Sequence[pl.Series]) -> Ints:
+        """Return the numbers of keys that are given as a column for each part; see `find`."""
+        named = [part.alias(key.name) for part, key in zip(parts, self._keys, strict=True)]
+        return self._numbers(self._parts(named))
 
     def _numbers(self, parts: pl.DataFrame) -> Ints:
         found = parts.join(self._known, on=parts.columns, how="left", nulls_equal=True, maintain_order="left")

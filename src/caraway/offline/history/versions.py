@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from caraway.expr.polars.values import from_polars
+from caraway.dtypes.types import DATETIME
+from caraway.expr.polars.values import INSTANT, from_polars
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import OP, ORDER, TIME
 from caraway.offline.kernel.timeline import Timeline
@@ -15,6 +16,7 @@ from caraway.query.model import Rows
 from caraway.topics.codec import PUT
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 
 class VersionHistory:
@@ -41,17 +43,23 @@ class VersionHistory:
 
     def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> Rows:
         """Return columns of the versions that hold at times, by the numbers of keys, in stored form."""
+        columns, found = self.read_series(names, groups, at_us)
+        # The only column beside those of the row is the timestamp.
+        types = [self._types.get(name, DATETIME) for name in names]
+        return [from_polars(series, dtype) for series, dtype in zip(columns, types, strict=True)], found.tolist()
+
+    def read_series(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[pl.Series], Flags]:
+        """Return columns as `read` does, as columns of polars."""
         places, found = self._places(groups, at_us)
-        columns: list[list[object]] = []
+        columns = []
         for name in names:
             if name in self._types:
-                columns.append(from_polars(self._frame[name].gather(places), self._types[name]))
+                columns.append(self._frame[name].gather(places))
             else:
-                # The only column beside those of the row is the timestamp.
-                columns.append(self._frame[TIME].gather(places).to_list())
-        return columns, found.tolist()
+                columns.append(self._frame[TIME].gather(places).cast(INSTANT))
+        return columns, found
 
-    def _places(self, groups: Ints, at_us: Ints) -> tuple[pl.Series, npt.NDArray[np.bool_]]:
+    def _places(self, groups: Ints, at_us: Ints) -> tuple[pl.Series, Flags]:
         """Return the positions of the rows that hold, null where none does; and whether one does."""
         if not self.groups.count:
             return pl.Series([None] * len(groups), dtype=pl.UInt32), np.zeros(len(groups), np.bool_)

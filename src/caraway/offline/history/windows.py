@@ -18,12 +18,14 @@ import numpy.typing as npt
 import polars as pl
 
 from caraway.dtypes.types import DataType
+from caraway.expr.polars.values import polars_type, to_polars
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.aggregates.columns import Family, decimal_text, family_of
 from caraway.index.aggregates.layout import Layout, reads_values
 from caraway.index.aggregates.results import Result, results_of
 from caraway.index.storage.intervals import WINDOW_REST_US
+from caraway.offline.columns import replaced
 from caraway.offline.kernel.exact_sums import ExactSums
 from caraway.offline.kernel.extremes import Extremes
 from caraway.offline.kernel.timeline import Timeline
@@ -190,8 +192,12 @@ class WindowHistory:
         """Return the value of an aggregate for a key that was never seen, in stored form."""
         return self._results[name].unseen
 
-    def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[list[object]], Flags]:
-        """Return aggregates of groups as of times, in stored form, and which groups had any row by then.
+    def dtype(self, name: str) -> DataType:
+        """Return the type of an aggregate."""
+        return self._results[name].spec.dtype
+
+    def read(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[pl.Series], Flags]:
+        """Return aggregates of groups as of times, and which groups had any row by then.
 
         A group that had none has the value of a key that was never seen. All aggregates must be `is_computable`.
 
@@ -208,9 +214,7 @@ class WindowHistory:
             if length_us not in intervals:
                 intervals[length_us] = self._interval(length_us, groups, at_us, begun)
             values = self._values(result, *intervals[length_us])
-            for place in np.flatnonzero(~found).tolist():
-                values[place] = result.unseen
-            columns.append(values)
+            columns.append(replaced(values, pl.Series(found), result.unseen, result.spec.dtype))
         return columns, found
 
     def _interval(self, length_us: int | None, groups: Ints, at_us: Ints, begun: Ints) -> tuple[_Sorted, Ints, Ints]:
@@ -225,25 +229,25 @@ class WindowHistory:
             return self._begun, timeline.begins[groups], begun
         return self._begun, timeline.up_to(groups, at_us - (length_us + WINDOW_REST_US)), begun
 
-    def _values(self, result: Result, rows: _Sorted, first: Ints, last: Ints) -> list[object]:
+    def _values(self, result: Result, rows: _Sorted, first: Ints, last: Ints) -> pl.Series:
         """Return the values of an aggregate of intervals of rows."""
         spec = result.spec
         if not reads_values(spec):
-            return list(rows.counts(first, last).tolist())
+            return pl.Series(rows.counts(first, last))
         column = rows.column(spec.of or "")
         first, last = column.between(first, last)
         counts = column.counts(first, last)
         if spec.function is FUNCTION.COUNT:
-            return list(counts.tolist())
+            return pl.Series(counts)
+        there = counts > 0
+        if there.all():
+            return _computed(spec, column, first, last)
         # The value of an empty window is the one that the index computes.
         empty = None if result.finish is None else result.finish(self._empty, 0)
-        places = np.flatnonzero(counts > 0)
-        if len(places) == len(first):
-            return _computed(spec, column, first, last)
-        values: list[object] = [empty] * len(first)
-        for place, value in zip(places.tolist(), _computed(spec, column, first[places], last[places]), strict=True):
-            values[place] = value
-        return values
+        computed = _computed(spec, column, first[there], last[there])
+        kept = pl.Series(there)
+        places = pl.Series(np.cumsum(there) - 1, dtype=pl.Int64).set(~kept, None)
+        return replaced(computed.gather(places), kept, empty, spec.dtype)
 
 
 def _lives(inputs: AggregateInputs, ends: Ints, length_us: int | None) -> _Sorted:
@@ -268,27 +272,31 @@ def is_computable(plan: IndexPlan, spec: AggregateSpec) -> bool:
     return (spec.function is FUNCTION.COUNT and not spec.unique) or spec.function in _OF_NUMBERS
 
 
-def _computed(spec: AggregateSpec, column: NumberColumn, first: Ints, last: Ints) -> list[object]:
+def _computed(spec: AggregateSpec, column: NumberColumn, first: Ints, last: Ints) -> pl.Series:
     """Return the values of an aggregate of intervals of values, none of them empty."""
     match spec.function:
         case FUNCTION.AVERAGE:
-            return list(column.sums.means(first, last, column.unit).tolist())
+            return pl.Series(column.sums.means(first, last, column.unit))
         case FUNCTION.VARIANCE:
-            return list(column.squares.variances(first, last, column.unit).tolist())
+            return pl.Series(column.squares.variances(first, last, column.unit))
         case FUNCTION.STDDEV:
-            return list(column.squares.stddevs(first, last, column.unit).tolist())
+            return pl.Series(column.squares.stddevs(first, last, column.unit))
         case FUNCTION.SUM if column.family is Family.FLOAT:
-            return list(column.sums.sums(first, last).tolist())
+            return pl.Series(column.sums.sums(first, last))
         case FUNCTION.SUM:
             totals = [moments.total for moments in column.sums.moments(first, last)]
             if column.family is Family.DECIMAL:
-                return [decimal_text(total, column.unit) for total in totals]
-            return [total if INT64_MIN <= total <= INT64_MAX else None for total in totals]
+                return _decimals(totals, column.unit, spec.dtype)
+            return pl.Series([t if INT64_MIN <= t <= INT64_MAX else None for t in totals], dtype=pl.Int64)
         case _:
-            values = column.extremes(first, last, greatest=spec.function is FUNCTION.MAX).tolist()
+            values = column.extremes(first, last, greatest=spec.function is FUNCTION.MAX)
             if column.family is Family.DECIMAL:
-                return [decimal_text(value, column.unit) for value in values]
-            return list(values)
+                return _decimals(values.tolist(), column.unit, spec.dtype)
+            return pl.Series(values).cast(polars_type(spec.dtype))
+
+
+def _decimals(units: Sequence[int], unit: int, dtype: DataType) -> pl.Series:
+    return to_polars("", [decimal_text(number, unit) for number in units], dtype)
 
 
 def _units(values: pl.Series) -> Ints:

@@ -1,14 +1,34 @@
 """The evaluation of some rows of an offline query. A row that fails doesn't keep the others from their results."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
+
+from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.instants import instant_us
+from caraway.dtypes.types import (
+    BoolType,
+    DataType,
+    DatetimeType,
+    FloatType,
+    IntType,
+    StringType,
+    base_type,
+)
+from caraway.dtypes.values import arrow_type
 from caraway.errors import ExtractorError, InvalidInputError
+from caraway.offline.columns import SeriesBatch
+from caraway.offline.queries.inputs import InputPart
+from caraway.query.batch import Batch
 from caraway.query.executor import CompiledPlan
+from caraway.query.model import TypedColumn
 
 _ROW = re.compile(r"\brow 0\b")
+# Types whose columns are the same in polars and in Arrow.
+_PLAIN = (IntType, FloatType, BoolType, StringType, DatetimeType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,61 +36,99 @@ class Evaluated:
     """The results of rows.
 
     Attributes:
-        columns: The outputs in stored form, null for rows that failed.
+        columns: The outputs, null for rows that failed.
         times: The time of each row in microseconds, None if it can't be read.
         errors: Why a row failed; None for a row that didn't.
     """
 
-    columns: dict[str, list[object]]
+    columns: dict[str, pa.Array]
     times: list[int | None]
     errors: list[str | None]
 
 
-def evaluate(
-    plan: CompiledPlan, inputs: Mapping[str, Sequence[object]], timestamps: Sequence[object], first: int
-) -> Evaluated:
-    """Compute the outputs of a plan for rows, each as of its time.
-
-    Args:
-        plan: The plan.
-        inputs: The columns of the inputs.
-        timestamps: The time of each row: a datetime, ISO text or epoch number.
-        first: The number of the first row, for errors.
-    """
-    rows = len(timestamps)
-    found = Evaluated({name: [None] * rows for name in plan.output_names}, [None] * rows, [None] * rows)
-    for row, value in enumerate(timestamps):
-        try:
-            found.times[row] = instant_us(value)
-        except (InvalidInputError, ValueError, OverflowError) as error:
-            found.errors[row] = f"the timestamp of row {first + row}: {error}"
-    left = [[row for row in range(rows) if found.times[row] is not None]]
-    while left:
-        some = left.pop()
-        if some:
-            left += _evaluate(plan, inputs, found, some, first)
-    return found
-
-
-def _evaluate(
-    plan: CompiledPlan, inputs: Mapping[str, Sequence[object]], found: Evaluated, rows: list[int], first: int
-) -> list[list[int]]:
-    """Compute the outputs of some rows; if one of them fails, return the rows in halves, which are to be computed."""
-    whole = len(rows) == len(found.times)
-    data = {name: list(values) if whole else [values[row] for row in rows] for name, values in inputs.items()}
+def evaluate(plan: CompiledPlan, part: InputPart, first: int) -> Evaluated:
+    """Compute the outputs of a plan for rows, each as of its time; `first` is the first row's number, for errors."""
+    times, errors = _times(part, first)
+    every = [row for row in range(part.rows) if times[row] is not None]
     try:
-        computed = plan.columns(data, [found.times[row] or 0 for row in rows])
-    except (InvalidInputError, ExtractorError) as error:
-        if len(rows) == 1:
-            found.errors[rows[0]] = _ROW.sub(f"row {first + rows[0]}", str(error))
-            return []
-        middle = len(rows) // 2
-        return [rows[middle:], rows[:middle]]
-    for name, values in computed.items():
-        if whole:
-            found.columns[name] = values
-            continue
-        column = found.columns[name]
-        for row, value in zip(rows, values, strict=True):
-            column[row] = value
-    return []
+        if len(every) == part.rows and every:
+            batch = plan.evaluate({name: list(values) for name, values in part.inputs.items()}, [t or 0 for t in times])
+            return Evaluated({c.name: _of_batch(batch, c) for c in plan.plan.outputs}, times, errors)
+    except (InvalidInputError, ExtractorError):
+        # Some row fails. The rows are computed again in ever smaller halves, until each failing row is alone.
+        pass
+    return _Halving(plan, part, first, times, errors).run(every)
+
+
+def _times(part: InputPart, first: int) -> tuple[list[int | None], list[str | None]]:
+    """Return the time of each row in microseconds, and the errors of those whose times can't be read."""
+    errors: list[str | None] = [None] * part.rows
+    if part.times is not None:
+        times = list(part.times)
+        for row, time_us in enumerate(times):
+            if time_us is None:
+                errors[row] = f"the timestamp of row {first + row} is null"
+        return times, errors
+    found: list[int | None] = [None] * part.rows
+    for row, value in enumerate(part.timestamps):
+        try:
+            found[row] = instant_us(value)
+        except (InvalidInputError, ValueError, OverflowError) as error:
+            errors[row] = f"the timestamp of row {first + row}: {error}"
+    return found, errors
+
+
+class _Halving:
+    """The evaluation of rows some of which fail."""
+
+    def __init__(
+        self, plan: CompiledPlan, part: InputPart, first: int, times: list[int | None], errors: list[str | None]
+    ) -> None:
+        self._plan = plan
+        self._part = part
+        self._first = first
+        self._times = times
+        self._errors = errors
+        self._values: dict[str, list[object]] = {name: [None] * part.rows for name in plan.output_names}
+
+    def run(self, rows: list[int]) -> Evaluated:
+        """Compute the outputs of rows, in ever smaller halves, until each failing row is alone."""
+        left = [rows]
+        while left:
+            some = left.pop()
+            if some and not self._succeed(some):
+                middle = len(some) // 2
+                left += [some[middle:], some[:middle]] if middle else []
+        columns = {c.name: _array(self._values[c.name], c.dtype) for c in self._plan.plan.outputs}
+        return Evaluated(columns, self._times, self._errors)
+
+    def _succeed(self, rows: list[int]) -> bool:
+        """Compute the outputs of some rows; return whether none of them fails. A single one's error is kept."""
+        data: dict[str, object] = {name: [values[row] for row in rows] for name, values in self._part.inputs.items()}
+        try:
+            computed = self._plan.columns(data, [self._times[row] or 0 for row in rows])
+        except (InvalidInputError, ExtractorError) as error:
+            if len(rows) == 1:
+                self._errors[rows[0]] = _ROW.sub(f"row {self._first + rows[0]}", str(error))
+            return False
+        for name, column in computed.items():
+            into = self._values[name]
+            for row, value in zip(rows, column, strict=True):
+                into[row] = value
+        return True
+
+
+def _of_batch(batch: Batch, column: TypedColumn) -> pa.Array:
+    dtype = column.dtype
+    if isinstance(batch, SeriesBatch) and dtype is not None and isinstance(base_type(dtype), _PLAIN):
+        known = batch.columns.series.get(column.name)
+        if known is not None:
+            return known[0].to_arrow().cast(arrow_type(base_type(dtype)))
+    return _array(batch.columns[column.name], dtype)
+
+
+def _array(values: Sequence[Any], dtype: DataType | None) -> pa.Array:
+    if dtype is None:
+        # A feature that the caller supplies, and that isn't in the graph, has the type of its values.
+        return pa.array(values)
+    return arrow_array(values, dtype)

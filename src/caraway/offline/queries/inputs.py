@@ -18,16 +18,30 @@ from caraway.errors import InvalidInputError
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import JSON_INPUT, OfflineRequest, Place, StoredRows, folder_of
 
+_US = pa.timestamp("us", "UTC")
 FORMATS = ("parquet", "csv", "json", "delta")
 
 
 @dataclass(frozen=True, slots=True)
 class InputPart:
-    """Some rows: the columns of the inputs by full name, the column of times, and all other columns."""
+    """Some rows.
+
+    Attributes:
+        inputs: The columns of the inputs, by full name.
+        timestamps: The column of times, if its values are still to be read: datetimes, texts or numbers.
+        times: The times in microseconds, if the column has instants; None for a null.
+        others: All other columns.
+    """
 
     inputs: Mapping[str, Sequence[object]]
-    timestamps: Sequence[object]
     others: pa.Table
+    timestamps: Sequence[object] = ()
+    times: Sequence[int | None] | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.timestamps if self.times is None else self.times)
 
 
 class InputRows(Protocol):
@@ -114,8 +128,8 @@ class _JsonRows:
             rows = slice(first, first + size)
             yield InputPart(
                 {name: self._columns[name][rows] for name in names},
-                self._columns[timestamp][rows],
                 pa.table({name: _json_array(values)[rows] for name, values in others.items()}),
+                timestamps=self._columns[timestamp][rows],
             )
 
 
@@ -229,11 +243,13 @@ def _part(table: pa.Table, request: OfflineRequest, columns: Mapping[str, str]) 
     """Return rows of a table; `columns` has the feature of each column that isn't named by it."""
     by_feature = {feature: column for column, feature in columns.items()}
     used = {by_feature.get(name, name) for name in request.inputs} | {request.timestamp_column}
-    return InputPart(
-        {name: _values(table[by_feature.get(name, name)]) for name in request.inputs},
-        _values(table[request.timestamp_column]),
-        table.select([name for name in table.column_names if name not in used]),
-    )
+    inputs = {name: _values(table[by_feature.get(name, name)]) for name in request.inputs}
+    others = table.select([name for name in table.column_names if name not in used])
+    instants = table[request.timestamp_column]
+    if pa.types.is_timestamp(instants.type):
+        # An instant without a zone is in UTC, as everywhere.
+        return InputPart(inputs, others, times=instants.cast(_US, safe=False).cast(pa.int64()).to_pylist())
+    return InputPart(inputs, others, timestamps=_values(instants))
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:

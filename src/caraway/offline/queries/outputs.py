@@ -8,7 +8,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from caraway.dtypes.frames import arrow_array
 from caraway.dtypes.types import type_name
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.evaluation import Evaluated
@@ -23,7 +22,7 @@ def result_table(
     outputs: Sequence[TypedColumn], evaluated: Evaluated, timestamp_column: str, others: pa.Table
 ) -> pa.Table:
     """Return the results of rows: the features, the time, the other columns of the input, and the errors of rows."""
-    columns: dict[str, Any] = {column.name: _array(evaluated.columns[column.name], column) for column in outputs}
+    columns: dict[str, Any] = {column.name: evaluated.columns[column.name] for column in outputs}
     columns[timestamp_column] = pa.array(evaluated.times, pa.int64()).cast(TIME_TYPE)
     for name in others.column_names:
         columns.setdefault(name, others[name])
@@ -37,13 +36,6 @@ def error_column(names: Mapping[str, object]) -> str:
     while name in names:
         name = f"_{name}"
     return name
-
-
-def _array(values: Sequence[Any], column: TypedColumn) -> pa.Array:
-    if column.dtype is None:
-        # A feature that the caller supplies, and that isn't in the graph, has the type of its values.
-        return pa.array(values)
-    return arrow_array(values, column.dtype)
 
 
 def write_part(objects: ObjectFolder, prefix: str, number: int, table: pa.Table) -> None:

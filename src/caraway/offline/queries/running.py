@@ -18,7 +18,7 @@ LOG = structlog.get_logger(__name__)
 
 # The rows of a part. A part that calls users' functions has fewer, since a failure of a function concerns all rows that
 # are given to it together, which are then computed anew in halves.
-PART_ROWS, PART_ROWS_OF_FUNCTIONS = 50_000, 5_000
+PART_ROWS, PART_ROWS_OF_FUNCTIONS = 100_000, 5_000
 # A query is begun so many times without writing a part, and then fails.
 ATTEMPTS = 3
 
@@ -68,7 +68,7 @@ class QueryRun:
         return QueryStatus.SUCCEEDED
 
     def _write(self, part: InputPart, first: int, number: int) -> Part:
-        evaluated = evaluate(self.plan, part.inputs, part.timestamps, first)
+        evaluated = evaluate(self.plan, part, first)
         table = result_table(self.plan.plan.outputs, evaluated, self.query.request.timestamp_column, part.others)
         write_part(self.output, self.prefix, number, table)
         failed = sum(error is not None for error in evaluated.errors)
