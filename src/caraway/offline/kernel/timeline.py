@@ -25,11 +25,11 @@ class Timeline:
         """
         # Group and time become one number of 64 bits, by which rows are sorted and found. It has the time itself, or
         # the time's place among all times if the numbers were too great otherwise.
-        self._first = int(times.min(initial=0))
-        self._span = int(times.max(initial=0)) - self._first + 1
+        self._first = int(times.min()) if len(times) else 0
+        self._span = (int(times.max()) if len(times) else 0) - self._first + 1
         self._known: Ints | None = None
         if (count * self._span).bit_length() > INT64_BITS:
-            self._known = np.unique(times)
+            self._known = pl.Series(times).unique().sort().to_numpy().astype(np.int64, copy=False)
             self._span = len(self._known)
         joint = groups * self._span + self._offsets(times, ends=False)
         self.places: Ints = pl.Series(joint).arg_sort().to_numpy().astype(np.int64, copy=False)
