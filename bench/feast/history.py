@@ -38,7 +38,7 @@ def main() -> None:
     view = FeatureView(
         name="drivers",
         entities=[driver],
-        ttl=timedelta(days=0),
+        ttl=timedelta(days=3650),
         schema=[Field(name=name, dtype=Float64) for name in names],
         source=FileSource(path=str(folder / "history.parquet"), timestamp_field="at"),
     )

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from caraway.index.aggregates.exact import Moments
-from caraway.offline.kernel.rounding import BITS, LIMB, LIMB_BITS, MAX_DIVISOR, ratios, spreads
+from caraway.offline.kernel.rounding import BITS, LIMB, LIMB_BITS, MAX_DIVISOR, ratios, roots, spreads
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -113,10 +113,19 @@ class ExactSums:
 
     def stddevs(self, first: Ints, last: Ints, unit: int = 1) -> Floats:
         """Return the population standard deviations of intervals that aren't empty; see `Moments.stddev`."""
-        return np.array([moments.stddev(unit) for moments in self.moments(first, last)], np.float64)
+        return self._each(first, last, self.counts(first, last) * unit, 2, lambda m: m.stddev(unit), root=True)
 
-    def _each(self, first: Ints, last: Ints, divisors: Ints, times: int, exactly: Callable[[Moments], float]) -> Floats:
-        """Return the sums by the divisors, or with `times` of 2 the spreads by the squares of the divisors.
+    def _each(
+        self,
+        first: Ints,
+        last: Ints,
+        divisors: Ints,
+        times: int,
+        exactly: Callable[[Moments], float],
+        *,
+        root: bool = False,
+    ) -> Floats:
+        """Return the sums by the divisors, or with `times` of 2 the spreads by the squares of the divisors, or `root`s.
 
         Intervals for which limbs aren't enough, such as those with an infinity, are computed one by one by `exactly`.
         """
@@ -125,7 +134,10 @@ class ExactSums:
         sums = _limbs(self._totals, first, last)
         if times == 2 and self._squares is not None:
             sums = spreads(self.counts(first, last), sums, _limbs(self._squares, first, last))
-        found, right = ratios(sums, divisors, times * self._exponent, times)
+        if root:
+            found, right = roots(sums, divisors, times * self._exponent)
+        else:
+            found, right = ratios(sums, divisors, times * self._exponent, times)
         for prefix in self._special.values():
             right &= prefix[last] == prefix[first]
         left = np.flatnonzero(~right)

@@ -18,6 +18,11 @@ LIMB = np.uint64((1 << LIMB_BITS) - 1)
 MAX_DIVISOR = 1 << 31
 # With so many further limbs below, a quotient by up to `MAX_DIVISOR` has more than 64 bits.
 _MORE_LIMBS = 3
+_TWO_64 = 2.0**64
+# A float times this number and back loses half of its bits, so that squares of both halves are exact.
+_SPLITTER = 2.0**27 + 1.0
+# The greatest relative error of a root from the highest 64 bits, with a margin.
+_ROOT_ERROR = 2.0**-62
 # Floats below 2**-1022 have fewer bits, so a number would be rounded a second time there.
 _LEAST_EXPONENT = -1022
 
@@ -55,17 +60,11 @@ def divided(limbs: Unsigned, divisor: Unsigned) -> tuple[Unsigned, Flags]:
     return quotient, rest != 0
 
 
-def rounded(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
-    """Return integers times `2**exponent` as the nearest floats, infinite if they are too great.
+def leading(limbs: Unsigned, more: Flags) -> tuple[Unsigned, Ints]:
+    """Return the 64 highest bits of integers, and the powers of two by which they are multiplied.
 
-    Args:
-        limbs: The integers.
-        more: True for each number that is greater than its integer, by less than 1.
-        exponent: The exponent of all numbers.
-
-    Returns:
-        The floats, and which of them are right. Those below 2**-1022 aren't, and integers that have fewer than 64 bits
-        aren't if there is `more`.
+    The last of these bits is one if a bit below them is, or if there is `more`: the integers are then greater by less
+    than one. Integers below 2**63 have zeros at the end.
     """
     count = limbs.shape[1]
     nonzero = limbs != 0
@@ -78,12 +77,63 @@ def rounded(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]
     lead = np.where(first != 0, LIMB_BITS - np.frexp(first.astype(np.float64))[1], 0).astype(np.uint64)
     top = (first << (BITS + lead)) | (second << lead) | (third >> (BITS - lead))
     below |= ((third << lead) & LIMB) != 0
-    # A bit that stands for all bits below decides a tie, and nothing else: `top` has eleven bits more than a float.
     top |= below.astype(np.uint64)
-    powers = LIMB_BITS * (highest.astype(np.int64) - 1) - lead.astype(np.int64) + exponent
+    return top, LIMB_BITS * (highest.astype(np.int64) - 1) - lead.astype(np.int64)
+
+
+def rounded(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
+    """Return integers times `2**exponent` as the nearest floats, infinite if they are too great.
+
+    Args:
+        limbs: The integers.
+        more: True for each number that is greater than its integer, by less than 1.
+        exponent: The exponent of all numbers.
+
+    Returns:
+        The floats, and which of them are right. Those below 2**-1022 aren't, and integers that have fewer than 64 bits
+        aren't if there is `more`.
+    """
+    # A bit that stands for all bits below decides a tie, and nothing else: `top` has eleven bits more than a float.
+    top, powers = leading(limbs, more)
+    powers += exponent
     found = np.ldexp(top.astype(np.float64), np.clip(powers, -5000, 5000).astype(np.int32))
     small = (top != 0) & (powers + 63 < _LEAST_EXPONENT)
     return found, ~small
+
+
+def rooted(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
+    """Return the square roots of integers times `2**exponent` as the nearest floats; see `rounded`.
+
+    The root of the highest bits is computed with a correction of twice the precision (Dekker, A floating-point
+    technique for extending the available precision, 1971). A root that is so near to the middle of two floats that the
+    bits below could decide isn't right.
+    """
+    top, powers = leading(limbs, more)
+    powers += exponent
+    # The power is made even; the highest bits are a float and what it lacks, both exact.
+    odd = powers & 1
+    high = top.astype(np.float64)
+    # The float may be 2**64, which no integer of 64 bits is; the difference is right modulo 2**64.
+    low = (top - np.where(high < _TWO_64, high, 0.0).astype(np.uint64)).view(np.int64).astype(np.float64)
+    scale = np.where(odd == 1, 2.0, 1.0)
+    high, low, powers = high * scale, low * scale, powers - odd
+    root = np.sqrt(high)
+    safe = np.where(root > 0, root, 1.0)
+    # The square of the root as a float and what that lacks.
+    square = root * root
+    upper = root * _SPLITTER
+    upper -= upper - root
+    lower = root - upper
+    lack = ((upper * upper - square) + 2.0 * upper * lower) + lower * lower
+    correction = (((high - square) - lack) + low) / (2.0 * safe)
+    found = root + correction
+    rest = correction - (found - root)
+    unit = np.spacing(found)
+    doubt = found * _ROOT_ERROR
+    right = (np.abs(np.abs(rest) - 0.5 * unit) > doubt) & (np.abs(np.abs(rest) - 0.25 * unit) > doubt)
+    halves = powers >> 1
+    right &= (halves + 32 > _LEAST_EXPONENT + 1) | (top == 0)
+    return np.ldexp(found, np.clip(halves, -5000, 5000).astype(np.int32)), right | (top == 0)
 
 
 def product(one: Unsigned, other: Unsigned) -> Unsigned:
@@ -120,6 +170,22 @@ def ratios(sums: Ints, divisors: Ints, exponent: int, times: int = 1) -> tuple[F
 
     The limbs of the sums may be any numbers of 64 bits; the divisors are at least 1 and at most `MAX_DIVISOR`.
     """
+    limbs, negative, more = _quotients(sums, divisors, times)
+    found, right = rounded(limbs, more, exponent - LIMB_BITS * _MORE_LIMBS * times)
+    return np.where(negative, -found, found), right
+
+
+def roots(sums: Ints, divisors: Ints, exponent: int) -> tuple[Floats, Flags]:
+    """Return the square roots of `sum * 2**exponent / divisor**2`, rounded once, and which are right; see `ratios`.
+
+    The sums aren't negative.
+    """
+    limbs, _, more = _quotients(sums, divisors, 2)
+    return rooted(limbs, more, exponent - 2 * LIMB_BITS * _MORE_LIMBS)
+
+
+def _quotients(sums: Ints, divisors: Ints, times: int) -> tuple[Unsigned, Flags, Flags]:
+    """Return sums by divisors as integers that are shifted by some limbs, which are negative, and which have a rest."""
     limbs, negative = magnitudes(sums)
     more = np.zeros(sums.shape[1], bool)
     divisor = divisors.astype(np.uint64)
@@ -127,5 +193,4 @@ def ratios(sums: Ints, divisors: Ints, exponent: int, times: int = 1) -> tuple[F
         limbs = np.concatenate([np.zeros((_MORE_LIMBS, limbs.shape[1]), np.uint64), limbs])
         limbs, rest = divided(limbs, divisor)
         more |= rest
-    found, right = rounded(limbs, more, exponent - LIMB_BITS * _MORE_LIMBS * times)
-    return np.where(negative, -found, found), right
+    return limbs, negative, more
