@@ -106,7 +106,7 @@ class Events:
 
 @dataset(index=True)
 class Values:
-    """What came in the windows before a time."""
+    """Aggregates of the events in the windows before a time."""
 
     key: int = field(key=True)
     count_1h: int

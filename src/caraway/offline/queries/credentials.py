@@ -9,6 +9,8 @@ from caraway.secrets.keyring import Keyring
 
 Access = tuple[str, str]
 
+_DECODE = msgspec.json.Decoder(Access).decode
+
 
 def sealed(keyring: Keyring, query_id: str, access: Access) -> tuple[str, str]:
     """Return the name of the key that seals an access key and its secret, and both sealed, as text."""
@@ -25,8 +27,7 @@ def opened(keyring: Keyring, query_id: str, place: Place) -> Access | None:
         return None
     key_id, content = place.credentials
     text = keyring.open(_name(query_id), key_id, base64.b64decode(content))
-    access: Access = msgspec.json.decode(text, type=Access)
-    return access
+    return _DECODE(text)
 
 
 def _name(query_id: str) -> str:

@@ -8,17 +8,25 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from caraway.dtypes.instants import MAX_US, MIN_US
 from caraway.errors import InvalidInputError
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import JSON_INPUT, OfflineRequest, Place, StoredRows, folder_of
 
 _US = pa.timestamp("us", "UTC")
+_TEXT = pa.string()
+# The microseconds of the units of Arrow that are longer.
+_UNITS_US = {"s": 1_000_000, "ms": 1_000}
+# The name under which AWS logs what is done with a role.
+_SESSION = "caraway-offline"
 FORMATS = ("parquet", "csv", "json", "delta")
 
 
@@ -91,7 +99,8 @@ class Files:
         try:
             system, path = fs.FileSystem.from_uri(self._signed_in(place.url))
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InvalidInputError(f"{place.url} is no address of files: {error}") from error
+            # The text of the error has the whole address. Nor may a log show it as the cause of this error.
+            raise InvalidInputError(f"{place.url} is no address of files: {self._redacted(str(error))}") from None
         if isinstance(system, fs.LocalFileSystem) and not self.local:
             raise InvalidInputError(
                 f"{place.url} is on the server's own machine; its files are used only if the setting "
@@ -109,6 +118,13 @@ class Files:
         key, secret = (quote(text, safe="") for text in self.access)
         return urlunsplit(parts._replace(netloc=f"{key}:{secret}@{parts.netloc}"))
 
+    def _redacted(self, text: str) -> str:
+        """Return a text without the access key and its secret, in whichever spelling."""
+        for part in self.access or ():
+            for spelling in (quote(part, safe=""), part):
+                text = text.replace(spelling, "***") if spelling else text
+        return text
+
 
 class _JsonRows:
     """The columns of a JSON object."""
@@ -123,12 +139,14 @@ class _JsonRows:
 
     def parts(self, size: int, skip: int) -> Iterator[InputPart]:
         names, timestamp = self._request.inputs, self._request.timestamp_column
-        others = {name: values for name, values in self._columns.items() if name not in {*names, timestamp}}
+        others = {
+            name: _json_array(values) for name, values in self._columns.items() if name not in {*names, timestamp}
+        }
         for first in range(skip, self.count(), size):
             rows = slice(first, first + size)
             yield InputPart(
                 {name: self._columns[name][rows] for name in names},
-                pa.table({name: _json_array(values)[rows] for name, values in others.items()}),
+                pa.table({name: values[rows] for name, values in others.items()}),
                 timestamps=self._columns[timestamp][rows],
             )
 
@@ -136,9 +154,24 @@ class _JsonRows:
 def _json_array(values: Sequence[object]) -> pa.Array:
     """Return a column of JSON values that the query doesn't need; values of mixed types become JSON texts."""
     try:
-        return pa.array(values)
+        made = pa.array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string())
+        return _texts(values)
+    return made if _is_storable(made.type) else _texts(values)
+
+
+def _texts(values: Sequence[object]) -> pa.Array:
+    """Return values as JSON texts."""
+    return pa.array([None if value is None else orjson.dumps(value, default=str).decode() for value in values], _TEXT)
+
+
+def _is_storable(dtype: pa.DataType) -> bool:
+    """Return whether Parquet has a type for a column; it has none for objects without members, for example."""
+    try:
+        pq.write_table(pa.schema([("", dtype)]).empty_table(), pa.BufferOutputStream())
+    except pa.ArrowException:
+        return False
+    return True
 
 
 class _ArrowRows:
@@ -163,10 +196,11 @@ class _FileRows:
     def __init__(self, place: Place, request: OfflineRequest, files: Files) -> None:
         self._place = place
         self._request = request
-        self._columns = {place.columns.get(name, name): name for name in request.inputs}
+        # Two features may have one column.
+        self._columns = {name: place.columns.get(name, name) for name in request.inputs}
         with self._translated():
             self._dataset = self._opened(files)
-        _require(self._dataset.schema.names, [*self._columns, request.timestamp_column])
+        _require(self._dataset.schema.names, [*self._columns.values(), request.timestamp_column])
 
     def _opened(self, files: Files) -> Any:
         place = self._place
@@ -195,6 +229,8 @@ class _FileRows:
         options = {}
         if files.access is not None:
             options = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), files.access, strict=True))
+        if self._place.role_arn is not None:
+            options |= {"AWS_IAM_ROLE_ARN": self._place.role_arn, "AWS_IAM_ROLE_SESSION_NAME": _SESSION}
         url = path if self._place.url.startswith("file:") else self._place.url
         return DeltaTable(url, storage_options=options).to_pyarrow_dataset()
 
@@ -234,34 +270,86 @@ def _is_data(file: Any) -> bool:
 
 def _stream(content: bytes) -> pa.Table:
     try:
-        return pa.ipc.open_stream(content).read_all()
-    except (pa.ArrowException, OSError) as error:
+        table = pa.ipc.open_stream(content).read_all()
+        # Lengths and offsets that don't fit their buffers would show other memory of this process in the results.
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidInputError(f"the rows are no Arrow IPC stream: {error}") from error
+    return table
 
 
 def _part(table: pa.Table, request: OfflineRequest, columns: Mapping[str, str]) -> InputPart:
-    """Return rows of a table; `columns` has the feature of each column that isn't named by it."""
-    by_feature = {feature: column for column, feature in columns.items()}
-    used = {by_feature.get(name, name) for name in request.inputs} | {request.timestamp_column}
-    inputs = {name: _values(table[by_feature.get(name, name)]) for name in request.inputs}
+    """Return rows of a table; `columns` has the column of each feature that it isn't named by."""
+    named = {name: columns.get(name, name) for name in request.inputs}
+    values = {column: _values(table[column]) for column in dict.fromkeys(named.values())}
+    inputs = {name: values[column] for name, column in named.items()}
+    used = {*values, request.timestamp_column}
     others = table.select([name for name in table.column_names if name not in used])
+    for position, name in enumerate(others.column_names):
+        if not _is_storable(others[name].type):
+            others = others.set_column(position, name, _texts(_values(others[name])))
     instants = table[request.timestamp_column]
     if pa.types.is_timestamp(instants.type):
-        # An instant without a zone is in UTC, as everywhere.
-        return InputPart(inputs, others, times=instants.cast(_US, safe=False).cast(pa.int64()).to_pylist())
+        times = _times(instants)
+        if times is not None:
+            return InputPart(inputs, others, times=times)
     return InputPart(inputs, others, timestamps=_values(instants))
+
+
+def _times(instants: pa.ChunkedArray) -> list[int | None] | None:
+    """Return instants in microseconds; None if one of them is beyond the years 1 to 9999.
+
+    An instant without a zone is in UTC, as everywhere.
+    """
+    unit_us = _UNITS_US.get(instants.type.unit)
+    if unit_us is None:
+        times = instants.cast(_US, safe=False).cast(pa.int64())
+        unit_us = 1
+    else:
+        # Arrow's conversion of a time far away would silently give another one.
+        times = instants.cast(pa.int64())
+    first, last = pc.min_max(times).values()
+    if first.is_valid and not (MIN_US <= first.as_py() * unit_us and last.as_py() * unit_us <= MAX_US):
+        return None
+    found: list[int | None] = pc.multiply(times, unit_us).to_pylist()
+    return found
+
+
+class _Unreadable:
+    """A value of a file or stream that Python has no value for. No type takes it, so its row fails."""
+
+    def __init__(self, told: str) -> None:
+        self._told = told
+
+    def __repr__(self) -> str:
+        return self._told
 
 
 def _values(column: pa.ChunkedArray) -> list[object]:
     kind = column.type
-    if pa.types.is_timestamp(kind) and kind.unit != "us":
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
         # Python's datetimes have microseconds.
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
-    values: list[object] = column.to_pylist()
+    try:
+        values: list[object] = column.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError, LookupError, TypeError):
+        # PyArrow raises these for instants and days beyond the years of Python's, and for unknown time zones.
+        return [_value(value) for value in column]
     return values
 
 
+def _value(scalar: pa.Scalar) -> object:
+    try:
+        value: object = scalar.as_py()
+    except (pa.ArrowException, ValueError, OverflowError, LookupError, TypeError) as error:
+        return _Unreadable(f"a {scalar.type} that can't be read: {error}")
+    return value
+
+
 def _require(known: Sequence[str] | Mapping[str, object], wanted: Sequence[str]) -> None:
+    if len(set(known)) < len(known):
+        twice = sorted({name for name in known if [*known].count(name) > 1})
+        raise InvalidInputError(f"the input has several columns of one name: {', '.join(twice)[:1000]}")
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InvalidInputError(

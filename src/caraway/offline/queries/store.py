@@ -20,6 +20,11 @@ MAX_LISTED = 100
 LEASES = "offline/"
 
 
+# Decoders are made when the module is imported, since msgspec isn't safe for threads before.
+_REQUEST = msgspec.json.Decoder(OfflineRequest).decode
+_PARTS = msgspec.json.Decoder(tuple[Part, ...]).decode
+
+
 def process_name(pid: int) -> str:
     """Return the name of a process of this machine as the owner of a lease."""
     return f"{socket.gethostname()}:{pid}"
@@ -144,14 +149,14 @@ def _query(row: sa.RowMapping) -> OfflineQuery:
         commit=row["commit_id"],
         account=row["account"],
         workflow=row["workflow"],
-        request=msgspec.convert(row["request"], OfflineRequest),
+        request=_REQUEST(msgspec.json.encode(row["request"])),
         cuts=None
         if cuts is None
         else {topic: {int(p): end for p, end in ends.items()} for topic, ends in cuts.items()},
         status=QueryStatus(row["status"]),
         cancelled=row["cancelled"],
         rows=row["rows"],
-        parts=msgspec.convert(row["parts"], tuple[Part, ...]),
+        parts=_PARTS(msgspec.json.encode(row["parts"])),
         attempts=row["attempts"],
         error=row["error"],
         asked_at=row["asked_at"],

@@ -2,9 +2,9 @@
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -37,6 +37,8 @@ from caraway.server.handlers.reads import NAMES, Names, Workflow
 from caraway.server.http.bodies import Flag
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
 from caraway.state.permissions import Mode
+
+T = TypeVar("T")
 
 # The most characters of a column's name, and of addresses.
 MAX_TEXT = 1_000
@@ -149,6 +151,11 @@ class _Files(Struct):
     feature_to_column_map: dict[Text, Text] | None = None
 
 
+# Decoders are made when the module is imported, since msgspec isn't safe for threads before.
+_TABLE = msgspec.json.Decoder(_Table).decode
+_FILES = msgspec.json.Decoder(_Files).decode
+
+
 async def query_offline(context: ServerContext, request: Request[OfflineBody, OfflineParameters]) -> HttpResponse:
     """Begin an offline query: features of each row as of the row's time.
 
@@ -168,7 +175,7 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         inputs, outputs = body.input_features, body.output_features
         timestamp_column, workflow = body.timestamp_column, body.workflow
         rows, content = _rows(context, query_id, body)
-        output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _Table), {})
+        output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _TABLE), {})
     if not outputs:
         raise InvalidInputError("output_features: name at least one feature or featureset")
     check_offline(served.queries.plan(inputs, outputs))
@@ -247,7 +254,7 @@ def _rows(
             _check_columns(columns, [*body.input_features, body.timestamp_column])
             return StoredRows(JSON_INPUT), (JSON_INPUT, orjson.dumps(columns))
         case {"S3": table}:
-            files = _converted(table, _Files)
+            files = _converted(table, _FILES)
             columns = files.feature_to_column_map or {}
             if columns and set(columns) != set(body.input_features):
                 raise InvalidInputError(
@@ -283,9 +290,9 @@ def _place(context: ServerContext, query_id: str, table: _Table, columns: Mappin
     )
 
 
-def _converted(value: object, form: Any) -> Any:
+def _converted(value: object, decode: Callable[[bytes], T]) -> T:
     try:
-        return msgspec.convert(value, form)
+        return decode(orjson.dumps(value))
     except msgspec.ValidationError as error:
         raise InvalidInputError(f"input or s3_output: {error}") from error
 
