@@ -27,7 +27,8 @@ def opened(keyring: Keyring, query_id: str, place: Place) -> Access | None:
         return None
     key_id, content = place.credentials
     text = keyring.open(_name(query_id), key_id, base64.b64decode(content))
-    return _DECODE(text)
+    access: Access = _DECODE(text)
+    return access
 
 
 def _name(query_id: str) -> str:
