@@ -41,6 +41,7 @@ SECTIONS = (
             Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
             Listed("dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show and replay refused rows."),
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
+            Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),
     ),

@@ -1,7 +1,7 @@
 """The evaluation of some rows of an offline query. A row that fails doesn't keep the others from their results."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,20 @@ class Evaluated:
     errors: list[str | None]
 
 
-def evaluate(plan: CompiledPlan, part: InputPart, first: int) -> Evaluated:
-    """Compute the outputs of a plan for rows, each as of its time; `first` is the first row's number, for errors."""
+def evaluate(
+    plan: CompiledPlan, part: InputPart, first: int, interrupted: Callable[[], bool] = lambda: False
+) -> Evaluated | None:
+    """Compute the outputs of a plan for rows, each as of its time.
+
+    Args:
+        plan: The plan.
+        part: The rows.
+        first: The number of the first row, for errors.
+        interrupted: Returns whether to give up. If many rows fail, a function of a user is called thousands of times.
+
+    Returns:
+        The results; None if the evaluation was given up.
+    """
     times, errors = _times(part, first)
     every = [row for row in range(part.rows) if times[row] is not None]
     try:
@@ -57,7 +69,7 @@ def evaluate(plan: CompiledPlan, part: InputPart, first: int) -> Evaluated:
     except (InvalidInputError, ExtractorError):
         # Some row fails. The rows are computed again in ever smaller halves, until each failing row is alone.
         pass
-    return _Halving(plan, part, first, times, errors).run(every)
+    return _Halving(plan, part, first, times, errors).run(every, interrupted)
 
 
 def _times(part: InputPart, first: int) -> tuple[list[int | None], list[str | None]]:
@@ -91,10 +103,12 @@ class _Halving:
         self._errors = errors
         self._values: dict[str, list[object]] = {name: [None] * part.rows for name in plan.output_names}
 
-    def run(self, rows: list[int]) -> Evaluated:
-        """Compute the outputs of rows, in ever smaller halves, until each failing row is alone."""
+    def run(self, rows: list[int], interrupted: Callable[[], bool]) -> Evaluated | None:
+        """Compute the outputs of rows, in ever smaller halves, until each failing row is alone; None if interrupted."""
         left = [rows]
         while left:
+            if interrupted():
+                return None
             some = left.pop()
             if some and not self._succeed(some):
                 middle = len(some) // 2
@@ -109,7 +123,8 @@ class _Halving:
             computed = self._plan.columns(data, [self._times[row] or 0 for row in rows])
         except (InvalidInputError, ExtractorError) as error:
             if len(rows) == 1:
-                self._errors[rows[0]] = _ROW.sub(f"row {self._first + rows[0]}", str(error))
+                # The row is named before its value, which may be a text with the same words.
+                self._errors[rows[0]] = _ROW.sub(f"row {self._first + rows[0]}", str(error), count=1)
             return False
         for name, column in computed.items():
             into = self._values[name]

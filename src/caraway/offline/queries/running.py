@@ -1,5 +1,6 @@
 """The run of an offline query, part by part, so that it goes on behind the last part after its process has died."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ LOG = structlog.get_logger(__name__)
 # The rows of a part. A part that calls users' functions has fewer, since a failure of a function concerns all rows that
 # are given to it together, which are then computed anew in halves.
 PART_ROWS, PART_ROWS_OF_FUNCTIONS = 100_000, 5_000
+# Seconds between two looks whether a query was cancelled while a part is computed.
+LOOK_SECONDS = 1.0
 # A query is begun so many times without writing a part, and then fails.
 ATTEMPTS = 3
 
@@ -35,6 +38,7 @@ class QueryRun:
         output: The object store of its results.
         prefix: The folder of its results.
         stopping: Returns whether the process is to end; the query then goes on in another one.
+        clock: Returns the time in seconds.
     """
 
     query: OfflineQuery
@@ -44,6 +48,7 @@ class QueryRun:
     output: ObjectFolder
     prefix: str
     stopping: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
 
     def run(self) -> QueryStatus | None:
         """Compute all parts that aren't written yet; return how the query ended, None if it didn't.
@@ -56,19 +61,42 @@ class QueryRun:
         size = PART_ROWS_OF_FUNCTIONS if self.plan.runs_user_code else PART_ROWS
         parts = list(query.parts)
         for part in self.rows.parts(size, query.rows_done):
-            if self.queries.get(query.id).cancelled:
-                self.queries.end(query.id, QueryStatus.CANCELLED)
-                return QueryStatus.CANCELLED
-            if self.stopping():
-                return None
-            parts.append(self._write(part, sum(written.rows for written in parts), len(parts)))
+            written = None
+            if not self._is_cancelled() and not self.stopping():
+                written = self._write(part, sum(earlier.rows for earlier in parts), len(parts))
+            if written is None:
+                return self._interrupted()
+            parts.append(written)
             self.queries.advance(query.id, parts)
         write_manifest(self.output, self.prefix, self.queries.get(query.id), self.plan.plan.outputs)
         self.queries.end(query.id, QueryStatus.SUCCEEDED)
         return QueryStatus.SUCCEEDED
 
-    def _write(self, part: InputPart, first: int, number: int) -> Part:
-        evaluated = evaluate(self.plan, part, first)
+    def _interrupted(self) -> QueryStatus | None:
+        if not self._is_cancelled():
+            return None
+        self.queries.end(self.query.id, QueryStatus.CANCELLED)
+        return QueryStatus.CANCELLED
+
+    def _is_cancelled(self) -> bool:
+        return self.queries.get(self.query.id).cancelled
+
+    def _write(self, part: InputPart, first: int, number: int) -> Part | None:
+        """Compute and write a part; return None if the query was cancelled or the process is to end meanwhile."""
+        look_at = self.clock() + LOOK_SECONDS
+
+        def interrupted() -> bool:
+            nonlocal look_at
+            if self.stopping():
+                return True
+            if self.clock() < look_at:
+                return False
+            look_at = self.clock() + LOOK_SECONDS
+            return self._is_cancelled()
+
+        evaluated = evaluate(self.plan, part, first, interrupted)
+        if evaluated is None:
+            return None
         table = result_table(self.plan.plan.outputs, evaluated, self.query.request.timestamp_column, part.others)
         write_part(self.output, self.prefix, number, table)
         failed = sum(error is not None for error in evaluated.errors)
@@ -84,7 +112,9 @@ def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], Qu
         return
     queries.attempt(query.id)
     try:
-        run()
+        if run() is None:
+            # The process was asked to end, as at each restart of a server, which is no failure of the query.
+            queries.attempt(query.id, -1)
     except InvalidInputError as error:
         queries.end(query.id, QueryStatus.FAILED, str(error))
     except UnavailableError as error:

@@ -83,9 +83,10 @@ class OfflineQueries(Store):
         }
         self._write(self._unfinished(query_id).values(values), "begin an offline query")
 
-    def attempt(self, query_id: str) -> None:
-        """Count an attempt."""
-        self._write(self._unfinished(query_id).values(attempts=_TABLE.c.attempts + 1), "begin an offline query")
+    def attempt(self, query_id: str, more: int = 1) -> None:
+        """Count an attempt; with `more=-1`, take it back."""
+        counted = sa.func.greatest(_TABLE.c.attempts + more, 0)
+        self._write(self._unfinished(query_id).values(attempts=counted), "begin an offline query")
 
     def advance(self, query_id: str, parts: Sequence[Part]) -> None:
         """Note all parts that are written."""

@@ -24,6 +24,22 @@ def decoded_bytes(body: bytes) -> int:
         raise _refused(error) from error
 
 
+def checked_schema(body: bytes) -> pa.Schema:
+    """Return the schema of a stream whose rows are read later, by another process.
+
+    Raises `InvalidInputError` if it is no stream, has no rows, or has columns that can't be read.
+    """
+    decoded_bytes(body)
+    try:
+        with pa.ipc.open_stream(body) as stream:
+            check_schema(stream.schema)
+            if not any(batch.num_rows for batch in stream):
+                raise InvalidInputError("the body has no rows")
+            return stream.schema
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _refused(error) from error
+
+
 def read_columns(body: bytes) -> dict[str, list[Any]]:
     """Return the columns of a stream."""
     decoded_bytes(body)

@@ -26,12 +26,13 @@ from caraway.offline.queries.model import (
 )
 from caraway.offline.queries.outputs import read_part
 from caraway.offline.queries.places import own_prefix, place_of
+from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan
 from caraway.query.lookups import require_index
-from caraway.query.model import LookupStep
+from caraway.query.model import LookupStep, PythonStep
 from caraway.served.metrics import DEFAULT_WORKFLOW
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
-from caraway.server.handlers.arrow import decoded_bytes
+from caraway.server.handlers.arrow import checked_schema
 from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.reads import NAMES, Names, Workflow
 from caraway.server.http.bodies import Flag
@@ -129,7 +130,7 @@ class _Database(Struct):
 
 
 class _Delimited(Struct):
-    delimiter: int = ord(",")
+    delimiter: Annotated[int, Meta(ge=1, le=127)] = ord(",")
     headers: tuple[Text, ...] | None = None
 
 
@@ -178,7 +179,7 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _TABLE), {})
     if not outputs:
         raise InvalidInputError("output_features: name at least one feature or featureset")
-    check_offline(served.queries.plan(inputs, outputs))
+    check_offline(served.queries.plan(inputs, outputs), served.queries.catalog)
     asked_for = OfflineRequest(
         inputs=tuple(inputs), outputs=tuple(outputs), timestamp_column=timestamp_column, rows=rows, output=output
     )
@@ -235,14 +236,19 @@ async def offline_result(context: ServerContext, request: Request[Any, PartParam
     return HttpResponse(200, [("content-type", ARROW)], body)
 
 
-def check_offline(plan: CompiledPlan) -> None:
-    """Check that all datasets that a plan looks up can be read as of any time.
+def check_offline(plan: CompiledPlan, catalog: Catalog) -> None:
+    """Check that all datasets that a plan looks up can be read as of any time, those in `deps` of extractors included.
 
     Raises `InvalidInputError` if one of them has no offline index.
     """
     for step in plan.plan.steps:
         if isinstance(step, LookupStep):
             require_index(step.dataset, step.indexed, past=True)
+        elif isinstance(step, PythonStep):
+            for dataset in step.datasets:
+                index = catalog.dataset(dataset).index
+                if index is not None:
+                    require_index(dataset, index, past=True)
 
 
 def _rows(
@@ -273,7 +279,17 @@ def _place(context: ServerContext, query_id: str, table: _Table, columns: Mappin
     if name not in FORMATS:
         raise InvalidInputError(f"format: {name[:100]!r} isn't read; it is one of {', '.join(FORMATS)}")
     base = table.bucket if "://" in table.bucket else f"s3://{table.bucket}"
-    if urlsplit(base).scheme == "file" and not context.deployment.local_files:
+    try:
+        address = urlsplit(base)
+    except ValueError as error:
+        raise InvalidInputError(f"bucket: {table.bucket[:100]!r} is no name of a bucket ({error})") from None
+    if address.username is not None or address.password is not None:
+        raise InvalidInputError(
+            "bucket: an access key in an address would be stored in clear; give it as db.db.S3.creds"
+        )
+    if name == "delta" and access.role_arn is not None:
+        raise InvalidInputError("format: a table of Delta isn't read with role_arn; give access keys")
+    if address.scheme == "file" and not context.deployment.local_files:
         raise InvalidInputError(
             f"{base} is on the server's own machine; its files are used only if its setting offline.local_files is true"
         )
@@ -309,13 +325,10 @@ def _check_columns(columns: Mapping[str, object], needed: Sequence[str]) -> None
 
 
 def _check_arrow(body: bytes, needed: Sequence[str]) -> None:
-    decoded_bytes(body)
-    with pa.ipc.open_stream(body) as stream:
-        for name in needed:
-            if name not in stream.schema.names:
-                raise InvalidInputError(
-                    f"the body has no column {name[:100]!r}; columns: {', '.join(stream.schema.names)[:1000]}"
-                )
+    schema = checked_schema(body)
+    for name in needed:
+        if name not in schema.names:
+            raise InvalidInputError(f"the body has no column {name[:100]!r}; columns: {', '.join(schema.names)[:1000]}")
 
 
 def _listed(names: str) -> list[str]:

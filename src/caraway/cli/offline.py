@@ -1,0 +1,74 @@
+"""`caraway offline`: the offline queries of a branch."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from caraway.cli.options import command
+from caraway.cli.output import out, plain_table
+from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+
+offline = typer.Typer(help="Offline queries: list them, follow one, cancel one.", no_args_is_help=True)
+
+IdArgument = Annotated[str, typer.Argument(help="The id of the query.", metavar="ID")]
+
+
+@offline.command("list")
+@command
+def list_queries(server: BranchOptions, as_json: JsonOption = False) -> None:
+    """Show the newest offline queries of a branch."""
+    answer = ask("GET", "/query_offline/list", server=server)
+    if as_json:
+        show_json(answer)
+        return
+    table = plain_table("query", "status")
+    for heading in ("rows", "done", "failed"):
+        table.add_column(heading, justify="right")
+    table.add_column("asked")
+    table.add_column("error", overflow="fold")
+    for found in answer["queries"]:
+        table.add_row(
+            found["request_id"],
+            found["status"],
+            "" if found["rows"] is None else f"{found['rows']:,}",
+            f"{found['rows_done']:,}",
+            f"{found['rows_failed']:,}",
+            _time(found["asked_at"]),
+            found["error"] or "",
+        )
+    out.print(table if table.row_count else "Nothing was asked yet.")
+
+
+@offline.command("status")
+@command
+def status(request_id: IdArgument, server: BranchOptions, as_json: JsonOption = False) -> None:
+    """Show the progress of a query, and where its results are."""
+    _show(ask("GET", "/query_offline/status", server=server, params={"request_id": request_id}), as_json=as_json)
+
+
+@offline.command("cancel")
+@command
+def cancel(request_id: IdArgument, server: BranchOptions, as_json: JsonOption = False) -> None:
+    """End a query behind the part that it computes."""
+    answer = ask("POST", "/query_offline/cancel", server=server, params={"request_id": request_id}, body={})
+    _show(answer, as_json=as_json)
+
+
+def _show(answer: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        show_json(answer)
+        return
+    rows = "an unknown number of" if answer["rows"] is None else f"{answer['rows']:,}"
+    out.print(
+        f"{answer['status']}: {answer['rows_done']:,} of {rows} rows in {answer['parts']} parts, "
+        f"{answer['rows_failed']:,} of them failed",
+        markup=False,
+    )
+    out.print(f"results: {answer['output_bucket']}/{answer['output_prefix']}", markup=False, soft_wrap=True)
+    if answer["error"]:
+        out.print(f"error: {answer['error']}", markup=False, soft_wrap=True)
+
+
+def _time(found: str) -> str:
+    return datetime.fromisoformat(found).astimezone().strftime("%Y-%m-%d %H:%M:%S")

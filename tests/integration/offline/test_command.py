@@ -1,0 +1,57 @@
+"""`caraway offline` and training sets at the desk, over a real server."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import polars as pl
+from typer.testing import CliRunner
+
+import caraway
+from caraway.cli import app
+from tests.integration.offline.shop import asked
+from tests.integration.offline.test_queries import Shop, same, shop
+from tests.integration.server.server_process import ServerProcess
+
+__all__ = ["shop"]
+
+runner = CliRunner()
+
+
+def command(url: str, *arguments: str) -> str:
+    done = runner.invoke(app, ["offline", *arguments, "--url", url])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_training_set_comes_to_the_desk(server: ServerProcess, shop: Shop) -> None:
+    url = str(server.settings.server.url)
+    frame = asked(500)
+    outputs: list[Any] = [shop.buyer.n, shop.buyer.city, shop.buyer.mean]
+    found = caraway.training_set([shop.buyer.user], outputs, "at", frame, client=shop.client, progress=False)
+    expected = shop.mock.training_set([shop.buyer.user], outputs, "at", pl.from_pandas(frame))
+    assert (len(found), found.failed) == (500, 0)
+    same(found.to_pandas(), expected.to_pandas())
+    assert found.to_polars().columns == ["Buyer.n", "Buyer.city", "Buyer.mean", "at", "label"]
+    assert sum(batch.num_rows for batch in found.batches(64)) == 500
+    assert found.errors().empty
+    again = shop.client.offline_result(found.request_id)
+    assert again.to_arrow() == found.to_arrow()
+
+    listed = json.loads(command(url, "list", "--json"))["queries"]
+    assert [query["request_id"] for query in listed] == [found.request_id]
+    assert found.request_id[:8] in command(url, "list")
+    told = command(url, "status", found.request_id)
+    assert "succeeded: 500 of 500 rows" in told
+    assert "offline/" in told
+    assert "succeeded" in command(url, "cancel", found.request_id)
+
+
+def test_rows_that_fail_are_told_at_the_desk(server: ServerProcess, shop: Shop) -> None:
+    del server
+    frame = pd.DataFrame({"Buyer.user": ["1", "x"], "at": pd.to_datetime(["2024-05-02", "2024-05-02"], utc=True)})
+    found = shop.client.training_set([shop.buyer.user], [shop.buyer.n], "at", frame, progress=False)
+    assert found.failed == 1
+    errors = found.errors()
+    assert errors.index.tolist() == [1]
+    assert "'x'" in str(errors.iloc[0, -1])
