@@ -19,8 +19,9 @@ from caraway.stack.errors import AlreadyRunningError, DataFolderError
 
 # A stack isn't started with less free space: the first files of Postgres and Kafka alone take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
-# A client that looks whether a stack runs holds the lock for some microseconds; the attempts last longer than that.
-LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
+# A client that looks whether a stack runs holds the lock for some microseconds, and on a busy machine for as long as it
+# is interrupted meanwhile.
+LOCK_SECONDS, LOCK_PAUSE_SECONDS = 10.0, 0.005
 # Programs that search code for secrets find the token of a stack by this prefix.
 TOKEN_PREFIX = "caraway_stack_"  # noqa: S105 (the prefix isn't secret)
 TOKEN_BYTES = 32
@@ -153,14 +154,24 @@ def _closed(path: Path) -> int:
 
 def _locked(lock: IO[str]) -> bool:
     """Take the lock, and return whether that succeeded. The system releases it however this process ends."""
-    for attempt in range(LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            time.sleep(LOCK_PAUSE_SECONDS if attempt < LOCK_ATTEMPTS - 1 else 0)
-        else:
-            return True
-    return False
+    deadline = time.monotonic() + LOCK_SECONDS
+    while not _flocked(lock, fcntl.LOCK_EX):
+        # A stack has the lock for itself. A process that only looks for a running stack shares it, for a moment.
+        if not _flocked(lock, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOCK_PAUSE_SECONDS)
+    return True
+
+
+def _flocked(lock: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _explain(path: Path, error: OSError) -> str:
