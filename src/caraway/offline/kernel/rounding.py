@@ -96,7 +96,7 @@ def rounded(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]
     # A bit that stands for all bits below decides a tie, and nothing else: `top` has eleven bits more than a float.
     top, powers = leading(limbs, more)
     powers += exponent
-    found = np.ldexp(top.astype(np.float64), np.clip(powers, -5000, 5000).astype(np.int32))
+    found = _scaled(top.astype(np.float64), powers)
     small = (top != 0) & (powers + 63 < _LEAST_EXPONENT)
     return found, ~small
 
@@ -133,7 +133,13 @@ def rooted(limbs: Unsigned, more: Flags, exponent: int) -> tuple[Floats, Flags]:
     right = (np.abs(np.abs(rest) - 0.5 * unit) > doubt) & (np.abs(np.abs(rest) - 0.25 * unit) > doubt)
     halves = powers >> 1
     right &= (halves + 32 > _LEAST_EXPONENT + 1) | (top == 0)
-    return np.ldexp(found, np.clip(halves, -5000, 5000).astype(np.int32)), right | (top == 0)
+    return _scaled(found, halves), right | (top == 0)
+
+
+def _scaled(numbers: Floats, powers: Ints) -> Floats:
+    """Return numbers times powers of two; products that are too great are infinite, without a warning of numpy's."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(numbers, np.clip(powers, -5000, 5000).astype(np.int32))
 
 
 def product(one: Unsigned, other: Unsigned) -> Unsigned:

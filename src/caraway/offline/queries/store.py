@@ -95,13 +95,13 @@ class OfflineQueries(Store):
 
     def note(self, query_id: str, error: str) -> None:
         """Note why an attempt ended."""
-        self._write(self._unfinished(query_id).values(error=error), "note the failure of an offline query")
+        self._write(self._unfinished(query_id).values(error=_text(error)), "note the failure of an offline query")
 
     def end(self, query_id: str, status: QueryStatus, error: str | None = None) -> None:
         """Note that a query is over; credentials in its request are dropped."""
         values = {
             "status": status.value,
-            "error": error,
+            "error": None if error is None else _text(error),
             "ended_at": NOW,
             "request": _TABLE.c.request.op("#-")(sa.text("'{rows,credentials}'")).op("#-")(
                 sa.text("'{output,credentials}'")
@@ -140,6 +140,11 @@ class OfflineQueries(Store):
             lambda connection: list(connection.execute(query).mappings()), "read offline queries"
         )
         return [_query(row) for row in rows]
+
+
+def _text(error: str) -> str:
+    """Return a text as Postgres can store it: an error may have names and values of files."""
+    return error.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _query(row: sa.RowMapping) -> OfflineQuery:
