@@ -366,6 +366,8 @@ class Client:
         workflow: str | None = None,
         use_v2: bool = True,
         num_dpus: int | None = None,
+        *,
+        as_known: bool = False,
     ) -> Any:
         """Start a job that computes features for each row as of the row's time, into a bucket.
 
@@ -380,6 +382,7 @@ class Client:
             workflow: A label.
             use_v2: Compute it by the second engine.
             num_dpus: How many workers to use; a job that fails with it isn't repeated.
+            as_known: True: each row sees only what had been ingested by its time; see `training_set`.
 
         Returns:
             A dict of `request_id`, `output_bucket`, `output_prefix`, `completion_rate`, `failure_rate`, `status`.
@@ -397,6 +400,8 @@ class Client:
             feature_to_column_map=feature_to_column_map,
         )
         optional_items = {"workflow": workflow, "num_dpus": num_dpus}
+        if as_known:
+            body["as_known"] = True
         body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
         return self._connection.request("POST", "/query_offline", self._headers(), body=body).json()
 
@@ -425,6 +430,7 @@ class Client:
         timestamp_column: str,
         rows: Any,
         *,
+        as_known: bool = False,
         workflow: str | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
@@ -439,6 +445,9 @@ class Client:
             timestamp_column: The column with the time of each row.
             rows: A frame of pandas or polars, or an Arrow table: a column for each input, named by its full name, and
                 that of times. Other columns, such as labels, are in the result as well.
+            as_known: True: each row sees only what had been ingested by its time. Rows that came late, or were added
+                later, then don't show up in features of a time before that. By default a row sees all that happened by
+                its time, as far as it is known now.
             workflow: A label.
             timeout: The longest wait in seconds; None: as long as it takes.
             progress: Show the progress; by default in terminals and notebooks.
@@ -460,6 +469,8 @@ class Client:
         params = {"inputs": ",".join(names), "outputs": ",".join(wanted), "timestamp_column": timestamp_column}
         if workflow is not None:
             params["workflow"] = workflow
+        if as_known:
+            params["as_known"] = "true"
         headers = self._headers() | {"Content-Type": ARROW}
         begun = self._connection.post_bytes("/query_offline", stream_of(rows), headers, params).json()
         return self.offline_result(begun["request_id"], timeout=timeout, progress=progress)

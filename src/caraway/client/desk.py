@@ -16,6 +16,7 @@ def training_set(
     rows: Any,
     *,
     client: Client | None = None,
+    as_known: bool = False,
     timeout: float | None = None,
     progress: bool | None = None,
 ) -> TrainingSet:
@@ -25,4 +26,6 @@ def training_set(
     machine.
     """
     asked = client or Client()
-    return asked.training_set(inputs, outputs, timestamp_column, rows, timeout=timeout, progress=progress)
+    return asked.training_set(
+        inputs, outputs, timestamp_column, rows, as_known=as_known, timeout=timeout, progress=progress
+    )

@@ -123,7 +123,8 @@ def _run(
         confinement=confinement_of(settings),
     )
     source = ArchivedTopics(servers, settings.objects_url, cuts)
-    with OfflineReader(source, planned.plan.indexes, planned.plan.topics, erased=erased) as reader:
+    plans = planned.plan
+    with OfflineReader(source, plans.indexes, plans.topics, erased=erased, known=request.as_known) as reader:
         engine = OfflineEngine(Catalog(query.commit, planned.graph), reader, functions.compile)
         plan = engine.plan(request.inputs, request.outputs)
         if plan.runs_user_code:

@@ -17,7 +17,7 @@ from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
 from caraway.offline.history.aggregates import AggregateHistory
 from caraway.offline.history.groups import MISSING
 from caraway.offline.history.records import read_records
-from caraway.offline.history.replayed import ReplayedIndex
+from caraway.offline.history.replayed import KnownIndex, ReplayedIndex
 from caraway.offline.history.versions import VersionHistory
 from caraway.plan.model import IndexKind, IndexPlan, TopicPlan
 from caraway.query.model import Instants, QueryReader, Rows
@@ -40,14 +40,25 @@ class OfflineReader(QueryReader):
         topics: Iterable[TopicPlan],
         *,
         erased: ErasedKeys | None = None,
+        known: bool = False,
     ) -> None:
-        """Read the datasets that `indexes` are of; keys that are `erased` are read as if they had never had a row."""
+        """Read the datasets that `indexes` are of.
+
+        Args:
+            source: The records of topics.
+            indexes: The indexes.
+            topics: The topics from which they are computed.
+            erased: Keys that are read as if they had never had a row.
+            known: True: a read sees only records that had been ingested by its time, so that no record which came late,
+                or was added later, shows up in the past.
+        """
+        self._known = known
         self._source = source
         self._plans = {plan.dataset: plan for plan in indexes}
         self._topics = {topic.name: topic for topic in topics}
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._histories: dict[str, History] = {}
-        self._replayed: dict[str, ReplayedIndex] = {}
+        self._replayed: dict[str, ReplayedIndex | KnownIndex] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
@@ -157,18 +168,19 @@ class OfflineReader(QueryReader):
             # A dataset that is read a second time, with further columns, is read with all of them.
             every = kind.columns_of(plan, [field.name for field in plan.fields]) if known is not None else wanted
             self._histories.pop(plan.dataset, None)
-            known = kind(plan, read_records(self._source, plan, self._topics[plan.topic], sorted(every)))
-            self._histories[plan.dataset] = known
+            records = read_records(self._source, plan, self._topics[plan.topic], sorted(every))
+            known = self._histories[plan.dataset] = kind(plan, records, known=self._known)
         return known
 
-    def _replay(self, plan: IndexPlan) -> ReplayedIndex:
+    def _replay(self, plan: IndexPlan) -> ReplayedIndex | KnownIndex:
         replayed = self._replayed.get(plan.dataset)
         if replayed is None:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="caraway-offline-")
             folder = Path(self._folder.name) / str(len(self._replayed))
             topic = self._topics[plan.topic]
-            replayed = ReplayedIndex(plan, topic, self._source, folder=folder, erased=self._erased)
+            made = KnownIndex if self._known else ReplayedIndex
+            replayed = made(plan, topic, self._source, folder=folder, erased=self._erased)
             self._replayed[plan.dataset] = replayed
         return replayed
 

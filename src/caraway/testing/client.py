@@ -166,6 +166,8 @@ class MockClient(Client):
         workflow: str | None = None,
         use_v2: bool = True,
         num_dpus: int | None = None,
+        *,
+        as_known: bool = False,
     ) -> Any:
         """Compute features for each row of a frame as of the row's time.
 
@@ -178,6 +180,7 @@ class MockClient(Client):
             KeyError: The frame has no such time stamp column.
             ExtractorError: An extractor failed.
         """
+        _refuse_as_known(as_known=as_known)
         if input_dataframe is None:
             raise InvalidInputError(
                 "query_offline: a mock client needs input_dataframe; it has no S3, so input_s3 is for servers only"
@@ -212,6 +215,7 @@ class MockClient(Client):
         timestamp_column: str,
         rows: Any,
         *,
+        as_known: bool = False,
         workflow: str | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
@@ -224,6 +228,7 @@ class MockClient(Client):
         """
         from caraway.client.training import complete, table_of  # noqa: PLC0415 (Arrow takes long to import)
 
+        _refuse_as_known(as_known=as_known)
         frame = table_of(rows).to_pandas()
         found = self.query_offline(inputs, outputs, timestamp_column, frame)
         given = arguments.input_features(inputs, "training_set")
@@ -440,3 +445,8 @@ class MockClient(Client):
         if branch is None:
             raise UnknownEntityError(f"there is no branch {name!r}; branches: {', '.join(self._branches)}")
         return branch
+
+
+def _refuse_as_known(*, as_known: bool) -> None:
+    if as_known:
+        raise InvalidInputError("as_known: a mock client doesn't know when rows were ingested; ask a server")

@@ -35,11 +35,14 @@ def test_a_training_set_comes_to_the_desk(server: ServerProcess, shop: Shop) -> 
     assert found.to_polars().columns == ["Buyer.n", "Buyer.city", "Buyer.mean", "at", "label"]
     assert sum(batch.num_rows for batch in found.batches(64)) == 500
     assert found.errors().empty
+    # All rows came a moment ago, so nothing was known in the past.
+    known = shop.client.training_set([shop.buyer.user], outputs, "at", frame, as_known=True, progress=False)
+    assert known.to_pandas()["Buyer.n"].tolist() == [0] * 500
     again = shop.client.offline_result(found.request_id)
     assert again.to_arrow() == found.to_arrow()
 
     listed = json.loads(command(url, "list", "--json"))["queries"]
-    assert [query["request_id"] for query in listed] == [found.request_id]
+    assert [query["request_id"] for query in listed] == [known.request_id, found.request_id]
     assert found.request_id[:8] in command(url, "list")
     told = command(url, "status", found.request_id)
     assert "succeeded: 500 of 500 rows" in told

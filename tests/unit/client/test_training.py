@@ -12,6 +12,7 @@ import pytest
 from caraway.client.progress import Silent
 from caraway.client.training import TrainingSet, stream_of, table_in, wait_for
 from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
+from caraway.testing import MockClient
 
 PARTS = [
     pa.table({"S.n": [1, None], "S.x": [0.5, None], "label": [True, False], "_error": [None, "row 1: no n"]}),
@@ -36,6 +37,13 @@ def test_the_rows_come_in_every_form() -> None:
     assert errors.index.tolist() == [1]
     assert errors["_error"].tolist() == ["row 1: no n"]
     assert "1 failed" in found._repr_html_()
+
+
+def test_a_mock_client_knows_no_times_of_ingestion() -> None:
+    with pytest.raises(InvalidInputError, match="as_known"):
+        MockClient().training_set(["S.n"], ["S.x"], "t", pd.DataFrame(), as_known=True)
+    with pytest.raises(InvalidInputError, match="as_known"):
+        MockClient().query_offline(["S.n"], ["S.x"], "t", pd.DataFrame(), as_known=True)
 
 
 def test_batches_need_one_part_at_a_time() -> None:

@@ -80,7 +80,7 @@ def test_aggregates_of_windows_have_the_bits_of_the_in_process_engine(
         name: (COLUMNS[name], to_polars(name, [row[position] for row in rows], COLUMNS[name]))
         for name, position in by_name.items()
     }
-    history = WindowHistory(CASE.plan, AggregateInputs(groups, 4, times, None, columns))
+    history = WindowHistory(CASE.plan, AggregateInputs(groups, 4, times, None, None, columns))
     names = [spec.into for spec in CASE.plan.aggregates]
     asked_groups, at_us = (np.array([pair[side] for pair in asked], np.int64) for side in (0, 1))
     series, found = history.read(names, asked_groups, at_us)

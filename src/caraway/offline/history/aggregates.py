@@ -12,7 +12,7 @@ from caraway.index.aggregates.layout import reads_values
 from caraway.index.storage.intervals import has_max_event_time
 from caraway.offline.columns import replaced
 from caraway.offline.history.groups import MISSING, Groups
-from caraway.offline.history.records import OP, ORDER, TIME
+from caraway.offline.history.records import INGESTED, OP, ORDER, TIME, IndexRecords
 from caraway.offline.history.windows import NEVER, AggregateInputs, WindowHistory, is_computable
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Rows
@@ -29,18 +29,23 @@ _BASE = "record base"
 class AggregateHistory:
     """All aggregate inputs of an index."""
 
-    def __init__(self, plan: IndexPlan, frame: pl.DataFrame) -> None:
-        """Take the records of an index, as `read_records` returns them."""
+    def __init__(self, plan: IndexPlan, records: IndexRecords, *, known: bool = False) -> None:
+        """Take the records of an index; if `known`, a record counts only from its ingestion on."""
+        frame = records.frame
         self.columns: frozenset[str] = frozenset()
         """The aggregates that can be read."""
-        self.complete = not has_max_event_time(plan)
-        """False if nothing can be read: with discrete windows, a key is found only when one of them has closed."""
+        self.complete = not (has_max_event_time(plan) or (known and records.revised))
+        """False if nothing can be read.
+
+        With discrete windows, a key is found only when one of them has closed. And what was known before a revision
+        isn't among the records.
+        """
         types = {column.name: column.dtype for column in plan.schema.columns}
         self.loaded = frozenset(frame.columns).intersection(types)
         """The columns of rows that were given."""
         ends = bool((frame[OP] == DELETE).any())
         if ends:
-            frame = ended(plan, frame)
+            frame = ended(plan, frame, known=known)
         self.groups = Groups(plan.schema.keys, frame)
         if not self.complete:
             return
@@ -52,6 +57,7 @@ class AggregateHistory:
                 count=self.groups.count,
                 times=frame[TIME].to_numpy(),
                 ends=frame[_END].to_numpy() if ends else None,
+                seen=frame[INGESTED].to_numpy() if known else None,
                 values=values,
             ),
         )
@@ -61,7 +67,7 @@ class AggregateHistory:
             if is_computable(plan, spec)
             and (not reads_values(spec) or spec.of in values)
             # An extreme of inputs that leave in another order than they came in isn't one of an interval.
-            and not (ends and spec.function in EXTREMES)
+            and not ((ends or known) and spec.function in EXTREMES)
         )
 
     @staticmethod
@@ -100,8 +106,10 @@ class AggregateHistory:
         return spread, found
 
 
-def ended(plan: IndexPlan, frame: pl.DataFrame) -> pl.DataFrame:
+def ended(plan: IndexPlan, frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     """Return aggregate inputs with the times of their ends, without those that never count.
+
+    If `known`, an input ends when its end is ingested, if that is later, and may count until then.
 
     A changelog writes an input with an identity, and its end as a delete with the same identity but for the last byte
     (`caraway.index.records.locations`).
@@ -109,9 +117,12 @@ def ended(plan: IndexPlan, frame: pl.DataFrame) -> pl.DataFrame:
     # Polars has no slices of bytes, so identities are compared as text.
     based = frame.with_columns(pl.col(ORDER).bin.encode("hex").str.head(-2).alias(_BASE))
     is_end = pl.col(OP) == DELETE
-    ends = based.filter(is_end).select(_BASE, pl.col(TIME).alias(_END))
+    end = pl.max_horizontal(TIME, INGESTED) if known else pl.col(TIME)
+    ends = based.filter(is_end).select(_BASE, end.alias(_END))
     lives = based.filter(~is_end).join(ends, on=_BASE, how="left")
     lives = lives.with_columns(pl.col(_END).fill_null(NEVER))
+    if known:
+        return lives.drop(_BASE)
     # A version that ends at its own begin, or before it, never held. Its begin is its timestamp, which is a column of
     # the row if another column gives the time of the input.
     counts = pl.col(_END) > pl.col(TIME)

@@ -1,6 +1,7 @@
 """All records of an index in columns, each identity once, in its newest revision."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -34,16 +35,29 @@ def columns_needed(plan: IndexPlan, wanted: Sequence[str]) -> list[str]:
     return [column.name for column in source.columns if column.name in names]
 
 
-def read_records(source: ArchivedTopics, plan: IndexPlan, topic: TopicPlan, wanted: Sequence[str]) -> pl.DataFrame:
-    """Return the records of an index: the keys, the wanted columns, TIME, OP, INGESTED and ORDER.
+@dataclass(frozen=True, slots=True)
+class IndexRecords:
+    """The records of an index.
 
-    TIME and INGESTED are in microseconds. Records of one time follow each other in the order of ORDER: the identity, or
-    a number of the same order if the identities are positions.
-    Values are those of `caraway.expr.polars.values.polars_type`.
+    Attributes:
+        frame: The keys, the wanted columns, TIME, OP, INGESTED and ORDER. TIME and INGESTED are in microseconds.
+            Records of one time follow each other in the order of ORDER: the identity, or a number of the same order if
+            the identities are positions. Values are those of `caraway.expr.polars.values.polars_type`.
+        revised: True if some records are left out, because others replace or retract them.
+    """
+
+    frame: pl.DataFrame
+    revised: bool
+
+
+def read_records(source: ArchivedTopics, plan: IndexPlan, topic: TopicPlan, wanted: Sequence[str]) -> IndexRecords:
+    """Return the records of an index, each identity once.
 
     Raises `UnavailableError` if the broker or the object store doesn't answer.
     """
-    return settled(_frame(plan, source.records(topic, columns_needed(plan, wanted))))
+    frame = _frame(plan, source.records(topic, columns_needed(plan, wanted)))
+    found = settled(frame)
+    return IndexRecords(found, revised=found.height < frame.height)
 
 
 def settled(frame: pl.DataFrame) -> pl.DataFrame:

@@ -4,11 +4,13 @@ The records are written to a database of their own by the code that writes those
 So the answers are those of a server by construction, at some 20 us for a record.
 """
 
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from caraway.archive.columns import TableColumns
@@ -58,6 +60,63 @@ class ReplayedIndex:
     def close(self) -> None:
         """Close the database."""
         self._store.close()
+
+
+class KnownIndex:
+    """An index of one dataset that is built while it is read, so that each read sees what had been ingested by then."""
+
+    def __init__(
+        self, plan: IndexPlan, topic: TopicPlan, source: ArchivedTopics, *, folder: Path, erased: ErasedKeys
+    ) -> None:
+        """Read all records of the index's topic; nothing is built yet.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer.
+        """
+        self._plan = replace(plan, emits=None)
+        self._topic = topic
+        self._folder = folder
+        self._erased = erased
+        wanted = [column.name for column in plan.schema.columns]
+        records = source.records(topic, columns_needed(self._plan, wanted))
+        columns = records.columns
+        self._records = replace(records, rows=records.rows.sort(columns.ingested, maintain_order=True))
+        self._ingested = self._records.rows[columns.ingested].to_physical().to_numpy()
+        self._builds = 0
+
+    def read(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
+    ) -> Rows:
+        """Read rows, each as it was known at its time; see `caraway.query.model.Reader.read`."""
+        times = np.full(len(keys), at_us, np.int64) if isinstance(at_us, int) else np.asarray(at_us, np.int64)
+        order = np.argsort(times, kind="stable")
+        # So many records had been ingested at the time of each read.
+        reached = np.searchsorted(self._ingested, times[order], side="right")
+        values: list[list[object]] = [[None] * len(keys) for _ in columns]
+        found = [False] * len(keys)
+        self._builds += 1
+        with IndexStore(self._folder / str(self._builds)) as store:
+            writer = IndexWriter(store, erased=self._erased)
+            rows = DatasetReader(IndexReader(store, self._erased), [self._plan])
+            messages = messages_of(self._topic, self._records)
+            written = 0
+            for first in [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist()] if len(order) else []:
+                end = int(np.searchsorted(reached, reached[first], side="right"))
+                while written < reached[first]:
+                    some = list(islice(messages, min(BATCH, int(reached[first]) - written)))
+                    writer.apply(self._plan, some)
+                    written += len(some)
+                places = order[first:end].tolist()
+                read, there = rows.read(dataset, [keys[p] for p in places], times[places].tolist(), columns)
+                for column, part in zip(values, read, strict=True):
+                    for place, value in zip(places, part, strict=True):
+                        column[place] = value
+                for place, is_there in zip(places, there, strict=True):
+                    found[place] = is_there
+        shutil.rmtree(self._folder / str(self._builds), ignore_errors=True)
+        return values, found
+
+    def close(self) -> None:
+        """Do nothing: nothing is kept open."""
 
 
 def messages_of(topic: TopicPlan, records: ArchivedRecords) -> Iterator[Message]:

@@ -9,7 +9,7 @@ import polars as pl
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import INSTANT, from_polars
 from caraway.offline.history.groups import MISSING, Groups
-from caraway.offline.history.records import OP, ORDER, TIME
+from caraway.offline.history.records import INGESTED, OP, ORDER, TIME, IndexRecords
 from caraway.offline.kernel.timeline import Timeline
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Rows
@@ -22,19 +22,33 @@ Flags = npt.NDArray[np.bool_]
 class VersionHistory:
     """All versions of an index."""
 
-    def __init__(self, plan: IndexPlan, frame: pl.DataFrame) -> None:
-        """Take the records of an index, as `read_records` returns them."""
+    def __init__(self, plan: IndexPlan, records: IndexRecords, *, known: bool = False) -> None:
+        """Take the records of an index; if `known`, a record is seen only from its ingestion on."""
+        frame = records.frame
         self.groups = Groups(plan.schema.keys, frame)
         self._timeline = Timeline(self.groups.numbers, frame[TIME].to_numpy(), self.groups.count, frame[ORDER])
+        # The row that holds when the row at each place of the timeline is the last one.
+        self._rows = self._timeline.places
+        if known:
+            self._see_late(np.maximum(frame[TIME].to_numpy(), frame[INGESTED].to_numpy()))
         self._frame = frame.drop(ORDER)
         self._held = frame[OP].to_numpy() == PUT
         self._types = {column.name: column.dtype for column in plan.schema.columns}
         self.loaded = frozenset(self._types).intersection(frame.columns)
         """The columns of rows that were given."""
-        self.complete = True
-        """True, as there is no history that can't be read."""
+        self.complete = not (known and records.revised)
+        """False if nothing can be read: what was known before a revision isn't among the records."""
         self.columns = self.loaded | {plan.schema.timestamp}
         """The columns that can be read."""
+
+    def _see_late(self, seen_us: Ints) -> None:
+        """See each row only from a time on: the row that holds is then the latest one of those that are seen."""
+        latest = np.empty(len(seen_us), np.int64)
+        latest[self._rows] = np.arange(len(seen_us))
+        seen = Timeline(self.groups.numbers, seen_us, self.groups.count)
+        # Rows of later groups are later, too, so the greatest place up to a row is always one of the row's own group.
+        self._rows = self._rows[np.maximum.accumulate(latest[seen.places])]
+        self._timeline = seen
 
     @staticmethod
     def columns_of(plan: IndexPlan, names: Sequence[str]) -> frozenset[str]:
@@ -67,6 +81,6 @@ class VersionHistory:
         safe = np.where(known, groups, 0)
         behind = self._timeline.up_to(safe, at_us)
         found = known & (behind > self._timeline.begins[safe])
-        rows = self._timeline.places[np.where(found, behind - 1, 0)]
+        rows = self._rows[np.where(found, behind - 1, 0)]
         found &= self._held[rows]
         return pl.Series(rows).set(pl.Series(~found), None), found

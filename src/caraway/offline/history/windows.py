@@ -134,6 +134,7 @@ class AggregateInputs:
         times: The event times.
         ends: The times from which on an input counts no more, each after its own time; NEVER for one that doesn't end.
             None if no input ends.
+        seen: The times from which on an input counts, if that is later than its own time; None if all count at once.
         values: The columns that aggregates read, with their types.
     """
 
@@ -141,7 +142,13 @@ class AggregateInputs:
     count: int
     times: Ints
     ends: Ints | None
+    seen: Ints | None
     values: Mapping[str, tuple[DataType, pl.Series]]
+
+    @property
+    def enters(self) -> Ints:
+        """The times at which inputs enter windows."""
+        return self.times if self.seen is None else np.maximum(self.times, self.seen)
 
 
 class _Sorted:
@@ -181,7 +188,7 @@ class WindowHistory:
     def __init__(self, plan: IndexPlan, inputs: AggregateInputs) -> None:
         """Sort the inputs."""
         layout = Layout(plan, 0)
-        timeline = Timeline(inputs.groups, inputs.times, inputs.count)
+        timeline = Timeline(inputs.groups, inputs.enters, inputs.count)
         self._inputs = inputs
         self._begun = _Sorted(inputs.values, timeline, timeline.places)
         self._lived: dict[int | None, _Sorted] = {}
@@ -219,10 +226,10 @@ class WindowHistory:
 
     def _interval(self, length_us: int | None, groups: Ints, at_us: Ints, begun: Ints) -> tuple[_Sorted, Ints, Ints]:
         """Return the rows that make windows of a length, and the interval of each window among them."""
-        if self._inputs.ends is not None:
+        if self._inputs.ends is not None or self._inputs.seen is not None:
             lived = self._lived.get(length_us)
             if lived is None:
-                lived = self._lived[length_us] = _lives(self._inputs, self._inputs.ends, length_us)
+                lived = self._lived[length_us] = _lives(self._inputs, length_us)
             return lived, lived.timeline.begins[groups], lived.timeline.up_to(groups, at_us)
         timeline = self._begun.timeline
         if length_us is None:
@@ -250,17 +257,20 @@ class WindowHistory:
         return replaced(computed.gather(places), kept, empty, spec.dtype)
 
 
-def _lives(inputs: AggregateInputs, ends: Ints, length_us: int | None) -> _Sorted:
+def _lives(inputs: AggregateInputs, length_us: int | None) -> _Sorted:
     """Return a row for each input that enters windows of a length, and one that takes it back when it leaves."""
-    leaves = ends
+    enters = inputs.enters
+    leaves = np.full(len(enters), NEVER) if inputs.ends is None else inputs.ends
     if length_us is not None:
         # Times are bounded by those that the index can hold, far from the ends of 64 bits.
-        leaves = np.minimum(ends, inputs.times + (length_us + WINDOW_REST_US))
-    left = np.flatnonzero(leaves < NEVER)
-    rows = np.concatenate([np.arange(len(leaves)), left])
+        leaves = np.minimum(leaves, inputs.times + (length_us + WINDOW_REST_US))
+    # An input that is seen only after it has left is in no window.
+    entered = np.flatnonzero(enters < leaves)
+    left = entered[leaves[entered] < NEVER]
+    rows = np.concatenate([entered, left])
     weights = np.ones(len(rows), np.int64)
-    weights[len(leaves) :] = -1
-    times = np.concatenate([inputs.times, leaves[left]])
+    weights[len(entered) :] = -1
+    times = np.concatenate([enters[entered], leaves[left]])
     timeline = Timeline(inputs.groups[rows], times, inputs.count)
     return _Sorted(inputs.values, timeline, rows[timeline.places], weights[timeline.places])
 

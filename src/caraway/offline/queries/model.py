@@ -57,13 +57,18 @@ class Place(Struct, frozen=True, tag="files"):
 
 
 class OfflineRequest(Struct, frozen=True, kw_only=True):
-    """The request of an offline query: `rows` are its input, `output` is the place of its results, None for the own."""
+    """The request of an offline query.
+
+    `rows` are its input, `output` is the place of its results, None for the server's own. If it is `as_known`, a row
+    sees only records that had been ingested by its time.
+    """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     timestamp_column: str
     rows: StoredRows | Place
     output: Place | None = None
+    as_known: bool = False
 
 
 class Part(Struct, frozen=True):

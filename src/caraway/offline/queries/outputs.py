@@ -60,6 +60,7 @@ def write_manifest(objects: ObjectFolder, prefix: str, query: OfflineQuery, outp
         "inputs": request.inputs,
         "outputs": {column.name: None if column.dtype is None else type_name(column.dtype) for column in outputs},
         "timestamp_column": request.timestamp_column,
+        "as_known": request.as_known,
         "rows": query.rows_done,
         "rows_failed": query.rows_failed,
         "files": [

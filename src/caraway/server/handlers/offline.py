@@ -34,7 +34,7 @@ from caraway.served.metrics import DEFAULT_WORKFLOW
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import checked_schema
 from caraway.server.handlers.context import ServerContext
-from caraway.server.handlers.reads import NAMES, Names, Workflow
+from caraway.server.handlers.reads import MAX_WORKFLOW, NAMES, Names
 from caraway.server.http.bodies import Flag
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
 from caraway.state.permissions import Mode
@@ -43,8 +43,18 @@ T = TypeVar("T")
 
 # The most characters of a column's name, and of addresses.
 MAX_TEXT = 1_000
-Text = Annotated[str, Meta(max_length=MAX_TEXT)]
-RequestId = Annotated[str, Meta(max_length=100, description="the id of an offline query")]
+# Postgres can't store a text with the character NUL.
+STORABLE = r"^[^\x00]*$"
+Text = Annotated[str, Meta(max_length=MAX_TEXT, pattern=STORABLE)]
+TimestampColumn = Annotated[
+    str, Meta(max_length=MAX_TEXT, pattern=STORABLE, description="the column of the rows' times")
+]
+RequestId = Annotated[str, Meta(max_length=100, pattern=STORABLE, description="the id of an offline query")]
+Label = Annotated[
+    Annotated[str, Meta(max_length=MAX_WORKFLOW, pattern=STORABLE)] | None,
+    Meta(description=f"the name of a workflow, of at most {MAX_WORKFLOW} characters"),
+]
+AsKnown = Annotated[Flag, Meta(description="true: each row sees only what had been ingested by its time")]
 INPUT = {
     "description": 'the rows: {"Pandas": {column: values}}, or {"S3": {"s3_table": …, "feature_to_column_map": …}}',
     "type": "object",
@@ -57,10 +67,11 @@ class OfflineBody(Struct, kw_only=True):
 
     input_features: Annotated[Names, NAMES]
     output_features: Annotated[Names, NAMES]
-    timestamp_column: Annotated[str, Meta(max_length=MAX_TEXT, description="the column of the rows' times")]
+    timestamp_column: TimestampColumn
     input: Annotated[Any, Meta(extra_json_schema=INPUT)]
     s3_output: Annotated[Any, Meta(extra_json_schema=TABLE)] = None
-    workflow: Workflow = None
+    workflow: Label = None
+    as_known: AsKnown = None
     use_v2: Flag = None
     num_dpus: Annotated[int | None, Meta(description="a number, which doesn't matter")] = None
 
@@ -70,8 +81,9 @@ class OfflineParameters(Struct):
 
     inputs: Annotated[str, Meta(description="full names of inputs, separated by commas, if the body is in Arrow")] = ""
     outputs: Annotated[str, Meta(description="names of outputs, separated by commas, if the body is in Arrow")] = ""
-    timestamp_column: Annotated[str, Meta(max_length=MAX_TEXT, description="the column of the rows' times")] = ""
-    workflow: Workflow = None
+    timestamp_column: TimestampColumn = ""
+    workflow: Label = None
+    as_known: AsKnown = None
 
 
 class RequestParameters(Struct):
@@ -171,17 +183,23 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         content: tuple[str, bytes] | None = (ARROW_INPUT, request.body)
         rows: StoredRows | Place = StoredRows(ARROW_INPUT)
         output, timestamp_column, workflow = None, asked.timestamp_column, asked.workflow
+        as_known = asked.as_known
     else:
         body = await request.read()
         inputs, outputs = body.input_features, body.output_features
-        timestamp_column, workflow = body.timestamp_column, body.workflow
+        timestamp_column, workflow, as_known = body.timestamp_column, body.workflow, body.as_known
         rows, content = _rows(context, query_id, body)
         output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _TABLE), {})
     if not outputs:
         raise InvalidInputError("output_features: name at least one feature or featureset")
     check_offline(served.queries.plan(inputs, outputs), served.queries.catalog)
     asked_for = OfflineRequest(
-        inputs=tuple(inputs), outputs=tuple(outputs), timestamp_column=timestamp_column, rows=rows, output=output
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        timestamp_column=timestamp_column,
+        rows=rows,
+        output=output,
+        as_known=bool(as_known),
     )
     deployment = context.deployment
     if content is not None:
