@@ -19,6 +19,9 @@ from tests.fuzz.sending import Reply, send
 MB = 1024 * 1024
 # How much more memory than at the start the server may take, and how long another caller may wait.
 MEMORY_MB = 300
+# How much the process of an offline query may take. A server has as many as its setting allows, one by default.
+QUERY_MB = 500
+QUERY_MODULE = "caraway.offline"
 WAIT_S = 0.25
 SENDERS = 4
 SAMPLE_S = 0.1
@@ -32,8 +35,9 @@ class Findings:
 
     Attributes:
         replies: One for each message.
-        start_mb: Memory of the server and its processes before.
+        start_mb: Memory of the server and its processes before, without those of offline queries.
         peak_mb: The most that it was meanwhile.
+        query_mb: The most memory of the processes of offline queries.
         seconds: How long the run took.
         waits: When each healthy query was due and how long it took, in seconds.
         noise: The same of the control, which asks nobody.
@@ -42,6 +46,7 @@ class Findings:
     replies: list[Reply] = field(default_factory=list)
     start_mb: float = 0.0
     peak_mb: float = 0.0
+    query_mb: float = 0.0
     seconds: float = 0.0
     waits: Times = ()
     noise: Times = ()
@@ -62,6 +67,8 @@ class Findings:
             found.append(
                 f"the server took {self.peak_mb - self.start_mb:.0f} MB more than the {self.start_mb:.0f} MB before"
             )
+        if self.query_mb > QUERY_MB:
+            found.append(f"the processes of offline queries took {self.query_mb:.0f} MB")
         found += [
             f"another caller waited {took:.3f} s, {took - noise:.3f} s of them for the server, beside "
             + "; ".join(self._beside(due, took))
@@ -89,6 +96,7 @@ class Findings:
                 f"statuses: {dict(sorted(statuses.items()))}, {sum(not r.statuses for r in self.replies)} without",
                 f"slowest: {', '.join(f'{r.kind} {r.seconds:.2f} s {r.statuses[:1]}' for r in longest)}",
                 f"memory: {self.start_mb:.0f} MB before, at most {self.peak_mb:.0f} MB",
+                f"memory of offline queries: at most {self.query_mb:.0f} MB",
                 f"another caller: {spread(self.waits)}",
                 f"the machine's own noise (a loop that asks nobody): {spread(self.noise)}",
             )
@@ -113,16 +121,22 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def memory_mb(process: psutil.Process) -> float:
-    """Return what a process and its children hold."""
-    total = 0
+def memory_mb(process: psutil.Process) -> tuple[float, float]:
+    """Return what a process and its children hold, and what those of them hold that work on offline queries."""
+    held, by_queries = 0, 0
+    queries: set[int] = set()
+    # A child is listed behind its parent.
     for one in (process, *process.children(recursive=True)):
         try:
-            total += one.memory_info().rss
+            if one.ppid() in queries or QUERY_MODULE in one.cmdline():
+                queries.add(one.pid)
+                by_queries += one.memory_info().rss
+            else:
+                held += one.memory_info().rss
         except psutil.NoSuchProcess:
             # It ended since they were listed.
             continue
-    return total / MB
+    return held / MB, by_queries / MB
 
 
 class Beside:
@@ -150,13 +164,14 @@ class _Watch(threading.Thread):
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)
-        self.peak_mb = 0.0
+        self.peak_mb = self.query_mb = 0.0
         self._process = process
         self._ended = threading.Event()
 
     def run(self) -> None:
         while not self._ended.wait(SAMPLE_S):
-            self.peak_mb = max(self.peak_mb, memory_mb(self._process))
+            held, by_queries = memory_mb(self._process)
+            self.peak_mb, self.query_mb = max(self.peak_mb, held), max(self.query_mb, by_queries)
 
     def stop(self) -> None:
         self._ended.set()
@@ -194,7 +209,7 @@ def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str
     """
     process = psutil.Process(pid)
     waiting = _Waiting(messages)
-    found = Findings(start_mb=memory_mb(process))
+    found = Findings(start_mb=memory_mb(process)[0])
     watch, healthy, control = _Watch(process), Beside("caller", host, str(port), token), Beside("control")
     watch.start()
     begun = time.monotonic()
@@ -205,6 +220,6 @@ def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str
     finally:
         watch.stop()
         found.waits, found.noise = healthy.stop(), control.stop()
-    found.peak_mb = watch.peak_mb
+    found.peak_mb, found.query_mb = watch.peak_mb, watch.query_mb
     found.seconds = time.monotonic() - begun
     return found

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from caraway.archive.columns import Encoder, TableColumns, columns_of
 from caraway.archive.model import table_path
-from caraway.archive.tables import ArchiveTable
+from caraway.archive.tables import ArchiveTable, frame_of
 from caraway.errors import UnavailableError
 from caraway.expr.polars.values import INSTANT, polars_type
 from caraway.plan.model import TopicPlan
@@ -49,6 +49,49 @@ class ArchivedRecords:
     begins: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a topic's records: those of some files of its table, or of a span of offsets of the topic itself.
+
+    Attributes:
+        files: The addresses of the files; none for a span.
+        rows: The number of records; for a span it is an estimate.
+        partition: The partition of a span.
+        first: The first offset of a span.
+        end: The offset behind a span.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    partition: int = 0
+    first: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicParts:
+    """The places of a topic's records, which don't change while the archive goes on.
+
+    Attributes:
+        parts: All parts; each record is in exactly one of them.
+        options: The options with which the files are opened.
+        archived: The offset of the next message to archive, by partition.
+        ends: The offsets before which records are read, by partition.
+        begins: See `ArchivedRecords`.
+    """
+
+    parts: tuple[Part, ...]
+    options: Mapping[str, str]
+    archived: Mapping[int, int]
+    ends: Mapping[int, int]
+    begins: Mapping[int, int]
+
+    @property
+    def rows(self) -> int:
+        """The number of all records, as far as it is known."""
+        return sum(part.rows for part in self.parts)
+
+
 def cuts_now(bootstrap_servers: str, topics: Iterable[str]) -> dict[str, dict[int, int]]:
     """Return the present ends of topics, so that whoever reads up to them sees the same records each time.
 
@@ -79,23 +122,57 @@ class ArchivedTopics:
 
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
+        found = self.parts(topic)
+        files = [file for part in found.parts for file in part.files]
+        whole = [Part(tuple(files), 0)] if files else []
+        spans = [part for part in found.parts if not part.files]
+        pieces = [self.read(topic, found, part, wanted) for part in [*whole, *spans]]
         columns = columns_of(topic.schema)
-        types = {column.name: polars_type(column.dtype) for column in topic.schema.columns if column.name in wanted}
-        types |= control_types(columns)
+        nothing = pl.DataFrame(schema=_types(topic, columns, wanted))
+        return ArchivedRecords(pl.concat([nothing, *pieces]), columns, found.begins)
+
+    def parts(self, topic: TopicPlan, messages: int | None = None) -> TopicParts:
+        """Return where the records of a topic are.
+
+        Args:
+            topic: The topic.
+            messages: The most messages of a part that isn't archived.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer.
+        """
         ends = self._cuts.get(topic.name, {})
         table = ArchiveTable.existing(self._objects_url, table_path(topic.name, self._topic_id(topic.name)))
-        archived = dict.fromkeys(ends, 0) if table is None else table.positions(ends)
-        pieces = [pl.DataFrame(schema=types)]
+        archived = dict.fromkeys(ends, 0)
+        parts: list[Part] = []
+        per_message = 1.0
         if table is not None:
-            pieces.append(table.frame(list(types), _before(columns, archived, ends)).cast(pl.Schema(types)))
+            archived = table.positions(ends)
+            parts = [Part((file,), rows) for file, rows in table.files()]
+            # A message may have many records. The archived ones tell how many it usually has.
+            per_message = max(sum(part.rows for part in parts) / max(sum(archived.values()), 1), 1.0)
         begins = dict.fromkeys(ends, 0)
         left = {p: (archived[p], end) for p, end in ends.items() if archived[p] < end}
         if left:
             oldest = TopicEnds(self._bootstrap_servers).beginnings([topic.name]).get(topic.name, {})
             begins = {p: oldest.get(p, 0) if oldest.get(p, 0) > archived[p] else 0 for p in ends}
-            spans = {p: (max(first, oldest.get(p, 0)), end) for p, (first, end) in left.items()}
-            pieces += [framed(piece, types) for piece in self._unarchived(topic, columns, spans)]
-        return ArchivedRecords(pl.concat(pieces), columns, begins)
+            for partition, (archived_end, end) in left.items():
+                first = max(archived_end, oldest.get(partition, 0))
+                for begin in range(first, end, messages or max(end - first, 1)):
+                    behind = min(end, begin + (messages or end))
+                    parts.append(Part((), int((behind - begin) * per_message), partition, begin, behind))
+        options = {} if table is None else table.options()
+        return TopicParts(tuple(parts), options, archived, ends, begins)
+
+    def read(self, topic: TopicPlan, found: TopicParts, part: Part, wanted: Sequence[str]) -> pl.DataFrame:
+        """Return the records of a part in some columns of the topic's rows; see `records`."""
+        columns = columns_of(topic.schema)
+        types = _types(topic, columns, wanted)
+        if part.files:
+            kept = _before(columns, found.archived, found.ends)
+            return frame_of(part.files, found.options, list(types), kept).cast(pl.Schema(types))
+        spans = {part.partition: (part.first, part.end)}
+        pieces = [framed(piece, types) for piece in self._unarchived(topic, columns, spans)]
+        return pl.concat([pl.DataFrame(schema=types), *pieces])
 
     def _topic_id(self, name: str) -> str:
         try:
@@ -117,6 +194,12 @@ class ArchivedTopics:
                 pieces.append(encoder.table(waiting))
                 waiting = []
         return [*pieces, encoder.table(waiting)] if waiting else pieces
+
+
+def _types(topic: TopicPlan, columns: TableColumns, wanted: Sequence[str]) -> dict[str, pl.DataType]:
+    """Return the types of the wanted columns of a topic's rows, and of those of their positions."""
+    types = {column.name: polars_type(column.dtype) for column in topic.schema.columns if column.name in wanted}
+    return types | control_types(columns)
 
 
 def framed(rows: pa.Table, types: Mapping[str, pl.DataType]) -> pl.DataFrame:

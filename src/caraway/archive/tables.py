@@ -121,17 +121,21 @@ class ArchiveTable:
         with _translated_errors(self.url):
             return self._table.to_pyarrow_dataset().to_table(columns=columns)
 
-    def frame(self, columns: Sequence[str], kept: "pl.Expr | None" = None) -> "pl.DataFrame":
-        """Return the records for which `kept` is true, all by default, in these columns; in no particular order."""
-        # Only readers need polars, which takes half as long to read a table as pyarrow. Writers have no memory for it.
-        import polars as pl  # noqa: PLC0415
+    def files(self) -> list[tuple[str, int]]:
+        """Return the addresses of the table's files, and the number of records in each.
 
+        They stay readable for some hours (KEPT_HOURS), also if they are replaced meanwhile.
+        """
         with _translated_errors(self.url):
-            try:
-                rows = pl.scan_delta(self._table)
-                return (rows if kept is None else rows.filter(kept)).select(columns).collect()
-            except pl.exceptions.PolarsError as error:
-                raise UnavailableError(f"the table {self.url} can't be read: {error}") from error
+            found = pa.table(self._table.get_add_actions(flatten=True))
+        return [
+            (f"{self.url}/{path}", rows)
+            for path, rows in zip(found["path"].to_pylist(), found["num_records"].to_pylist(), strict=True)
+        ]
+
+    def options(self) -> dict[str, str]:
+        """Return the options with which the table was opened."""
+        return dict(self._options)
 
     def remove(self, columns: TableColumns, hides: Hides) -> int:
         """Remove the rows whose Kafka key `hides` is true of, and return how many.
@@ -181,6 +185,23 @@ class ArchiveTable:
             return len(
                 self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
             )
+
+
+def frame_of(
+    files: Sequence[str], options: Mapping[str, str], columns: Sequence[str], kept: "pl.Expr | None" = None
+) -> "pl.DataFrame":
+    """Return the records of a table's files for which `kept` is true, all by default, in no particular order.
+
+    Raises `UnavailableError` if the object store doesn't answer, or a file is gone.
+    """
+    # Only readers need polars, which takes half as long to read a table as pyarrow. Writers have no memory for it.
+    import polars as pl  # noqa: PLC0415
+
+    try:
+        rows = pl.scan_parquet(list(files), storage_options=dict(options) or None, hive_partitioning=False)
+        return (rows if kept is None else rows.filter(kept)).select(columns).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UnavailableError(f"the archive's file {files[0]} or another one can't be read: {error}") from error
 
 
 @contextmanager

@@ -241,12 +241,18 @@ class OfflineSettings(_Section):
         extractor_seconds: The longest time that a Python extractor may take for some thousands of rows.
         local_files: True: a request may name files of the server's machine as its input or output. Then everybody who
             may query data can read and write every file that the server can.
+        endpoints: Host and port of stores beside those of the clouds, such as one's own MinIO, that requests may name
+            as `endpoint_override`. The server opens no connection to other hosts for a request.
+        own_rights: Addresses, such as `s3://bucket/training`, below which files of requests are read and written with
+            the server's own rights. For all others a request needs access keys or a role.
         kept_days: Days after which the results of a query are removed from the server's object store.
     """
 
     processes: Annotated[int, Field(ge=0, le=100)] = 1
     extractor_seconds: Annotated[float, Field(gt=0)] = 60.0
     local_files: bool = False
+    endpoints: tuple[str, ...] = ()
+    own_rights: tuple[str, ...] = ()
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 

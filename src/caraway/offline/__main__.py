@@ -8,35 +8,25 @@ from functools import partial
 
 import structlog
 
-from caraway.archive.erasing import TableErasures
 from caraway.archive.model import archived_topics
-from caraway.archive.reading import ArchivedTopics, cuts_now
+from caraway.archive.reading import cuts_now
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings, load_settings
-from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import ErasureLog
 from caraway.errors import CarawayError, UnavailableError
-from caraway.functions.confinement.configured import confinement_of
-from caraway.functions.extractors.pool import FunctionPool
 from caraway.logs import configure_logging
 from caraway.objects.folder import ObjectFolder
-from caraway.offline.engine import OfflineEngine
+from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.inputs import Files, open_rows
-from caraway.offline.queries.model import OfflineQuery, Place, QueryStatus, StoredRows, folder_of
+from caraway.offline.queries.model import LATER, OfflineQuery, Place, QueryStatus, StoredRows, folder_of
 from caraway.offline.queries.places import own_prefix
 from caraway.offline.queries.running import QueryRun, attempted
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
-from caraway.offline.reader import OfflineReader
-from caraway.query.catalog import Catalog
 from caraway.recurring import Recurring
 from caraway.secrets.keyring import open_keyring
-from caraway.secrets.store import SecretStore
 from caraway.state.database import connect
-from caraway.state.plans import Plans
-from caraway.state.reader import StateReader
 from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
@@ -45,8 +35,6 @@ LOG = structlog.get_logger(__name__)
 LASTING = timedelta(seconds=15)
 RENEW_SECONDS = 3.0
 NICENESS = 5
-# The exit code of a process whose query is worked on by another one, or goes on later.
-LATER = 75
 
 
 def main(query_id: str) -> int:
@@ -97,53 +85,30 @@ def _keep(lease: HeldLease) -> None:
 def _run(
     settings: Settings, queries: OfflineQueries, query: OfflineQuery, stopping: threading.Event
 ) -> QueryStatus | None:
-    database = connect(settings.postgres.url or "")
     keyring = open_keyring(settings.key_file)
     objects = ObjectFolder(settings.objects_url)
     request = query.request
     rows_access = opened(keyring, query.id, request.rows) if isinstance(request.rows, Place) else None
     rows = open_rows(query.id, request, objects, Files(settings.offline.local_files, rows_access))
-    planned = Plans(StateReader(database)).planned(query.commit)
-    topics = archived_topics([planned.plan])
-    servers = sign_in(settings.kafka)
-    cuts = query.cuts or cuts_now(servers, topics)
+    planned = planned_of(settings, query.commit)
+    cuts = query.cuts or cuts_now(sign_in(settings.kafka), archived_topics([planned.plan]))
     queries.begin(query.id, cuts, rows.count())
     output, prefix = objects, own_prefix(query.id)
     if request.output is not None:
         files = Files(settings.offline.local_files, opened(keyring, query.id, request.output))
         output, prefix = ObjectFolder(request.output.url, files.at(request.output)), ""
-    erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-    TableErasures(ErasureLog(database), erased).refresh()
-    secrets = SecretStore(database, keyring)
-    functions = FunctionPool(
-        1,
-        settings.offline.extractor_seconds,
-        settings.server.extractor_memory_mb,
-        secrets=secrets.get,
-        confinement=confinement_of(settings),
-    )
-    source = ArchivedTopics(servers, settings.objects_url, cuts)
-    plans = planned.plan
-    with OfflineReader(source, plans.indexes, plans.topics, erased=erased, known=request.as_known) as reader:
-        engine = OfflineEngine(Catalog(query.commit, planned.graph), reader, functions.compile)
-        plan = engine.plan(request.inputs, request.outputs)
-        if plan.runs_user_code:
-            secrets.refresh()
-            functions.start()
-        try:
-            found = queries.get(query.id)
-            run = QueryRun(
-                query=found,
-                plan=plan,
-                rows=rows,
-                queries=queries,
-                output=output,
-                prefix=prefix,
-                stopping=stopping.is_set,
-            )
-            status = run.run()
-        finally:
-            functions.stop()
+    with opened_context(settings, planned, request, query.commit, cuts) as context, context.reader() as reader:
+        plan = context.compiled(reader)
+        run = QueryRun(
+            query=queries.get(query.id),
+            plan=plan,
+            rows=rows,
+            queries=queries,
+            output=output,
+            prefix=prefix,
+            stopping=stopping.is_set,
+        )
+        status = run.run()
     if status is not None:
         LOG.info("an offline query is over", query=query.id, status=status.value)
         if isinstance(request.rows, StoredRows):

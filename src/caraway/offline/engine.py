@@ -8,7 +8,7 @@ import polars as pl
 
 from caraway.dtypes.types import is_optional
 from caraway.offline.columns import SeriesBatch, SeriesColumns, filled, replaced
-from caraway.offline.reader import OfflineReader
+from caraway.offline.reader import SeriesReader
 from caraway.query.batch import Batch, LaterRun, Run
 from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan, CompilePython, QueryEngine
@@ -38,7 +38,7 @@ class OfflinePlan(CompiledPlan):
 class OfflineEngine(QueryEngine):
     """Answers offline queries over one version of a graph."""
 
-    def __init__(self, catalog: Catalog, reader: OfflineReader, compile_python: CompilePython) -> None:
+    def __init__(self, catalog: Catalog, reader: SeriesReader, compile_python: CompilePython) -> None:
         """Query `catalog`, reading datasets through `reader`; `compile_python` decides where users' functions run."""
         super().__init__(catalog, reader, compile_python)
         self._offline = reader
@@ -72,7 +72,7 @@ class OfflineEngine(QueryEngine):
 class _Lookup:
     """The function of a lookup step."""
 
-    def __init__(self, step: LookupStep, reader: OfflineReader, by_values: Run | LaterRun) -> None:
+    def __init__(self, step: LookupStep, reader: SeriesReader, by_values: Run | LaterRun) -> None:
         """Look up by `by_values` what can't be read in columns."""
         self._step = step
         self._reader = reader

@@ -5,18 +5,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from caraway.archive.reading import ArchivedTopics
 from caraway.erasure.keys import ErasedKeys
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
 from caraway.offline.history.aggregates import AggregateHistory
 from caraway.offline.history.groups import MISSING
-from caraway.offline.history.records import read_records
+from caraway.offline.history.records import TopicRecords, read_records
 from caraway.offline.history.replayed import KnownIndex, ReplayedIndex
 from caraway.offline.history.versions import VersionHistory
 from caraway.plan.model import IndexKind, IndexPlan, TopicPlan
@@ -27,7 +26,21 @@ Ints = npt.NDArray[np.int64]
 History = VersionHistory | AggregateHistory
 
 
-class OfflineReader(QueryReader):
+class SeriesReader(QueryReader, Protocol):
+    """A reader that also reads columns of polars."""
+
+    def has_series(self, dataset: str, columns: Sequence[str]) -> bool:
+        """Return whether columns of a dataset can be read by `read_series`."""
+        ...
+
+    def read_series(
+        self, dataset: str, keys: Sequence[pl.Series], at_us: Ints, columns: Sequence[str]
+    ) -> list[pl.Series] | None:
+        """Read rows as `read` does, as columns of polars; see `OfflineReader.read_series`."""
+        ...
+
+
+class OfflineReader(SeriesReader):
     """Reads datasets of one graph as of any times. Not thread safe.
 
     A dataset's records are read at its first use, and are kept in memory until the reader is closed.
@@ -35,7 +48,7 @@ class OfflineReader(QueryReader):
 
     def __init__(
         self,
-        source: ArchivedTopics,
+        source: TopicRecords,
         indexes: Iterable[IndexPlan],
         topics: Iterable[TopicPlan],
         *,

@@ -16,6 +16,7 @@ from caraway.ingest.backpressure import Backpressure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
@@ -38,7 +39,7 @@ class Deployment:
     Attributes:
         bootstrap_servers: The broker, "host:port".
         figures: Returns the page of metrics.
-        local_files: True if offline queries may name files of this machine.
+        offline_places: The addresses of files that offline queries may name.
         starts: The functions that start the parts, in order.
         stops: The functions that stop the parts, in order.
     """
@@ -58,7 +59,7 @@ class Deployment:
     intake: IntakeProcess
     keyring: Keyring
     lags: Lags
-    local_files: bool
+    offline_places: AllowedPlaces
     objects: ObjectFolder
     offline_queries: OfflineQueries
     offline_runner: OfflineRunner

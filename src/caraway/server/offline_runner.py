@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
@@ -11,13 +12,15 @@ import structlog
 
 from caraway.children.process import LAUNCHER
 from caraway.objects.folder import ObjectFolder
-from caraway.offline.queries.model import folder_of
+from caraway.offline.queries.model import LATER, folder_of
 from caraway.offline.queries.store import OfflineQueries, process_name
 from caraway.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
+# A query whose process found that something doesn't answer is begun again after so many seconds.
+PAUSE_SECONDS = 10.0
 # Old results are looked for each time after so many looks.
 LOOKS_PER_TIDYING = 600
 PROGRAM = (sys.executable, "-m", "caraway.offline")
@@ -38,6 +41,7 @@ class OfflineRunner(Recurring):
         kept: timedelta,
         environment: Mapping[str, str],
         started: Callable[[str, int], object] = lambda _query, _pid: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; nothing is started before `start`.
 
@@ -48,6 +52,7 @@ class OfflineRunner(Recurring):
             kept: The time after the end of a query until its results are removed.
             environment: The environment of the processes, beside that of this one.
             started: Called with the id of a query and the number of its new process.
+            clock: Returns the time in seconds.
         """
         super().__init__("offline-queries", self._look, LOOK_SECONDS)
         self._queries = queries
@@ -56,7 +61,9 @@ class OfflineRunner(Recurring):
         self._kept = kept
         self._environment = environment
         self._started = started
+        self._clock = clock
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._paused: dict[str, float] = {}
         self._looks = 0
 
     def _look(self) -> None:
@@ -65,9 +72,13 @@ class OfflineRunner(Recurring):
             if code is not None:
                 del self._running[query_id]
                 self._queries.release(query_id, process_name(process.pid))
+                if code == LATER:
+                    self._paused[query_id] = self._clock() + PAUSE_SECONDS
                 LOG.info("the process of an offline query has ended", query=query_id, code=code)
+        self._paused = {query_id: until for query_id, until in self._paused.items() if until > self._clock()}
         if len(self._running) < self._processes:
-            waiting = [query.id for query in self._queries.waiting() if query.id not in self._running]
+            known = self._running.keys() | self._paused.keys()
+            waiting = [query.id for query in self._queries.waiting() if query.id not in known]
             for query_id in waiting[: self._processes - len(self._running)]:
                 self._begin(query_id)
         self._looks += 1

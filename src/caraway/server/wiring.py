@@ -27,6 +27,7 @@ from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
@@ -289,7 +290,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         intake=intake,
         keyring=keyring,
         lags=lags,
-        local_files=settings.offline.local_files,
+        offline_places=AllowedPlaces(
+            settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
+        ),
         objects=objects,
         offline_queries=offline_queries,
         offline_runner=offline_runner,

@@ -56,8 +56,9 @@ class ArchiveProcess:
 
 
 def tables(settings: Settings, dataset: str) -> list[Path]:
-    """Return the folders of the tables of a dataset's topics."""
-    return sorted(path.parent for path in Path(settings.objects_url).glob(f"archive/caraway.{dataset}.*/*/_delta_log"))
+    """Return the folders of the tables of a dataset's topics. A table exists from the first commit in its log on."""
+    commits = Path(settings.objects_url).glob(f"archive/caraway.{dataset}.*/*/_delta_log/*.json")
+    return sorted({path.parent.parent for path in commits})
 
 
 class Duck:

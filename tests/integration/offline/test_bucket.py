@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ import sqlalchemy as sa
 from moto.server import ThreadedMotoServer
 
 from caraway.client import Client
+from caraway.config.settings import OfflineSettings
 from caraway.state.database import connect
 from caraway.state.tables import offline_queries as table
 from tests.integration.offline.shop import BEGIN, definitions, logged
@@ -33,6 +35,17 @@ def endpoint() -> Iterator[str]:
     host, port = server.get_host_and_port()
     yield f"{host}:{port}"
     server.stop()
+
+
+@pytest.fixture
+def server(kafka: str, postgres: str, tmp_path: Path, endpoint: str) -> Iterator[ServerProcess]:
+    """Yield a server that opens connections to the endpoint."""
+    offline = OfflineSettings(endpoints=(endpoint,))
+    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, offline=offline)
+    process.start()
+    yield process
+    process.kill()
+    process.http.close()
 
 
 def place(bucket: str, prefix: str, endpoint: str) -> dict[str, Any]:

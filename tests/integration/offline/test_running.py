@@ -206,22 +206,36 @@ def test_a_process_is_asked_to_end_amid_a_part_whose_rows_fail(queries: OfflineQ
     assert queries.get("q").status is QueryStatus.RUNNING
 
 
-def failing(error: Exception) -> Callable[[], QueryStatus | None]:
+def failing(error: BaseException) -> Callable[[], QueryStatus | None]:
     def run() -> QueryStatus | None:
         raise error
 
     return run
 
 
-def test_a_query_fails_after_some_attempts_without_a_part(queries: OfflineQueries, tmp_path: Path) -> None:
+def test_a_query_waits_as_long_as_something_is_away(queries: OfflineQueries, tmp_path: Path) -> None:
     Asked(queries, tmp_path)
-    for _ in range(ATTEMPTS):
+    for _ in range(2 * ATTEMPTS):
         with pytest.raises(UnavailableError):
             attempted(queries, queries.get("q"), failing(UnavailableError("Kafka is away")))
+        found = queries.get("q")
+        assert (found.status, found.attempts, found.error) == (QueryStatus.WAITING, 0, "Kafka is away")
+    queries.cancel("q")
+    attempted(queries, queries.get("q"), failing(UnavailableError("Kafka is away")))
+    assert queries.get("q").status is QueryStatus.CANCELLED
+
+
+def test_a_query_fails_after_some_processes_that_died(queries: OfflineQueries, tmp_path: Path) -> None:
+    Asked(queries, tmp_path)
+    for _ in range(ATTEMPTS):
+        # A process that is killed has counted its attempt, and says nothing.
+        with pytest.raises(KeyboardInterrupt):
+            attempted(queries, queries.get("q"), failing(KeyboardInterrupt()))
         assert queries.get("q").status is QueryStatus.WAITING
     attempted(queries, queries.get("q"), failing(AssertionError("this isn't run any more")))
     found = queries.get("q")
-    assert (found.status, found.error) == (QueryStatus.FAILED, "given up after 3 attempts: Kafka is away")
+    assert found.status is QueryStatus.FAILED
+    assert "given up after 3 attempts: its process ended each time" in (found.error or "")
 
 
 def test_a_process_that_was_asked_to_end_has_not_failed(queries: OfflineQueries, tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ import httpx
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
-from caraway.config.settings import KafkaSettings, PostgresSettings, SecretsSettings, ServerSettings, Settings
+from caraway.config.settings import (
+    KafkaSettings,
+    OfflineSettings,
+    PostgresSettings,
+    SecretsSettings,
+    ServerSettings,
+    Settings,
+)
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.stack import ports
@@ -46,12 +53,14 @@ class ServerProcess:
         poll_seconds: float = 1.0,
         key_file: Path | None = None,
         more: Mapping[str, object] | None = None,
+        offline: OfflineSettings | None = None,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
             secrets=SecretsSettings(key_file=key_file),
             kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
+            offline=offline or OfflineSettings(),
             server=ServerSettings(
                 port=ports.choose(),
                 archive_seconds=archive_seconds,

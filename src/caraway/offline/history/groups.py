@@ -35,10 +35,7 @@ class Groups:
     def __init__(self, keys: Sequence[Column], frame: pl.DataFrame) -> None:
         """Number the keys of a frame that has a column for each part of a key."""
         self._keys = keys
-        self._encode = None
-        if not all(isinstance(base_type(key.dtype), _PLAIN) for key in keys):
-            self._encode = RecordCodec.of_keys(keys).encode_key
-        parts = self._parts([frame[key.name] for key in keys])
+        parts = key_parts(keys, [frame[key.name] for key in keys])
         self._known = parts.unique().with_row_index(_NUMBER)
         self.count = self._known.height
         self.numbers = self._numbers(parts)
@@ -54,16 +51,18 @@ class Groups:
 
     def find_series(self, parts: Sequence[pl.Series]) -> Ints:
         """Return the numbers of keys that are given as a column for each part; see `find`."""
-        named = [part.alias(key.name) for part, key in zip(parts, self._keys, strict=True)]
-        return self._numbers(self._parts(named))
+        return self._numbers(key_parts(self._keys, parts))
 
     def _numbers(self, parts: pl.DataFrame) -> Ints:
         found = parts.join(self._known, on=parts.columns, how="left", nulls_equal=True, maintain_order="left")
         return found[_NUMBER].cast(pl.Int64).fill_null(MISSING).to_numpy()
 
-    def _parts(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
-        if self._encode is None:
-            return pl.DataFrame(list(columns))
-        values = [from_polars(column, key.dtype) for column, key in zip(columns, self._keys, strict=True)]
-        encoded = [self._encode(row) for row in zip(*values, strict=True)]
-        return pl.DataFrame([pl.Series(_ENCODED, encoded, dtype=pl.Binary)])
+
+def key_parts(keys: Sequence[Column], columns: Sequence[pl.Series]) -> pl.DataFrame:
+    """Return keys, given as a column for each part, in columns that are equal exactly if the keys are."""
+    if all(isinstance(base_type(key.dtype), _PLAIN) for key in keys):
+        return pl.DataFrame([column.alias(key.name) for column, key in zip(columns, keys, strict=True)])
+    encode = RecordCodec.of_keys(keys).encode_key
+    values = [from_polars(column, key.dtype) for column, key in zip(columns, keys, strict=True)]
+    encoded = [None if None in row else encode(row) for row in zip(*values, strict=True)]
+    return pl.DataFrame([pl.Series(_ENCODED, encoded, dtype=pl.Binary)])

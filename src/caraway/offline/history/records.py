@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from caraway.archive.columns import TableColumns
-from caraway.archive.reading import ArchivedRecords, ArchivedTopics
+from caraway.archive.reading import ArchivedRecords
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import polars_type
 from caraway.offline.history.direct import before_aggregation, computed, needed
@@ -22,6 +23,14 @@ TIME, OP, INGESTED = "record time", "record op", "record ingested"
 ORDER = "record order"
 _REV = "record rev"
 INT64_BITS = 63
+
+
+class TopicRecords(Protocol):
+    """The records of topics."""
+
+    def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
+        """Return the records of a topic in some columns; see `caraway.archive.reading.ArchivedTopics.records`."""
+        ...
 
 
 def columns_needed(plan: IndexPlan, wanted: Sequence[str]) -> list[str]:
@@ -50,12 +59,12 @@ class IndexRecords:
     revised: bool
 
 
-def read_records(source: ArchivedTopics, plan: IndexPlan, topic: TopicPlan, wanted: Sequence[str]) -> IndexRecords:
+def read_records(source: TopicRecords, plan: IndexPlan, topic: TopicPlan, wanted: Sequence[str]) -> IndexRecords:
     """Return the records of an index, each identity once.
 
     Raises `UnavailableError` if the broker or the object store doesn't answer.
     """
-    frame = _frame(plan, source.records(topic, columns_needed(plan, wanted)))
+    frame = index_frame(plan, source.records(topic, columns_needed(plan, wanted)))
     found = settled(frame)
     return IndexRecords(found, revised=found.height < frame.height)
 
@@ -73,12 +82,13 @@ def settled(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter(~retracted) if retracted.any() else frame
 
 
-def _frame(plan: IndexPlan, read: ArchivedRecords) -> pl.DataFrame:
+def index_frame(plan: IndexPlan, read: ArchivedRecords, along: Sequence[str] = ()) -> pl.DataFrame:
+    """Return all records of an index that come from records of its topic, with further columns that go `along`."""
     columns, rows = read.columns, read.rows
     control = _control(columns, rows)
     schema = plan.schema if plan.direct is None else plan.direct.source
     types = {column.name: column.dtype for column in schema.columns}
-    frame = rows.select([name for name in rows.columns if name in types]).with_columns(control)
+    frame = rows.select([name for name in rows.columns if name in types or name in along]).with_columns(control)
     if schema.timestamp not in types:
         types[schema.timestamp] = DATETIME
         frame = frame.with_columns(pl.col(TIME).cast(polars_type(DATETIME)).alias(schema.timestamp))

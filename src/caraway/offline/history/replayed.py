@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 
 from caraway.archive.columns import TableColumns
-from caraway.archive.reading import ArchivedRecords, ArchivedTopics
+from caraway.archive.reading import ArchivedRecords
 from caraway.erasure.keys import ErasedKeys
 from caraway.expr.polars.values import from_polars
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader
 from caraway.index.storage.store import IndexStore
-from caraway.offline.history.records import columns_needed
+from caraway.offline.history.records import TopicRecords, columns_needed
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.query.model import Instants, Rows
 from caraway.topics.codec import RecordCodec
@@ -35,7 +35,7 @@ class ReplayedIndex:
     """An index of one dataset, in a folder of its own."""
 
     def __init__(
-        self, plan: IndexPlan, topic: TopicPlan, source: ArchivedTopics, *, folder: Path, erased: ErasedKeys
+        self, plan: IndexPlan, topic: TopicPlan, source: TopicRecords, *, folder: Path, erased: ErasedKeys
     ) -> None:
         """Build the index in an empty folder from all records of its topic.
 
@@ -66,7 +66,7 @@ class KnownIndex:
     """An index of one dataset that is built while it is read, so that each read sees what had been ingested by then."""
 
     def __init__(
-        self, plan: IndexPlan, topic: TopicPlan, source: ArchivedTopics, *, folder: Path, erased: ErasedKeys
+        self, plan: IndexPlan, topic: TopicPlan, source: TopicRecords, *, folder: Path, erased: ErasedKeys
     ) -> None:
         """Read all records of the index's topic; nothing is built yet.
 

@@ -106,8 +106,11 @@ class QueryRun:
 
 def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], QueryStatus | None]) -> None:
     """Run a query once more, and record how that ended, if it can be recorded."""
+    if query.cancelled:
+        queries.end(query.id, QueryStatus.CANCELLED)
+        return
     if query.attempts >= ATTEMPTS:
-        reason = query.error or "its process ended each time, perhaps for lack of memory; its log may tell"
+        reason = query.error or "its process ended each time, perhaps for lack of memory; the server's log may tell"
         queries.end(query.id, QueryStatus.FAILED, f"given up after {query.attempts} attempts: {reason}")
         return
     queries.attempt(query.id)
@@ -118,7 +121,9 @@ def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], Qu
     except InvalidInputError as error:
         queries.end(query.id, QueryStatus.FAILED, str(error))
     except UnavailableError as error:
+        # Nor is it a failure of the query, however long the database or the broker is away.
         LOG.warning("an offline query waits", query=query.id, reason=str(error))
+        queries.attempt(query.id, -1)
         queries.note(query.id, str(error))
         raise
     except CarawayError as error:

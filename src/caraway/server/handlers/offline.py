@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import orjson
@@ -297,22 +296,13 @@ def _place(context: ServerContext, query_id: str, table: _Table, columns: Mappin
     if name not in FORMATS:
         raise InvalidInputError(f"format: {name[:100]!r} isn't read; it is one of {', '.join(FORMATS)}")
     base = table.bucket if "://" in table.bucket else f"s3://{table.bucket}"
-    try:
-        address = urlsplit(base)
-    except ValueError as error:
-        raise InvalidInputError(f"bucket: {table.bucket[:100]!r} is no name of a bucket ({error})") from None
-    if address.username is not None or address.password is not None:
-        raise InvalidInputError(
-            "bucket: an access key in an address would be stored in clear; give it as db.db.S3.creds"
-        )
+    url = f"{base.rstrip('/')}/{table.path_prefix.strip('/')}"
+    has_rights = access.creds is not None or access.role_arn is not None
+    context.deployment.offline_places.check(url, has_rights=has_rights)
     if name == "delta" and access.role_arn is not None:
         raise InvalidInputError("format: a table of Delta isn't read with role_arn; give access keys")
-    if address.scheme == "file" and not context.deployment.local_files:
-        raise InvalidInputError(
-            f"{base} is on the server's own machine; its files are used only if its setting offline.local_files is true"
-        )
     return Place(
-        url=f"{base.rstrip('/')}/{table.path_prefix.strip('/')}",
+        url=url,
         format=name,
         delimiter=chr(csv.delimiter),
         headers=csv.headers,

@@ -1,0 +1,115 @@
+"""All that an offline query's evaluation needs, from the settings and the records of its deployment."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from caraway.archive.erasing import TableErasures
+from caraway.archive.reading import ArchivedTopics, Cuts
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import Settings
+from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.requests import ErasureLog
+from caraway.functions.confinement.configured import confinement_of
+from caraway.functions.extractors.pool import FunctionPool
+from caraway.offline.engine import OfflineEngine
+from caraway.offline.history.records import TopicRecords
+from caraway.offline.queries.model import OfflineRequest
+from caraway.offline.reader import OfflineReader, SeriesReader
+from caraway.query.catalog import Catalog
+from caraway.query.executor import CompiledPlan
+from caraway.secrets.keyring import open_keyring
+from caraway.secrets.store import SecretStore
+from caraway.state.database import connect
+from caraway.state.plans import Planned, Plans
+from caraway.state.reader import StateReader
+from caraway.topics.credentials import sign_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryContext:
+    """The evaluation of one offline query.
+
+    Attributes:
+        request: The request.
+        commit: The commit that it asks.
+        planned: The graph of the commit, and its plan.
+        source: The records of all topics, up to the query's offsets.
+        erased: The keys without rows.
+        functions: The processes for users' functions.
+        secrets: The values of secrets.
+    """
+
+    request: OfflineRequest
+    commit: str
+    planned: Planned
+    source: ArchivedTopics
+    erased: ErasedKeys
+    functions: FunctionPool
+    secrets: SecretStore
+
+    def reader(self, source: TopicRecords | None = None) -> OfflineReader:
+        """Return a new reader of all datasets, from `source` or else from all records."""
+        plan = self.planned.plan
+        return OfflineReader(
+            source or self.source, plan.indexes, plan.topics, erased=self.erased, known=self.request.as_known
+        )
+
+    def compiled(self, reader: SeriesReader) -> CompiledPlan:
+        """Return the plan of the query, whose lookups read through `reader`, and start what it needs."""
+        engine = OfflineEngine(Catalog(self.commit, self.planned.graph), reader, self.functions.compile)
+        plan = engine.plan(self.request.inputs, self.request.outputs)
+        if plan.runs_user_code:
+            self.secrets.refresh()
+            self.functions.start()
+        return plan
+
+
+def planned_of(settings: Settings, commit: str) -> Planned:
+    """Return the graph of a commit, and its plan. Raises `UnavailableError` if Postgres doesn't answer."""
+    database = connect(_database(settings))
+    try:
+        return Plans(StateReader(database)).planned(commit)
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def opened_context(
+    settings: Settings, planned: Planned, request: OfflineRequest, commit: str, cuts: Cuts
+) -> Iterator[QueryContext]:
+    """Yield the context of a query that reads up to offsets, and end its processes afterwards.
+
+    Raises `UnavailableError` if Postgres doesn't answer.
+    """
+    database = connect(_database(settings))
+    keyring = open_keyring(settings.key_file)
+    erased = ErasedKeys(keyring.mac_keys)
+    TableErasures(ErasureLog(database), erased).refresh()
+    secrets = SecretStore(database, keyring)
+    functions = FunctionPool(
+        1,
+        settings.offline.extractor_seconds,
+        settings.server.extractor_memory_mb,
+        secrets=secrets.get,
+        confinement=confinement_of(settings),
+    )
+    try:
+        yield QueryContext(
+            request=request,
+            commit=commit,
+            planned=planned,
+            source=ArchivedTopics(sign_in(settings.kafka), settings.objects_url, cuts),
+            erased=erased,
+            functions=functions,
+            secrets=secrets,
+        )
+    finally:
+        functions.stop()
+        database.dispose()
+
+
+def _database(settings: Settings) -> str:
+    if settings.postgres.url is None:
+        raise ConfigurationError("postgres.url: an offline query needs to know the database")
+    return settings.postgres.url

@@ -1,0 +1,87 @@
+"""The server's processes for offline queries, with programs that end at once."""
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.model import LATER
+from caraway.server import offline_runner
+from caraway.server.offline_runner import PAUSE_SECONDS, OfflineRunner
+
+
+class Queries:
+    """Queries that wait for ever."""
+
+    def __init__(self, *ids: str) -> None:
+        self._ids = ids
+
+    def waiting(self) -> list[Any]:
+        return [SimpleNamespace(id=query_id) for query_id in self._ids]
+
+    def release(self, query_id: str, process: str) -> None:
+        assert query_id in self._ids
+        assert process
+
+
+class Runs:
+    """A runner, and which queries it began."""
+
+    def __init__(self, folder: Path, *ids: str, processes: int = 1) -> None:
+        self.now = 0.0
+        self.begun: list[str] = []
+        self.runner = OfflineRunner(
+            Queries(*ids),  # type: ignore[arg-type]  # the methods that a look calls
+            ObjectFolder(str(folder)),
+            processes=processes,
+            kept=timedelta(days=1),
+            environment={},
+            started=lambda query, _: self.begun.append(query),
+            clock=lambda: self.now,
+        )
+
+    def look(self) -> None:
+        """Call the runner's look, after all processes that it began have ended."""
+        for process in self.runner._running.values():
+            process.wait()
+        self.runner._look()
+
+
+@pytest.fixture
+def ends_with(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def set_program(code: int) -> None:
+        program = (sys.executable, "-I", "-S", "-c", f"raise SystemExit({code})")
+        monkeypatch.setattr(offline_runner, "PROGRAM", program)
+
+    return set_program
+
+
+def test_a_query_that_waits_for_something_is_begun_again_after_a_pause(tmp_path: Path, ends_with: Any) -> None:
+    ends_with(LATER)
+    runs = Runs(tmp_path, "a", "b")
+    runs.look()
+    assert runs.begun == ["a"]
+    runs.look()
+    assert runs.begun == ["a", "b"], "the pause of a query doesn't concern others"
+    runs.now = PAUSE_SECONDS - 0.1
+    runs.look()
+    assert runs.begun == ["a", "b"]
+    runs.now = PAUSE_SECONDS
+    runs.look()
+    assert runs.begun == ["a", "b", "a"]
+    runs.look()
+
+
+@pytest.mark.parametrize("code", [0, 1, 137])
+def test_a_query_whose_process_died_is_begun_again_at_once(tmp_path: Path, ends_with: Any, code: int) -> None:
+    ends_with(code)
+    runs = Runs(tmp_path, "a")
+    for number in range(1, 4):
+        runs.look()
+        assert runs.begun == ["a"] * number
+    for process in runs.runner._running.values():
+        process.wait()
