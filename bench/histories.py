@@ -30,7 +30,7 @@ from feast.rival import VERSION, environment
 from caraway import connectors
 from caraway.archive.columns import columns_of
 from caraway.archive.reading import ArchivedRecords, ArchivedTopics, control_types
-from caraway.archive.tables import ArchiveTable
+from caraway.archive.tables import ArchiveTable, frame_of
 from caraway.client import Client
 from caraway.datasets import Average, Count, Dataset, Max, Stddev, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous
@@ -161,7 +161,8 @@ class Tables(ArchivedTopics):
         table = ArchiveTable.existing(self._objects, topic.name)
         if table is None:
             raise FileNotFoundError(topic.name)
-        return ArchivedRecords(table.frame(list(types)), columns, {})
+        files = [file for file, _ in table.files()]
+        return ArchivedRecords(frame_of(files, table.options(), list(types)), columns, {})
 
 
 def main() -> int:

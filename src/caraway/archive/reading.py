@@ -127,9 +127,13 @@ class ArchivedTopics:
         whole = [Part(tuple(files), 0)] if files else []
         spans = [part for part in found.parts if not part.files]
         pieces = [self.read(topic, found, part, wanted) for part in [*whole, *spans]]
-        columns = columns_of(topic.schema)
-        nothing = pl.DataFrame(schema=_types(topic, columns, wanted))
-        return ArchivedRecords(pl.concat([nothing, *pieces]), columns, found.begins)
+        return ArchivedRecords(
+            pl.concat([self.nothing(topic, wanted), *pieces]), columns_of(topic.schema), found.begins
+        )
+
+    def nothing(self, topic: TopicPlan, wanted: Sequence[str]) -> pl.DataFrame:
+        """Return no records of a topic, in the columns of `records`."""
+        return pl.DataFrame(schema=_types(topic, columns_of(topic.schema), wanted))
 
     def parts(self, topic: TopicPlan, messages: int | None = None) -> TopicParts:
         """Return where the records of a topic are.

@@ -368,6 +368,7 @@ class Client:
         num_dpus: int | None = None,
         *,
         as_known: bool = False,
+        execution: str = "auto",
     ) -> Any:
         """Start a job that computes features for each row as of the row's time, into a bucket.
 
@@ -383,6 +384,7 @@ class Client:
             use_v2: Compute it by the second engine.
             num_dpus: How many workers to use; a job that fails with it isn't repeated.
             as_known: True: each row sees only what had been ingested by its time; see `training_set`.
+            execution: See `training_set`.
 
         Returns:
             A dict of `request_id`, `output_bucket`, `output_prefix`, `completion_rate`, `failure_rate`, `status`.
@@ -402,6 +404,8 @@ class Client:
         optional_items = {"workflow": workflow, "num_dpus": num_dpus}
         if as_known:
             body["as_known"] = True
+        if execution != "auto":
+            body["execution"] = execution
         body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
         return self._connection.request("POST", "/query_offline", self._headers(), body=body).json()
 
@@ -431,6 +435,7 @@ class Client:
         rows: Any,
         *,
         as_known: bool = False,
+        execution: str = "auto",
         workflow: str | None = None,
         timeout: float | None = None,
         progress: bool | None = None,
@@ -448,6 +453,8 @@ class Client:
             as_known: True: each row sees only what had been ingested by its time. Rows that came late, or were added
                 later, then don't show up in features of a time before that. By default a row sees all that happened by
                 its time, as far as it is known now.
+            execution: "process" computes the query in one process, and "spark" on Spark; "auto" chooses by the size of
+                the records that the query reads. The results are the same.
             workflow: A label.
             timeout: The longest wait in seconds; None: as long as it takes.
             progress: Show the progress; by default in terminals and notebooks.
@@ -471,6 +478,8 @@ class Client:
             params["workflow"] = workflow
         if as_known:
             params["as_known"] = "true"
+        if execution != "auto":
+            params["execution"] = execution
         headers = self._headers() | {"Content-Type": ARROW}
         begun = self._connection.post_bytes("/query_offline", stream_of(rows), headers, params).json()
         return self.offline_result(begun["request_id"], timeout=timeout, progress=progress)

@@ -17,6 +17,7 @@ def training_set(
     *,
     client: Client | None = None,
     as_known: bool = False,
+    execution: str = "auto",
     timeout: float | None = None,
     progress: bool | None = None,
 ) -> TrainingSet:
@@ -27,5 +28,12 @@ def training_set(
     """
     asked = client or Client()
     return asked.training_set(
-        inputs, outputs, timestamp_column, rows, as_known=as_known, timeout=timeout, progress=progress
+        inputs,
+        outputs,
+        timestamp_column,
+        rows,
+        as_known=as_known,
+        execution=execution,
+        timeout=timeout,
+        progress=progress,
     )

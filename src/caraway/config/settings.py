@@ -245,6 +245,14 @@ class OfflineSettings(_Section):
             as `endpoint_override`. The server opens no connection to other hosts for a request.
         own_rights: Addresses, such as `s3://bucket/training`, below which files of requests are read and written with
             the server's own rights. For all others a request needs access keys or a role.
+        memory_mb: The memory, in MiB, for the records that a query reads in its own process. A query that needs more
+            runs on Spark.
+        spark_master: Spark master of these queries, each of which has a session of its own. `local[N,M]` runs N tasks
+            at a time in the query's process, and each up to M times.
+        spark_driver_memory: Java heap of these sessions.
+        spark_broadcast_mb: Datasets whose records need less memory, in MiB, are read as a whole by each task. Larger
+            ones are divided by key.
+        spark_conf: More of Spark's own settings, as `name=value`, such as `spark.executor.memory=2g`.
         kept_days: Days after which the results of a query are removed from the server's object store.
     """
 
@@ -253,6 +261,11 @@ class OfflineSettings(_Section):
     local_files: bool = False
     endpoints: tuple[str, ...] = ()
     own_rights: tuple[str, ...] = ()
+    memory_mb: Annotated[int, Field(ge=1)] = 4096
+    spark_master: Annotated[str, AfterValidator(_spark_master)] = "local[*,3]"
+    spark_driver_memory: MemorySize = "1g"
+    spark_broadcast_mb: Annotated[int, Field(ge=0)] = 64
+    spark_conf: tuple[Annotated[str, Field(pattern=r"^spark\.[^=\s]+=.*$")], ...] = ()
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 

@@ -17,6 +17,7 @@ from caraway.config.settings import Settings, load_settings
 from caraway.errors import CarawayError, UnavailableError
 from caraway.logs import configure_logging
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.executions import evaluation_of
 from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.inputs import Files, open_rows
@@ -97,15 +98,19 @@ def _run(
     if request.output is not None:
         files = Files(settings.offline.local_files, opened(keyring, query.id, request.output))
         output, prefix = ObjectFolder(request.output.url, files.at(request.output)), ""
-    with opened_context(settings, planned, request, query.commit, cuts) as context, context.reader() as reader:
-        plan = context.compiled(reader)
+    with (
+        opened_context(settings, planned, request, query.commit, cuts) as context,
+        evaluation_of(settings, context, objects, query.id) as evaluation,
+    ):
         run = QueryRun(
             query=queries.get(query.id),
-            plan=plan,
+            plan=evaluation.plan,
             rows=rows,
             queries=queries,
             output=output,
             prefix=prefix,
+            part_rows=evaluation.part_rows,
+            evaluate=evaluation.evaluate,
             stopping=stopping.is_set,
         )
         status = run.run()

@@ -6,7 +6,7 @@ from dataclasses import fields
 import numpy as np
 import polars as pl
 
-from caraway.dtypes.types import is_optional
+from caraway.dtypes.types import DataType, ListType, is_optional
 from caraway.offline.columns import SeriesBatch, SeriesColumns, filled, replaced
 from caraway.offline.reader import SeriesReader
 from caraway.query.batch import Batch, LaterRun, Run
@@ -14,7 +14,7 @@ from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan, CompilePython, QueryEngine
 from caraway.query.inputs import Table
 from caraway.query.lookups import key_cast, require_index
-from caraway.query.model import AliasStep, ExpressionStep, Instants, LookupStep, Step
+from caraway.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
 from caraway.query.polars_expressions import compile_polars
 
 
@@ -25,6 +25,23 @@ class OfflinePlan(CompiledPlan):
         """Return the inputs in `data` as a batch; see `CompiledPlan.run`."""
         made = super().batch(data, at)
         return SeriesBatch(SeriesColumns(made.columns), made.rows, made.at, made.past)
+
+    def types(self) -> dict[str, DataType]:
+        """Return the types of all columns that are in the graph."""
+        found = {column.name: column.dtype for column in self.plan.inputs if column.dtype is not None}
+        for step in self.plan.steps:
+            match step:
+                case LookupStep(each=True):
+                    found |= {feature.column: ListType(feature.dtype) for feature in step.features}
+                case LookupStep():
+                    found |= {feature.column: feature.dtype for feature in step.features}
+                case AliasStep():
+                    found[step.output] = step.dtype
+                case ExpressionStep():
+                    found |= {feature.column: feature.dtype for feature in step.features}
+                case PythonStep():
+                    found |= {name: dtype for name, dtype in step.outputs if name in step.kept}
+        return found
 
     def check(self, batch: Batch) -> None:
         """Raise `InvalidInputError` if an output that isn't optional is null."""
@@ -50,7 +67,7 @@ class OfflineEngine(QueryEngine):
         *,
         foreign_inputs: bool = False,
         event_times: bool = False,
-    ) -> CompiledPlan:
+    ) -> OfflinePlan:
         """Return the compiled plan for a query; see `QueryEngine.plan`."""
         made = super().plan(inputs, outputs, foreign_inputs=foreign_inputs, event_times=event_times)
         return OfflinePlan(**{field.name: getattr(made, field.name) for field in fields(CompiledPlan)})

@@ -168,6 +168,7 @@ class MockClient(Client):
         num_dpus: int | None = None,
         *,
         as_known: bool = False,
+        execution: str = "auto",
     ) -> Any:
         """Compute features for each row of a frame as of the row's time.
 
@@ -216,6 +217,7 @@ class MockClient(Client):
         rows: Any,
         *,
         as_known: bool = False,
+        execution: str = "auto",
         workflow: str | None = None,
         timeout: float | None = None,
         progress: bool | None = None,

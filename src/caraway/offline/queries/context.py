@@ -12,12 +12,11 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
 from caraway.functions.confinement.configured import confinement_of
 from caraway.functions.extractors.pool import FunctionPool
-from caraway.offline.engine import OfflineEngine
+from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.queries.model import OfflineRequest
 from caraway.offline.reader import OfflineReader, SeriesReader
 from caraway.query.catalog import Catalog
-from caraway.query.executor import CompiledPlan
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
 from caraway.state.database import connect
@@ -34,7 +33,8 @@ class QueryContext:
         request: The request.
         commit: The commit that it asks.
         planned: The graph of the commit, and its plan.
-        source: The records of all topics, up to the query's offsets.
+        cuts: The offsets up to which topics are read.
+        source: The records of all topics, up to these offsets.
         erased: The keys without rows.
         functions: The processes for users' functions.
         secrets: The values of secrets.
@@ -43,6 +43,7 @@ class QueryContext:
     request: OfflineRequest
     commit: str
     planned: Planned
+    cuts: Cuts
     source: ArchivedTopics
     erased: ErasedKeys
     functions: FunctionPool
@@ -55,10 +56,14 @@ class QueryContext:
             source or self.source, plan.indexes, plan.topics, erased=self.erased, known=self.request.as_known
         )
 
-    def compiled(self, reader: SeriesReader) -> CompiledPlan:
-        """Return the plan of the query, whose lookups read through `reader`, and start what it needs."""
+    def plan(self, reader: SeriesReader) -> OfflinePlan:
+        """Return the plan of the query, whose lookups read through `reader`; it can't call users' functions yet."""
         engine = OfflineEngine(Catalog(self.commit, self.planned.graph), reader, self.functions.compile)
-        plan = engine.plan(self.request.inputs, self.request.outputs)
+        return engine.plan(self.request.inputs, self.request.outputs)
+
+    def compiled(self, reader: SeriesReader) -> OfflinePlan:
+        """Return the plan of the query, whose lookups read through `reader`, and start what it needs."""
+        plan = self.plan(reader)
         if plan.runs_user_code:
             self.secrets.refresh()
             self.functions.start()
@@ -99,6 +104,7 @@ def opened_context(
             request=request,
             commit=commit,
             planned=planned,
+            cuts=cuts,
             source=ArchivedTopics(sign_in(settings.kafka), settings.objects_url, cuts),
             erased=erased,
             functions=functions,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 
 from caraway.dtypes.frames import arrow_array
@@ -20,6 +21,7 @@ from caraway.dtypes.types import (
 )
 from caraway.dtypes.values import arrow_type
 from caraway.errors import ExtractorError, InvalidInputError
+from caraway.expr.polars.values import from_polars
 from caraway.offline.columns import SeriesBatch
 from caraway.offline.queries.inputs import InputPart
 from caraway.query.batch import Batch
@@ -60,7 +62,7 @@ def evaluate(
     Returns:
         The results; None if the evaluation was given up.
     """
-    times, errors = _times(part, first)
+    times, errors = times_of(part, first)
     every = [row for row in range(part.rows) if times[row] is not None]
     try:
         if len(every) == part.rows and every:
@@ -72,7 +74,7 @@ def evaluate(
     return _Halving(plan, part, first, times, errors).run(every, interrupted)
 
 
-def _times(part: InputPart, first: int) -> tuple[list[int | None], list[str | None]]:
+def times_of(part: InputPart, first: int) -> tuple[list[int | None], list[str | None]]:
     """Return the time of each row in microseconds, and the errors of those whose times can't be read."""
     errors: list[str | None] = [None] * part.rows
     if part.times is not None:
@@ -134,12 +136,18 @@ class _Halving:
 
 
 def _of_batch(batch: Batch, column: TypedColumn) -> pa.Array:
-    dtype = column.dtype
-    if isinstance(batch, SeriesBatch) and dtype is not None and isinstance(base_type(dtype), _PLAIN):
+    if isinstance(batch, SeriesBatch) and column.dtype is not None:
         known = batch.columns.series.get(column.name)
         if known is not None:
-            return known[0].to_arrow().cast(arrow_type(base_type(dtype)))
-    return _array(batch.columns[column.name], dtype)
+            return array_of(known[0], column.dtype)
+    return _array(batch.columns[column.name], column.dtype)
+
+
+def array_of(series: pl.Series, dtype: DataType) -> pa.Array:
+    """Return a column of polars as the results have it."""
+    if isinstance(base_type(dtype), _PLAIN):
+        return series.to_arrow().cast(arrow_type(base_type(dtype)))
+    return _array(from_polars(series, dtype), dtype)
 
 
 def _array(values: Sequence[Any], dtype: DataType | None) -> pa.Array:

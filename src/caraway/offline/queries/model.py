@@ -30,6 +30,14 @@ class QueryStatus(StrEnum):
         return self not in {QueryStatus.WAITING, QueryStatus.RUNNING}
 
 
+class Execution(StrEnum):
+    """The choice of where an offline query is computed."""
+
+    AUTO = "auto"
+    PROCESS = "process"
+    SPARK = "spark"
+
+
 class StoredRows(Struct, frozen=True, tag="stored"):
     """Rows that came with the request: an object of the store, JSON_INPUT or ARROW_INPUT."""
 
@@ -62,7 +70,8 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
     """The request of an offline query.
 
     `rows` are its input, `output` is the place of its results, None for the server's own. If it is `as_known`, a row
-    sees only records that had been ingested by its time.
+    sees only records that had been ingested by its time. `execution` is where it is computed, AUTO: on Spark if its
+    records don't fit into the memory of a process.
     """
 
     inputs: tuple[str, ...]
@@ -71,6 +80,7 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
     rows: StoredRows | Place
     output: Place | None = None
     as_known: bool = False
+    execution: Execution = Execution.AUTO
 
 
 class Part(Struct, frozen=True):

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
 from caraway.objects.folder import ObjectFolder
-from caraway.offline.queries.evaluation import evaluate
+from caraway.offline.queries.evaluation import Evaluated, evaluate
 from caraway.offline.queries.inputs import InputPart, InputRows
 from caraway.offline.queries.model import OfflineQuery, Part, QueryStatus
 from caraway.offline.queries.outputs import result_table, write_manifest, write_part
@@ -17,9 +18,13 @@ from caraway.query.executor import CompiledPlan
 
 LOG = structlog.get_logger(__name__)
 
+Evaluate = Callable[[InputPart, int, Callable[[], bool]], Evaluated | None]
+
 # The rows of a part. A part that calls users' functions has fewer, since a failure of a function concerns all rows that
 # are given to it together, which are then computed anew in halves.
 PART_ROWS, PART_ROWS_OF_FUNCTIONS = 100_000, 5_000
+# On Spark all records are divided anew for each part.
+PART_ROWS_ON_SPARK = 1_000_000
 # Seconds between two looks whether a query was cancelled while a part is computed.
 LOOK_SECONDS = 1.0
 # A query is begun so many times without writing a part, and then fails.
@@ -37,6 +42,8 @@ class QueryRun:
         queries: The records of queries.
         output: The object store of its results.
         prefix: The folder of its results.
+        part_rows: The rows of a part.
+        evaluate: Computes the outputs for a part; see `caraway.offline.queries.evaluation.evaluate`.
         stopping: Returns whether the process is to end; the query then goes on in another one.
         clock: Returns the time in seconds.
     """
@@ -47,6 +54,8 @@ class QueryRun:
     queries: OfflineQueries
     output: ObjectFolder
     prefix: str
+    part_rows: int | None = None
+    evaluate: Evaluate | None = None
     stopping: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
 
@@ -58,7 +67,7 @@ class QueryRun:
             UnavailableError: Something doesn't answer; the query goes on later.
         """
         query = self.query
-        size = PART_ROWS_OF_FUNCTIONS if self.plan.runs_user_code else PART_ROWS
+        size = self.part_rows or (PART_ROWS_OF_FUNCTIONS if self.plan.runs_user_code else PART_ROWS)
         parts = list(query.parts)
         for part in self.rows.parts(size, query.rows_done):
             written = None
@@ -94,7 +103,8 @@ class QueryRun:
             look_at = self.clock() + LOOK_SECONDS
             return self._is_cancelled()
 
-        evaluated = evaluate(self.plan, part, first, interrupted)
+        compute = self.evaluate or partial(evaluate, self.plan)
+        evaluated = compute(part, first, interrupted)
         if evaluated is None:
             return None
         table = result_table(self.plan.plan.outputs, evaluated, self.query.request.timestamp_column, part.others)

@@ -17,6 +17,7 @@ from caraway.offline.queries.inputs import FORMATS
 from caraway.offline.queries.model import (
     ARROW_INPUT,
     JSON_INPUT,
+    Execution,
     OfflineQuery,
     OfflineRequest,
     Place,
@@ -53,6 +54,9 @@ Label = Annotated[
     Annotated[str, Meta(max_length=MAX_WORKFLOW, pattern=STORABLE)] | None,
     Meta(description=f"the name of a workflow, of at most {MAX_WORKFLOW} characters"),
 ]
+Where = Annotated[
+    Execution | None, Meta(description="process or spark: where it is computed; auto: chosen by size, the default")
+]
 AsKnown = Annotated[Flag, Meta(description="true: each row sees only what had been ingested by its time")]
 INPUT = {
     "description": 'the rows: {"Pandas": {column: values}}, or {"S3": {"s3_table": …, "feature_to_column_map": …}}',
@@ -71,6 +75,7 @@ class OfflineBody(Struct, kw_only=True):
     s3_output: Annotated[Any, Meta(extra_json_schema=TABLE)] = None
     workflow: Label = None
     as_known: AsKnown = None
+    execution: Where = None
     use_v2: Flag = None
     num_dpus: Annotated[int | None, Meta(description="a number, which doesn't matter")] = None
 
@@ -83,6 +88,7 @@ class OfflineParameters(Struct):
     timestamp_column: TimestampColumn = ""
     workflow: Label = None
     as_known: AsKnown = None
+    execution: Where = None
 
 
 class RequestParameters(Struct):
@@ -182,11 +188,12 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         content: tuple[str, bytes] | None = (ARROW_INPUT, request.body)
         rows: StoredRows | Place = StoredRows(ARROW_INPUT)
         output, timestamp_column, workflow = None, asked.timestamp_column, asked.workflow
-        as_known = asked.as_known
+        as_known, execution = asked.as_known, asked.execution
     else:
         body = await request.read()
         inputs, outputs = body.input_features, body.output_features
-        timestamp_column, workflow, as_known = body.timestamp_column, body.workflow, body.as_known
+        timestamp_column, workflow = body.timestamp_column, body.workflow
+        as_known, execution = body.as_known, body.execution
         rows, content = _rows(context, query_id, body)
         output = None if body.s3_output is None else _place(context, query_id, _converted(body.s3_output, _TABLE), {})
     if not outputs:
@@ -199,6 +206,7 @@ async def query_offline(context: ServerContext, request: Request[OfflineBody, Of
         rows=rows,
         output=output,
         as_known=bool(as_known),
+        execution=execution or Execution.AUTO,
     )
     deployment = context.deployment
     if content is not None:

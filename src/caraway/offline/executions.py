@@ -1,0 +1,113 @@
+"""The choice of where an offline query is computed: in its own process, or on Spark."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from caraway.config.settings import Settings
+from caraway.errors import InvalidInputError
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.queries.context import QueryContext
+from caraway.offline.queries.evaluation import evaluate
+from caraway.offline.queries.model import Execution, folder_of
+from caraway.offline.queries.running import PART_ROWS_ON_SPARK, Evaluate
+from caraway.offline.sizes import DatasetSize, sizes_of
+from caraway.query.executor import CompiledPlan
+
+LOG = structlog.get_logger(__name__)
+
+MIB = 1 << 20
+# The most messages of a topic that a task of Spark reads, if they aren't archived.
+MESSAGES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The evaluation of a query.
+
+    Attributes:
+        plan: The plan of the query.
+        evaluate: Computes the outputs for a part of the rows.
+        part_rows: The rows of a part; None for the usual number.
+    """
+
+    plan: CompiledPlan
+    evaluate: Evaluate
+    part_rows: int | None = None
+
+
+@contextmanager
+def evaluation_of(
+    settings: Settings, context: QueryContext, objects: ObjectFolder, query_id: str
+) -> Iterator[Evaluation]:
+    """Yield the evaluation of a query.
+
+    Raises:
+        InvalidInputError: The query is to be computed in its process, but needs too much memory.
+        UnavailableError: The broker or the object store doesn't answer.
+    """
+    plans = context.planned.plan
+    with context.reader() as reader:
+        plan = context.plan(reader)
+        sizes = sizes_of(plan.plan.steps, plans.indexes, plans.topics, context.source, piece=MESSAGES)
+        needed_mb = sum(size.bytes for size in sizes) // MIB
+        execution = chosen(context.request.execution, needed_mb, settings.offline.memory_mb)
+        LOG.info(
+            "an offline query reads records",
+            query=query_id,
+            execution=execution.value,
+            datasets={size.dataset: size.found.rows for size in sizes},
+            needed_mb=needed_mb,
+        )
+        if execution is Execution.PROCESS:
+            plan = context.compiled(reader)
+            yield Evaluation(plan, partial(evaluate, plan))
+            return
+    with _on_spark(settings, context, objects, query_id, sizes) as evaluation:
+        yield evaluation
+
+
+def chosen(wanted: Execution, needed_mb: int, memory_mb: int) -> Execution:
+    """Return where a query is computed, given the memory for its records and that for one process.
+
+    Raises `InvalidInputError` if the process is wanted but has too little memory.
+    """
+    fits = needed_mb <= memory_mb
+    if wanted is Execution.PROCESS and not fits:
+        raise InvalidInputError(
+            f"the records of this query need about {needed_mb:,} MiB, and its process may have {memory_mb:,} "
+            'for them (the setting offline.memory_mb); ask it with execution="spark", or for fewer features'
+        )
+    if wanted is Execution.AUTO:
+        return Execution.PROCESS if fits else Execution.SPARK
+    return wanted
+
+
+@contextmanager
+def _on_spark(
+    settings: Settings, context: QueryContext, objects: ObjectFolder, query_id: str, sizes: list[DatasetSize]
+) -> Iterator[Evaluation]:
+    # PySpark takes a second to import, which a query in process needn't wait for.
+    from caraway.offline.spark.running import SparkEvaluation, work_of  # noqa: PLC0415
+    from caraway.offline.spark.session import offline_session  # noqa: PLC0415
+
+    with context.reader() as reader:
+        plan = context.plan(reader)
+        scratch = settings.data_dir / "offline" / query_id
+        with offline_session(settings, scratch) as spark:
+            processors = spark.sparkContext.defaultParallelism
+            work = work_of(
+                context,
+                plan,
+                sizes,
+                name=f"{query_id}/{os.getpid()}",
+                folder=f"{folder_of(query_id)}/work",
+                processors=processors,
+                whole_bytes=settings.offline.spark_broadcast_mb * MIB,
+            )
+            made = SparkEvaluation(spark, objects, plan, work)
+            yield Evaluation(plan, made.evaluate, PART_ROWS_ON_SPARK)

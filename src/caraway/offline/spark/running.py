@@ -1,0 +1,235 @@
+"""The evaluation of an offline query on Spark, some rows at a time.
+
+The rows of a part and the records of large datasets are divided by the keys of lookups. Each division is evaluated by
+the code that evaluates queries in process, so that the results are the same to the bit. Small datasets are read as a
+whole by each task, as a join with a broadcast does.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+
+import polars as pl
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import caraway.errors
+from caraway.errors import CarawayError, InvalidInputError
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.engine import OfflinePlan
+from caraway.offline.queries.context import QueryContext
+from caraway.offline.queries.evaluation import Evaluated, array_of, times_of
+from caraway.offline.queries.inputs import InputPart
+from caraway.offline.sizes import DatasetSize
+from caraway.offline.spark.pieces import SCHEMA, decoded, encoded
+from caraway.offline.spark.rows import ERROR, NUMBER, TIME, empty, frame_of
+from caraway.offline.spark.stages import stages_of
+from caraway.offline.spark.tasks import begin_rows, divide_records, gather_revisions, run_stage
+from caraway.offline.spark.work import DividedDataset, RecordsTask, Work, columns_read, is_divisible, ordered_keys
+
+# The records of a division take about so much memory, however many a dataset has.
+DIVISION_BYTES = 128 << 20
+# The rows of a piece. Those of a piece that calls users' functions are fewer, since a failing row makes the others of
+# its piece be computed again.
+PIECE_ROWS, PIECE_ROWS_OF_FUNCTIONS = 50_000, 2_500
+# The records that a task reads and divides at a time, about.
+READ_ROWS = 500_000
+LOOK_SECONDS = 0.5
+# A row is alone when its error is told, so it is the first one.
+_ROW = re.compile(r"\brow 0\b")
+_RAISED = re.compile(r"^caraway\.errors\.(\w+): (.*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEvaluation:
+    """The evaluation of a query's parts.
+
+    Attributes:
+        spark: The session.
+        objects: The object store that all tasks see.
+        plan: The plan of the query.
+        work: The work of the query.
+    """
+
+    spark: SparkSession
+    objects: ObjectFolder
+    plan: OfflinePlan
+    work: Work
+
+    def evaluate(
+        self, part: InputPart, first: int, interrupted: Callable[[], bool] = lambda: False
+    ) -> Evaluated | None:
+        """Compute the outputs of the plan for rows; see `caraway.offline.queries.evaluation.evaluate`.
+
+        Raises:
+            UnavailableError: Something doesn't answer.
+            CarawayError: A task failed.
+        """
+        types = self.plan.types()
+        times, errors = times_of(part, first)
+        rows = _input_frame(self.plan, part, first, times, errors)
+        try:
+            names = self._write(rows)
+            done = self._waited(partial(self._run, names), interrupted)
+            if done is None:
+                return None
+            pieces = [decoded(self.objects.read(f"{self.work.folder}/{name}")) for name in done]
+        finally:
+            self.objects.remove_folder(self.work.folder)
+        outputs = self.plan.plan.outputs
+        nothing = empty({column.name: types[column.name] for column in outputs})
+        found = pl.concat([nothing, *(piece.select(nothing.columns) for piece in pieces)]).sort(NUMBER)
+        if found.height != part.rows:
+            raise AssertionError(f"{part.rows} rows were given to Spark, and {found.height} came back")
+        columns = {column.name: array_of(found[column.name], types[column.name]) for column in outputs}
+        return Evaluated(columns, times, found[ERROR].to_list())
+
+    def _write(self, rows: pl.DataFrame) -> list[str]:
+        """Write rows to the object store in pieces, and return the names of these."""
+        size = PIECE_ROWS_OF_FUNCTIONS if self.plan.runs_user_code else PIECE_ROWS
+        names = []
+        for number, piece in enumerate(rows.iter_slices(size)):
+            names.append(f"rows-{number}")
+            self.objects.write(f"{self.work.folder}/{names[-1]}", encoded(piece))
+        return names
+
+    def _run(self, names: Sequence[str]) -> list[str]:
+        """Run all stages; return the names of the objects with the results."""
+        work = self.work
+        rows = self._numbers(len(names)).mapInArrow(partial(begin_rows, work, names), SCHEMA)
+        for number in range(1, len(work.stages)):
+            for records in self._records(number):
+                rows = rows.unionAll(records)
+            rows = self._divided(rows, "kind").mapInArrow(partial(run_stage, work, number), SCHEMA)
+        return [row["topic"] for row in rows.select("topic").collect()]
+
+    def _records(self, stage: int) -> list[DataFrame]:
+        """Return the records of the datasets that are divided in a stage."""
+        plain: list[RecordsTask] = []
+        revised: list[RecordsTask] = []
+        for name in self.work.stages[stage].datasets:
+            dataset = self.work.datasets[name]
+            (revised if dataset.plan.revised else plain).extend(RecordsTask(name, part) for part in dataset.found.parts)
+        found = []
+        if plain:
+            found.append(self._numbers(len(plain)).mapInArrow(partial(divide_records, self.work, plain), SCHEMA))
+        if revised:
+            records = self._numbers(len(revised)).mapInArrow(partial(divide_records, self.work, revised), SCHEMA)
+            found.append(self._divided(records, "topic").mapInArrow(partial(gather_revisions, self.work), SCHEMA))
+        return found
+
+    def _numbers(self, count: int) -> DataFrame:
+        """Return the numbers of tasks, each in a partition of its own."""
+        return self.spark.range(0, count, 1, count)
+
+    def _divided(self, pieces: DataFrame, order: str) -> DataFrame:
+        """Return pieces with one partition for each division, in order."""
+        together = pieces.repartitionById(self.work.divisions, pieces["division"])
+        return together.sortWithinPartitions("division", order)
+
+    def _waited(self, job: Callable[[], list[str]], interrupted: Callable[[], bool]) -> list[str] | None:
+        """Return the result of a job of Spark; None if it was interrupted."""
+        with ThreadPoolExecutor(1) as threads:
+            running: Future[list[str]] = threads.submit(job)
+            while not wait([running], LOOK_SECONDS).done:
+                if interrupted():
+                    self.spark.sparkContext.cancelAllJobs()
+                    wait([running])
+                    return None
+            try:
+                return running.result()
+            except PySparkException as error:
+                raise _translated(error) from error
+
+
+def work_of(
+    context: QueryContext,
+    plan: OfflinePlan,
+    sizes: Sequence[DatasetSize],
+    *,
+    name: str,
+    folder: str,
+    processors: int,
+    whole_bytes: int,
+    division_bytes: int = DIVISION_BYTES,
+) -> Work:
+    """Return the work of a query.
+
+    Args:
+        context: The query.
+        plan: Its plan.
+        sizes: The sizes of all datasets that it reads.
+        name: A name that no other run has.
+        folder: A folder of the object store for pieces of rows, which is removed afterwards.
+        processors: The number of tasks that run at a time.
+        whole_bytes: Datasets that are smaller are read as a whole by each task.
+        division_bytes: The memory for the records of a division, about.
+    """
+    plans = {index.dataset: index for index in context.planned.plan.indexes}
+    large = [size for size in sizes if size.bytes >= whole_bytes and is_divisible(plans[size.dataset])]
+    datasets = {
+        size.dataset: DividedDataset(
+            plan=plans[size.dataset],
+            columns=tuple(columns_read(plans[size.dataset], list(size.fields), known=context.request.as_known)),
+            found=size.found,
+        )
+        for size in large
+    }
+    return Work(
+        name=name,
+        folder=folder,
+        request=context.request,
+        commit=context.commit,
+        planned=context.planned,
+        cuts=context.cuts,
+        datasets=datasets,
+        stages=stages_of(plan.plan.steps, datasets.keys(), lambda step: ordered_keys(plans[step.dataset], step)),
+        divisions=max(2 * processors, ceil(max((size.bytes for size in large), default=0) / division_bytes)),
+    )
+
+
+def _input_frame(
+    plan: OfflinePlan, part: InputPart, first: int, times: Sequence[int | None], errors: Sequence[str | None]
+) -> pl.DataFrame:
+    """Return the inputs of rows, cast to their types, with the errors of those that can't be cast."""
+    names = [column.name for column in plan.plan.inputs]
+    types = {name: dtype for name, dtype in plan.types().items() if name in names}
+    nothing = empty(types)
+    pieces = [nothing]
+    left = [list(range(part.rows))]
+    while left:
+        some = left.pop()
+        # A row whose time can't be read is alone at last, like all others that fail.
+        told = next((error for row in some if (error := errors[row]) is not None), None)
+        batch = None
+        if told is None:
+            try:
+                batch = plan.batch({name: [values[row] for row in some] for name, values in part.inputs.items()}, 0)
+            except InvalidInputError as error:
+                told = _ROW.sub(f"row {first + some[0]}", str(error), count=1)
+        if batch is not None:
+            head = [
+                pl.Series(NUMBER, [first + row for row in some], dtype=pl.Int64),
+                pl.Series(TIME, [times[row] for row in some], dtype=pl.Int64),
+                pl.Series(ERROR, [None] * len(some), dtype=pl.String),
+            ]
+            pieces.append(pl.DataFrame([*head, *frame_of(batch, names, types)]))
+        elif len(some) > 1:
+            middle = len(some) // 2
+            left += [some[middle:], some[:middle]]
+        else:
+            lost = {NUMBER: [first + some[0]], TIME: [times[some[0]] or 0], ERROR: [told]}
+            pieces.append(pl.DataFrame(lost | {name: [None] for name in names}, schema=nothing.schema))
+    return pl.concat(pieces)
+
+
+def _translated(error: PySparkException) -> Exception:
+    """Return the error of Caraway that a task raised, as far as Spark's error tells; otherwise Spark's own."""
+    for name, told in _RAISED.findall(str(error)):
+        kind = getattr(caraway.errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, CarawayError):
+            return kind(told)
+    return error

@@ -1,0 +1,78 @@
+"""The Spark session of an offline query, which lasts as long as the query."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+from pyspark.sql import SparkSession
+
+from caraway.config.settings import Settings
+from caraway.spark.java import jvm_process
+from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
+
+STOP_SECONDS = 5.0
+# The number of tasks that a cluster is assumed to run at a time, if `spark.default.parallelism` isn't set.
+TASKS_OF_A_CLUSTER = 64
+# A piece has up to some megabytes, and so many pieces are handed to a task's process together.
+_PIECES_PER_BATCH = "8"
+
+
+@contextmanager
+def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]:
+    """Yield a session, and end its JVM afterwards.
+
+    Args:
+        settings: The settings of the server.
+        scratch: A folder for the files of the session, which is removed before and afterwards.
+
+    Raises:
+        JavaMissingError: There is no Java that Spark runs on.
+        UnavailableError: The JVM ended, or took too long.
+    """
+    shutil.rmtree(scratch, ignore_errors=True)
+    master = settings.offline.spark_master
+    conf = {
+        # The tasks run the platform's own code. Users' functions run in processes of their own, which may only compute.
+        "spark.python.daemon.module": "pyspark.daemon",
+        "spark.python.use.daemon": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": _PIECES_PER_BATCH,
+        "spark.ui.enabled": "false",
+    }
+    if master.startswith("local"):
+        # As many tasks run as there are processors, so each needs one thread only.
+        os.environ["POLARS_MAX_THREADS"] = "1"
+    else:
+        given = settings.environment() | {"POLARS_MAX_THREADS": "1"}
+        conf |= {f"spark.executorEnv.{name}": value for name, value in given.items()}
+        # The names of settings with passwords don't tell that they have some.
+        conf["spark.redaction.regex"] = "(?i)secret|password|token|access[.]?key|caraway"
+    tasks = os.cpu_count() or 1 if master.startswith("local") else TASKS_OF_A_CLUSTER
+    jars = [caraway_jar()]
+    session = open_session(
+        SessionSettings(
+            master=master,
+            driver_memory=settings.offline.spark_driver_memory,
+            jars=jars,
+            java_options=spark_classes(settings.cache_dir, jars).options(),
+            scratch=scratch,
+            shuffle_partitions=tasks,
+            conf=conf | dict(setting.split("=", 1) for setting in settings.offline.spark_conf),
+        )
+    )
+    process = jvm_process(session)
+    try:
+        yield session
+    finally:
+        # The JVM may have gone away, which raises errors of several kinds.
+        with suppress(Exception):
+            session.stop()
+            process.stdin.close()  # type: ignore[union-attr]
+        try:
+            process.wait(STOP_SECONDS)
+        except TimeoutExpired:
+            process.kill()
+            process.wait()
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,106 @@
+"""Offline queries on Spark: the same results as in process, to the bit, also for rows that fail."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from caraway.client import Client
+from caraway.config.settings import OfflineSettings
+from tests.integration.archive.archive_process import ArchiveProcess
+from tests.integration.offline.shop import asked, definitions, logged
+from tests.integration.server.server_process import ServerProcess, eventually
+
+DIVIDED = OfflineSettings(spark_broadcast_mb=0, spark_driver_memory="512m")
+
+
+@pytest.fixture
+def server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[ServerProcess]:
+    """Yield a server whose queries on Spark divide all datasets."""
+    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, offline=DIVIDED)
+    process.start()
+    yield process
+    process.kill()
+    process.http.close()
+
+
+def test_spark_and_the_process_agree_to_the_bit(
+    server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]
+) -> None:
+    datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
+    buyer, friend = featuresets
+    rows = asked(700)
+    rows["Buyer.user"] = rows["Buyer.user"].astype("Int64")
+    with closing(Client(str(server.settings.server.url))) as client:
+        client.commit("shop", datasets=datasets, featuresets=featuresets)
+        archive = archive_of("archive")
+        for half in (slice(0, 250), slice(250, None)):
+            for name, frame in logged().items():
+                client.log("shop", name, frame.iloc[half])
+            if half.start == 0:
+                # The tables have the first rows, and the topics the others.
+                archive.start()
+                eventually(lambda: _archived(server), archive.said)
+                assert archive.stop() == 0
+        for as_known in (False, True):
+            results = [
+                _computed(client, server, [buyer.user], [buyer, friend], rows, as_known=as_known, execution=execution)
+                for execution in ("process", "spark")
+            ]
+            assert results[0].equals(results[1])
+    assert results[0].num_rows == 700
+
+
+def test_rows_that_fail_on_spark_say_why_and_the_others_go_on(server: ServerProcess) -> None:
+    datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
+    frame = asked(60)
+    frame["Buyer.user"] = frame["Buyer.user"].astype(object)
+    frame["at"] = frame["at"].map(lambda at: at.isoformat())
+    frame["Buyer.age"] = 30
+    frame.loc[3, "Buyer.user"] = "nobody"
+    frame.loc[17, "at"] = "yesterday"
+    frame.loc[59, "Buyer.age"] = 77
+    body = {
+        "input_features": ["Buyer.user", "Buyer.age"],
+        "output_features": ["Buyer.n", "Buyer.per_year", "Buyer.last"],
+        "input": {"Pandas": {name: frame[name].tolist() for name in frame}},
+        "timestamp_column": "at",
+    }
+    with closing(Client(str(server.settings.server.url))) as client:
+        client.commit("shop", datasets=datasets, featuresets=featuresets)
+        for name, rows in logged().items():
+            client.log("shop", name, rows)
+        found = []
+        for execution in ("process", "spark"):
+            answer = server.http.post("/query_offline", json=body | {"execution": execution})
+            assert answer.status_code == 200, answer.text
+            request_id = answer.json()["request_id"]
+            table = _result(client, server, request_id)
+            found.append((table, client.offline_result(request_id).errors().to_dict("list")))
+    assert found[0][0].equals(found[1][0])
+    assert found[0][1] == found[1][1]
+    told = " ".join(map(str, found[1][1].values()))
+    assert "row 3" in told
+    assert "row 17" in told
+    assert "nobody is 77" in told
+
+
+def _archived(server: ServerProcess) -> bool:
+    return all(table["messages"] == 0 for table in server.http.get("/archive").json()["tables"])
+
+
+def _computed(client: Client, server: ServerProcess, *arguments: Any, **more: Any) -> pa.Table:
+    inputs, outputs, rows = arguments
+    begun = client.query_offline(inputs, outputs, "at", rows, **more)
+    return _result(client, server, begun["request_id"])
+
+
+def _result(client: Client, server: ServerProcess, request_id: str) -> pa.Table:
+    eventually(lambda: client.track_offline_query(request_id)["status"] not in {"waiting", "running"}, server.said)
+    found = client.track_offline_query(request_id)
+    assert found["status"] == "succeeded", (found, server.said())
+    return client.offline_result(request_id).to_arrow()
