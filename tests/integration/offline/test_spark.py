@@ -1,11 +1,14 @@
 """Offline queries on Spark: the same results as in process, to the bit, also for rows that fail."""
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -104,3 +107,57 @@ def _result(client: Client, server: ServerProcess, request_id: str) -> pa.Table:
     found = client.track_offline_query(request_id)
     assert found["status"] == "succeeded", (found, server.said())
     return client.offline_result(request_id).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "pyspark.daemon",
+        pytest.param("java", marks=pytest.mark.full(reason="Spark starts twice")),
+        pytest.param("caraway.offline", marks=pytest.mark.full(reason="Spark starts twice")),
+    ],
+)
+def test_a_query_on_spark_survives_a_kill(server: ServerProcess, victim: str) -> None:
+    datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
+    rows = asked(20_000)
+    with closing(Client(str(server.settings.server.url))) as client:
+        client.commit("shop", datasets=datasets, featuresets=featuresets)
+        for name, frame in logged().items():
+            client.log("shop", name, frame)
+        arguments: list[Any] = [[featuresets[0].user], [featuresets[0], featuresets[1]], "at", rows]
+        begun = client.query_offline(*arguments, execution="spark")["request_id"]
+        # The tasks have begun when there are processes for them.
+        eventually(lambda: len(_processes(server, "pyspark.daemon")) >= 2, server.said)
+        killed = _processes(server, victim)[-1]
+        os.kill(killed.pid, SIGKILL)
+        found = _result(client, server, begun)
+        expected = _result(client, server, client.query_offline(*arguments, execution="process")["request_id"])
+    assert found.equals(expected)
+    assert found["label"].to_pylist() == rows["label"].tolist()
+
+
+def test_a_query_on_spark_is_cancelled_in_the_middle(server: ServerProcess) -> None:
+    datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
+    with closing(Client(str(server.settings.server.url))) as client:
+        client.commit("shop", datasets=datasets, featuresets=featuresets)
+        for name, frame in logged().items():
+            client.log("shop", name, frame)
+        rows = asked(300_000)
+        begun = client.query_offline([featuresets[0].user], [*featuresets], "at", rows, execution="spark")["request_id"]
+        eventually(lambda: len(_processes(server, "pyspark.daemon")) >= 2, server.said)
+        client.cancel_offline_query(begun)
+        eventually(lambda: client.track_offline_query(begun)["status"] != "running", server.said)
+        assert client.track_offline_query(begun)["status"] == "cancelled"
+        eventually(lambda: not _processes(server, "caraway.offline"), server.said)
+
+
+def _processes(server: ServerProcess, name: str) -> list[psutil.Process]:
+    """Return the processes of an offline query that run a program."""
+    found = []
+    for process in psutil.Process(server.pid).children(recursive=True):
+        try:
+            if name == process.name() or name in process.cmdline():
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found

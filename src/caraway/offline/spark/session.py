@@ -50,7 +50,7 @@ def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]
         # The names of settings with passwords don't tell that they have some.
         conf["spark.redaction.regex"] = "(?i)secret|password|token|access[.]?key|caraway"
     tasks = os.cpu_count() or 1 if master.startswith("local") else TASKS_OF_A_CLUSTER
-    jars = [caraway_jar()]
+    jars = [*settings.spark.jars, caraway_jar()]
     session = open_session(
         SessionSettings(
             master=master,
