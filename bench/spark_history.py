@@ -81,10 +81,12 @@ class Memory(threading.Thread):
                 try:
                     command = " ".join(process.cmdline())
                     held = process.memory_info().rss / MIB
-                    if "pyspark.daemon" in command:
+                    # The command of the JVM has the name of the tasks' program, too.
+                    if process.name() == "java":
+                        if "caraway.offline" in _parent(process):
+                            self.jvm = max(self.jvm, held)
+                    elif "pyspark.daemon" in command:
                         self.task = max(self.task, held)
-                    elif "java" in process.name() and "caraway.offline" in _parent(process):
-                        self.jvm = max(self.jvm, held)
                 except psutil.NoSuchProcess:
                     continue
 

@@ -1,14 +1,22 @@
 """Offline reads of the cases of a run: from tables that have a part of the records, and from the topics' rest."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from caraway.archive.follower import Follower
 from caraway.archive.model import archived_topics
 from caraway.archive.reading import ArchivedTopics, cuts_now
+from caraway.expr.polars.values import to_polars
 from caraway.offline.reader import OfflineReader
+from caraway.offline.spark.dividing import IDENTITIES, DividedTopic, divided_part, gathered
+from caraway.offline.spark.pieces import Piece, decoded, divisions_of, encoded
+from caraway.offline.spark.work import DividedDataset, columns_read, is_divisible
 from caraway.query.model import Rows
 from tests.parity.traffic import Part
+
+# Few records in a part, and few divisions, make records of one key come from several parts.
+DIVISIONS, MESSAGES = 3, 40
 
 
 class Archived:
@@ -36,3 +44,47 @@ class Archived:
         source = ArchivedTopics(self._servers, self._objects, cuts_now(self._servers, topics))
         with OfflineReader(source, part.plan.indexes, part.plan.topics) as reader:
             return reader.read(dataset, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
+
+    def read_divided(
+        self, part: Part, dataset: str, asked: Sequence[tuple[tuple[object, ...], int]], columns: Sequence[str]
+    ) -> Rows | None:
+        """Read keys as the tasks of Spark do, each from the records of its division; None if that can't be divided."""
+        plan = part.index(dataset)
+        if not is_divisible(plan):
+            return None
+        source = ArchivedTopics(self._servers, self._objects, cuts_now(self._servers, archived_topics([part.plan])))
+        topic = next(topic for topic in part.plan.topics if topic.name == plan.topic)
+        needed = tuple(columns_read(plan, list(columns), known=False))
+        records = DividedDataset(plan=plan, columns=needed, found=source.parts(topic, MESSAGES))
+        pieces = [
+            piece for found in records.found.parts for piece in divided_part(source, records, topic, found, DIVISIONS)
+        ]
+        if plan.revised:
+            assert all(piece.kind == IDENTITIES for piece in pieces)
+            pieces = [piece for some in _by_division(pieces).values() for piece in gathered(topic, dataset, some)]
+        keys = {field.name for field in plan.schema.keys}
+        order = [field.name for field in plan.fields if field.name in keys]
+        parts = [to_polars(k.name, [key[order.index(k.name)] for key, _ in asked], k.dtype) for k in plan.schema.keys]
+        divisions = divisions_of(plan.schema.keys, parts, DIVISIONS)
+        values: list[list[object]] = [[None] * len(asked) for _ in columns]
+        found = [False] * len(asked)
+        for division in range(DIVISIONS):
+            frames = [decoded(encoded(piece.frame)) for piece in _by_division(pieces)[division]]
+            rows = DividedTopic(topic, [source.nothing(topic, needed), *frames], needed)
+            places = [place for place, number in enumerate(divisions) if number == division]
+            with OfflineReader(rows, part.plan.indexes, part.plan.topics) as reader:
+                read, there = reader.read(
+                    dataset, [asked[p][0] for p in places], [asked[p][1] for p in places], columns
+                )
+            for number, place in enumerate(places):
+                found[place] = there[number]
+                for column, some_values in zip(values, read, strict=True):
+                    column[place] = some_values[number]
+        return values, found
+
+
+def _by_division(pieces: Iterable[Piece]) -> defaultdict[int, list[Piece]]:
+    found: defaultdict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        found[piece.division].append(piece)
+    return found

@@ -119,10 +119,14 @@ def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]
     columns = compared_columns(spec)
     answers = _by_question(columns, *traffic.index.read(plan, encoded, [at_us for _, at_us in expected.asked], columns))
     if traffic.archived is not None:
-        offline = _by_question(columns, *traffic.archived.read(part, spec.name, expected.asked, columns))
-        for asked, online, past in zip(expected.asked, answers, offline, strict=True):
-            apart = columns_apart(spec, online, past)
-            assert not apart, f"seed {part.case.seed}, {spec.name}, {asked}: {online} online, {past} offline ({apart})"
+        whole = traffic.archived.read(part, spec.name, expected.asked, columns)
+        divided = traffic.archived.read_divided(part, spec.name, expected.asked, columns)
+        for kind, rows in (("offline", whole), ("divided", divided or whole)):
+            for asked, online, past in zip(expected.asked, answers, _by_question(columns, *rows), strict=True):
+                apart = columns_apart(spec, online, past)
+                assert not apart, (
+                    f"seed {part.case.seed}, {spec.name}, {asked}: {online} online, {past} {kind} ({apart})"
+                )
     return [
         Difference(part, spec.name, f"key {key!r} at {at_us}", local, streaming, asked=(key, at_us))
         for (key, at_us), local, streaming in zip(expected.asked, expected.answers, answers, strict=True)

@@ -47,11 +47,15 @@ class Part:
 
 
 class Offline(Protocol):
-    """Reads the topics of a run offline."""
+    """Reads the topics of a run offline, as a query in process does and as the tasks of Spark do."""
 
     def read(
         self, part: Part, dataset: str, asked: Sequence[tuple[tuple[object, ...], int]], columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]: ...
+
+    def read_divided(
+        self, part: Part, dataset: str, asked: Sequence[tuple[tuple[object, ...], int]], columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]] | None: ...
 
 
 class Traffic:

@@ -64,5 +64,5 @@ def key_parts(keys: Sequence[Column], columns: Sequence[pl.Series]) -> pl.DataFr
         return pl.DataFrame([column.alias(key.name) for column, key in zip(columns, keys, strict=True)])
     encode = RecordCodec.of_keys(keys).encode_key
     values = [from_polars(column, key.dtype) for column, key in zip(columns, keys, strict=True)]
-    encoded = [None if None in row else encode(row) for row in zip(*values, strict=True)]
+    encoded = [encode(row) for row in zip(*values, strict=True)]
     return pl.DataFrame([pl.Series(_ENCODED, encoded, dtype=pl.Binary)])

@@ -5,18 +5,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from caraway.archive.columns import columns_of
-from caraway.archive.reading import ArchivedRecords
 from caraway.config.settings import load_settings
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.columns import SeriesBatch
-from caraway.offline.history.records import index_frame
 from caraway.offline.queries.context import opened_context
 from caraway.offline.reader import Ints, OfflineReader, SeriesReader
+from caraway.offline.spark.dividing import DividedTopic, divided_part, gathered
 from caraway.offline.spark.pieces import (
     RECORDS,
     ROWS,
@@ -34,34 +31,11 @@ from caraway.plan.model import TopicPlan
 from caraway.query.model import Instants, Rows
 from caraway.query.rounds import added, read
 
-# The kind of pieces of records that may be revised. They are brought together by identity first.
-IDENTITIES = 2
-_ROW_NUMBER, _DIVISION = "record row", "record division"
-
 Batches = Iterator[pa.RecordBatch]
 
 _open: dict[str, "Evaluator"] = {}
 _closing = ExitStack()
 atexit.register(_closing.close)
-
-
-class DividedTopic:
-    """The records of one division of a dataset."""
-
-    def __init__(self, topic: TopicPlan, frames: Sequence[pl.DataFrame], columns: Sequence[str]) -> None:
-        """Have the records in some columns of the topic's rows."""
-        self._topic = topic
-        self._frames = frames
-        self._columns = frozenset(columns)
-
-    def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
-        """Return the records in some columns; see `ArchivedTopics.records`."""
-        if topic.name != self._topic.name or not self._columns.issuperset(wanted):
-            raise AssertionError(f"records of {topic.name} weren't divided with the columns {', '.join(wanted)}")
-        columns = columns_of(topic.schema)
-        control = [columns.time, columns.op, columns.ingested, columns.partition, columns.offset, columns.number]
-        names = [*wanted, *control, columns.id, columns.rev]
-        return ArchivedRecords(pl.concat(self._frames).select(list(dict.fromkeys(names))), columns, {})
 
 
 class StagedReader(SeriesReader):
@@ -150,16 +124,15 @@ class Evaluator:
         """Return the division of each row in a stage."""
         keys = self.work.stages[stage].keys
         dataset = self.work.datasets[self.work.stages[stage].datasets[0]]
-        columns = []
-        for part, key in zip(keys, dataset.plan.schema.keys, strict=True):
-            columns.append(frame[part.column].alias(key.name))
-        found = divisions_of(dataset.plan.schema.keys, columns, self.work.divisions)
-        # Rows that failed, or have no key, find nothing anyway.
-        spread = frame[NUMBER].to_numpy() % self.work.divisions
-        alive = frame[ERROR].is_null().to_numpy()
+        columns = [frame[part.column].alias(key.name) for part, key in zip(keys, dataset.plan.schema.keys, strict=True)]
+        alive = frame[ERROR].is_null()
         for column in columns:
-            alive &= column.is_not_null().to_numpy()
-        return np.where(alive, found, spread)
+            alive &= column.is_not_null()
+        # Rows that failed, or have no key, find nothing anyway.
+        found = frame[NUMBER].to_numpy() % self.work.divisions
+        asked = [column.filter(alive) for column in columns]
+        found[alive.to_numpy()] = divisions_of(dataset.plan.schema.keys, asked, self.work.divisions)
+        return found
 
 
 def evaluator_of(work: Work) -> Evaluator:
@@ -176,42 +149,19 @@ def divide_records(work: Work, tasks: Sequence[RecordsTask], batches: Batches) -
     evaluator = evaluator_of(work)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            for piece in _divided_records(evaluator, tasks[number]):
+            task = tasks[number]
+            dataset, topic = work.datasets[task.dataset], evaluator.topic_of(task.dataset)
+            source = evaluator.context.source
+            for piece in divided_part(source, dataset, topic, task.part, work.divisions):
                 yield as_batch(piece)
-
-
-def _divided_records(evaluator: Evaluator, task: RecordsTask) -> Iterator[Piece]:
-    dataset = evaluator.work.datasets[task.dataset]
-    plan, topic = dataset.plan, evaluator.topic_of(task.dataset)
-    rows = evaluator.context.source.read(topic, dataset.found, task.part, dataset.columns)
-    rows = rows.with_row_index(_ROW_NUMBER)
-    frame = index_frame(plan, ArchivedRecords(rows, columns_of(topic.schema), {}), [_ROW_NUMBER])
-    divisions = divisions_of(plan.schema.keys, [frame[key.name] for key in plan.schema.keys], evaluator.work.divisions)
-    kept = rows[frame[_ROW_NUMBER]].drop(_ROW_NUMBER)
-    if not plan.revised:
-        yield from divided(kept, divisions, RECORDS, task.dataset)
-        return
-    marked = kept.with_columns(pl.Series(_DIVISION, divisions, dtype=pl.Int64))
-    identities = kept.select(columns_of(topic.schema).id).hash_rows(0) % evaluator.work.divisions
-    yield from divided(marked, identities.cast(pl.Int64).to_numpy(), IDENTITIES, task.dataset)
 
 
 def gather_revisions(work: Work, batches: Batches) -> Batches:
-    """Send each record to the divisions of all revisions of its identity.
-
-    A row of a failed attempt may have another key under the same identity. The division of that key needs the revision
-    which replaces the row.
-    """
+    """Send each record to the divisions of all revisions of its identity; see `gathered`."""
     evaluator = evaluator_of(work)
     for (_, dataset), pieces in groupby(of_batches(batches), key=lambda piece: (piece.division, piece.topic)):
-        identity = columns_of(evaluator.topic_of(dataset).schema).id
-        frame = pl.concat([piece.frame for piece in pieces])
-        everywhere = frame.select(identity, _DIVISION).unique().filter(pl.col(identity).is_not_null())
-        unnamed = frame.filter(pl.col(identity).is_null())
-        named = frame.drop(_DIVISION).join(everywhere, on=identity, how="inner")
-        for some in (unnamed, named.select(unnamed.columns)):
-            for piece in divided(some.drop(_DIVISION), some[_DIVISION].to_numpy(), RECORDS, dataset):
-                yield as_batch(piece)
+        for piece in gathered(evaluator.topic_of(dataset), dataset, pieces):
+            yield as_batch(piece)
 
 
 def begin_rows(work: Work, names: Sequence[str], batches: Batches) -> Batches:
