@@ -113,7 +113,9 @@ def main() -> int:
     # The smallest history is divided by key, too.
     os.environ["CARAWAY_OFFLINE__SPARK_BROADCAST_MB"] = "0"
     rng = np.random.default_rng(7)
-    rows = pd.DataFrame({"Key.key": _keys(rng, options.asked, options), "at": _times(rng, options.asked)})
+    rows = pd.DataFrame(
+        {"Key.key": _keys(rng, options.asked, options), "at": _instants(rng.integers(0, YEAR_US, options.asked))}
+    )
     runs: list[dict[str, Any]] = []
     differs = False
     with data_folder(None) as folder, running_stack(folder) as url, Client(url) as client:
@@ -122,7 +124,9 @@ def main() -> int:
         for events in sorted(options.events):
             while sent < events:
                 count = min(CHUNK, events - sent)
-                frame = {"key": _keys(rng, count, options), "value": rng.random(count), "at": _times(rng, count)}
+                # Events come in the order of their times, which are spread over a year.
+                at = _instants(YEAR_US * np.arange(sent, sent + count) // max(options.events))
+                frame = {"key": _keys(rng, count, options), "value": rng.random(count), "at": at}
                 client.log(webhook.name, "events", pd.DataFrame(frame))
                 sent += count
             caught_up(url)
@@ -155,8 +159,8 @@ def _keys(rng: np.random.Generator, count: int, options: argparse.Namespace) -> 
     return np.where(rng.random(count) < 0.5, 0, keys) if options.hot else keys
 
 
-def _times(rng: np.random.Generator, count: int) -> Any:
-    return pd.to_datetime(BEGIN_US + rng.integers(0, YEAR_US, count), unit="us", utc=True)
+def _instants(offsets_us: Any) -> Any:
+    return pd.to_datetime(BEGIN_US + offsets_us, unit="us", utc=True)
 
 
 if __name__ == "__main__":
