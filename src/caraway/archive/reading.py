@@ -9,20 +9,19 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from caraway.archive.columns import Encoder, TableColumns, columns_of
+from caraway.archive.frames import control_types, frame_of, framed
 from caraway.archive.model import table_path
-from caraway.archive.tables import ArchiveTable, frame_of
+from caraway.archive.tables import ArchiveTable
 from caraway.errors import UnavailableError
-from caraway.expr.polars.values import INSTANT, polars_type
+from caraway.expr.polars.values import polars_type
 from caraway.plan.model import TopicPlan
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.ids import topic_id
 from caraway.topics.positions import TopicEnds
 from caraway.topics.reader import COMMON, Message, connect
 
-ANSWER_SECONDS = 10.0
 # A broker that sends nothing for so long, although there are messages to read, counts as gone.
 SILENT_SECONDS = 30.0
 POLL_SECONDS = 0.5
@@ -115,7 +114,6 @@ class ArchivedTopics:
         self._bootstrap_servers = bootstrap_servers
         self._objects_url = objects_url
         self._cuts = cuts
-        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
         """Return the records of a topic in some columns of its rows; the columns of their positions come besides.
@@ -145,7 +143,9 @@ class ArchivedTopics:
         Raises `UnavailableError` if the broker or the object store doesn't answer.
         """
         ends = self._cuts.get(topic.name, {})
-        table = ArchiveTable.existing(self._objects_url, table_path(topic.name, self._topic_id(topic.name)))
+        table = ArchiveTable.existing(
+            self._objects_url, table_path(topic.name, topic_id(self._bootstrap_servers, topic.name))
+        )
         archived = dict.fromkeys(ends, 0)
         parts: list[Part] = []
         per_message = 1.0
@@ -178,13 +178,6 @@ class ArchivedTopics:
         pieces = [framed(piece, types) for piece in self._unarchived(topic, columns, spans)]
         return pl.concat([pl.DataFrame(schema=types), *pieces])
 
-    def _topic_id(self, name: str) -> str:
-        try:
-            answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=ANSWER_SECONDS)[name]
-            return str(answer.result().topic_id)
-        except KafkaException as error:
-            raise UnavailableError(f"the broker doesn't tell of topic {name}: {error}") from error
-
     def _unarchived(
         self, topic: TopicPlan, columns: TableColumns, spans: Mapping[int, tuple[int, int]]
     ) -> list[pa.Table]:
@@ -204,25 +197,6 @@ def _types(topic: TopicPlan, columns: TableColumns, wanted: Sequence[str]) -> di
     """Return the types of the wanted columns of a topic's rows, and of those of their positions."""
     types = {column.name: polars_type(column.dtype) for column in topic.schema.columns if column.name in wanted}
     return types | control_types(columns)
-
-
-def framed(rows: pa.Table, types: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Return some columns of a table as polars has them, in these types."""
-    return pl.DataFrame([pl.Series(name, pl.from_arrow(rows[name])).cast(dtype) for name, dtype in types.items()])
-
-
-def control_types(columns: TableColumns) -> dict[str, pl.DataType]:
-    """Return the types of the columns beside those of the rows."""
-    return {
-        columns.time: INSTANT,
-        columns.op: pl.Int8(),
-        columns.ingested: INSTANT,
-        columns.partition: pl.Int32(),
-        columns.offset: pl.Int64(),
-        columns.number: pl.Int32(),
-        columns.id: pl.Binary(),
-        columns.rev: pl.Binary(),
-    }
 
 
 def _before(columns: TableColumns, archived: Mapping[int, int], ends: Mapping[int, int]) -> pl.Expr | None:

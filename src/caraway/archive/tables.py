@@ -8,7 +8,7 @@ writer dies.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, WriterProperties
@@ -20,9 +20,6 @@ from caraway.archive.model import TableSize
 from caraway.archive.storage import table_address
 from caraway.erasure.keys import Hides
 from caraway.errors import UnavailableError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # The size of the files that are made of small ones, in bytes. Larger ones would be read no faster, but need more memory
 # while they are written.
@@ -133,6 +130,21 @@ class ArchiveTable:
             for path, rows in zip(found["path"].to_pylist(), found["num_records"].to_pylist(), strict=True)
         ]
 
+    def files_within(self, column: str, least: int, greatest: int) -> list[str]:
+        """Return the addresses of the files that may have records between two values of a column, both included."""
+        with _translated_errors(self.url):
+            found = pa.table(self._table.get_add_actions(flatten=True))
+        bounds = [
+            found[name].to_pylist() if name in found.column_names else [None] * found.num_rows
+            for name in (f"min.{column}", f"max.{column}")
+        ]
+        # A file without statistics may have any values.
+        return [
+            f"{self.url}/{path}"
+            for path, low, high in zip(found["path"].to_pylist(), *bounds, strict=True)
+            if low is None or high is None or (low <= greatest and high >= least)
+        ]
+
     def options(self) -> dict[str, str]:
         """Return the options with which the table was opened."""
         return dict(self._options)
@@ -185,23 +197,6 @@ class ArchiveTable:
             return len(
                 self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
             )
-
-
-def frame_of(
-    files: Sequence[str], options: Mapping[str, str], columns: Sequence[str], kept: "pl.Expr | None" = None
-) -> "pl.DataFrame":
-    """Return the records of a table's files for which `kept` is true, all by default, in no particular order.
-
-    Raises `UnavailableError` if the object store doesn't answer, or a file is gone.
-    """
-    # Only readers need polars, which takes half as long to read a table as pyarrow. Writers have no memory for it.
-    import polars as pl  # noqa: PLC0415
-
-    try:
-        rows = pl.scan_parquet(list(files), storage_options=dict(options) or None, hive_partitioning=False)
-        return (rows if kept is None else rows.filter(kept)).select(columns).collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UnavailableError(f"the archive's file {files[0]} or another one can't be read: {error}") from error
 
 
 @contextmanager

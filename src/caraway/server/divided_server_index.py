@@ -219,6 +219,7 @@ class DividedServerIndex(ServerIndex):
             snapshot_seconds=self._settings.server.snapshot_seconds,
             erased=self._erased,
             elsewhere=partial(self._shard_owner.elsewhere, number),
+            past_of=self._pasts,
         )
 
     def _reconcile(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 import structlog
 
+from caraway.archive.past import Pasts
 from caraway.cluster.leases import Lease
 from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
@@ -57,7 +58,10 @@ class ServerIndex:
         seconds = settings.server.snapshot_seconds
         self.keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and snapshots is not None else None
         self._emission = EmissionRight(Lease(engine=engine, name=LEASE, owner=member), self._store)
-        self._worker = IndexWorker(bootstrap_servers, self._store, erased, may_emit=self._emission.may_send)
+        self._pasts = Pasts(bootstrap_servers, settings.objects_url)
+        self._worker = IndexWorker(
+            bootstrap_servers, self._store, erased, may_emit=self._emission.may_send, past_of=self._pasts
+        )
         self.rows: Reader[IndexPlan, bytes] = IndexReader(self._store, erased)
         # The indexes that `follow` was told to fill; None until the server has read the served graphs from Postgres.
         self._plans: Sequence[IndexPlan] | None = None

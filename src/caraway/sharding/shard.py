@@ -8,7 +8,7 @@ from pathlib import Path
 from caraway.cluster.shards import ShardProgress
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
-from caraway.index.feeding.tail import every_partition
+from caraway.index.feeding.tail import PastOf, every_partition
 from caraway.index.feeding.worker import IndexStatus, IndexWorker
 from caraway.index.reader import IndexReader
 from caraway.index.records.max_event_time import stored_max_event_time
@@ -40,6 +40,7 @@ class Shard:
         snapshot_seconds: float,
         erased: ErasedKeys,
         elsewhere: Elsewhere,
+        past_of: PastOf,
     ) -> None:
         """Open the database; no topic is followed before a call of `follow`.
 
@@ -53,7 +54,7 @@ class Shard:
         self.store = IndexStore(
             folder, cache_bytes=max(MIN_CACHE_BYTES, CACHE_BYTES // shards), restore=snapshots.restore
         )
-        self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs)
+        self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs, past_of=past_of)
         self.reader = IndexReader(self.store, elsewhere=elsewhere)
         self._keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
         self._lock = threading.Lock()

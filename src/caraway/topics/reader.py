@@ -3,12 +3,13 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import TopicMetadata
 
+from caraway.errors import UnavailableError
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config, kafka_logger
 
@@ -51,12 +52,36 @@ END_TIMEOUT_S = 1.0
 GROWTH = 20
 
 
+class Past(Protocol):
+    """The messages of a topic that the broker may not have any more."""
+
+    def read(self, positions: Mapping[int, int], records: int) -> tuple[list[Message], Mapping[int, int]]:
+        """Return the next messages from some offsets on, with the offsets behind them; the same offsets at the end.
+
+        The last message of a partition has the offset before the one behind it.
+
+        Args:
+            positions: The next offset of each partition.
+            records: About how many records to return.
+
+        Raises `UnavailableError` if they can't be read now.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class Taken:
-    """The messages of a read by topic, in order, and errors with their topics."""
+    """The outcome of a read.
+
+    Attributes:
+        messages: The messages by topic, those of a partition in order.
+        errors: The errors with their topics.
+        waiting: Why topics aren't read for now: what precedes their beginnings isn't there. They are stopped.
+    """
 
     messages: dict[str, list[Message]] = field(default_factory=dict)
     errors: list[tuple[str | None, KafkaError]] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
 
 
 class TopicReader:
@@ -73,6 +98,8 @@ class TopicReader:
         # the consumer's lock, because the polling thread takes it again at once.
         self._ends: dict[str, dict[int, int]] = {}
         self._ends_at = 0.0
+        # The topics that are read from their pasts, until they can be read from the broker.
+        self._pasts: dict[str, Past] = {}
 
     def topics(self) -> Mapping[str, TopicMetadata]:
         """Return the broker's topics. Raises `KafkaException` if it doesn't answer in time."""
@@ -88,34 +115,54 @@ class TopicReader:
         return self._ends.get(topic, {})
 
     def lag(self, topic: str) -> int | None:
-        """Return how many messages of a topic weren't read yet; None if it isn't read, or its ends are unknown."""
+        """Return how many messages of a topic weren't read yet.
+
+        It is None if the topic isn't read, or is still read from its past, or if its ends are unknown.
+        """
         positions, ends = self._positions.get(topic), self.ends(topic)
-        if positions is None or not positions.keys() <= ends.keys():
+        if positions is None or topic in self._pasts or not positions.keys() <= ends.keys():
             return None
         return sum(max(0, ends[partition] - offset) for partition, offset in positions.items())
 
-    def start(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Read a topic from these offsets of its partitions on, also if it is read already."""
+    def start(self, topic: str, offsets: Mapping[int, int], past: Past | None = None) -> None:
+        """Read a topic from these offsets of its partitions on, also if it is read already.
+
+        Messages that the broker doesn't have any more are read from the `past`, if there is one.
+        """
         self.stop(topic)
-        self._connected().incremental_assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])
         self._positions[topic] = dict(offsets)
         # The ends are looked at before the next read, so that the lag is known soon.
         self._ends_at = 0.0
+        if past is None:
+            self._assign(topic)
+        else:
+            self._pasts[topic] = past
+
+    def begins_behind(self, topic: str, offsets: Mapping[int, int]) -> bool:
+        """Return whether the broker doesn't have all messages from these offsets on any more.
+
+        Raises `KafkaException` if it doesn't answer in time.
+        """
+        return any(self._beginning(topic, partition) > offset for partition, offset in offsets.items())
 
     def stop(self, topic: str) -> None:
         """Stop reading a topic, if it is read."""
         positions = self._positions.pop(topic, None)
         self._ends.pop(topic, None)
-        if positions is not None:
+        if self._pasts.pop(topic, None) is None and positions is not None:
             self._connected().incremental_unassign([TopicPartition(topic, p) for p in positions])
 
     def read(self, timeout_s: float) -> Taken:
         """Return the next messages, none if there are none within the time. They have about a batch of records."""
         consumer = self._connected()
+        taken = self._read_pasts()
+        if taken.messages or taken.waiting:
+            self._note_ends(consumer)
+            return taken
         first = consumer.poll(timeout_s)
         self._note_ends(consumer)
         if first is None:
-            return Taken()
+            return taken
         # A message may be a block of many records. So a few messages are taken at first, and further ones by the number
         # of records in them.
         messages, records, batch = [first], records_in(first.value()), self._reading.batch
@@ -133,6 +180,42 @@ class TopicReader:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    def _assign(self, topic: str) -> None:
+        positions = self._positions[topic]
+        self._connected().incremental_assign([TopicPartition(topic, p, offset) for p, offset in positions.items()])
+
+    def _beginning(self, topic: str, partition: int) -> int:
+        first, _ = self._connected().get_watermark_offsets(TopicPartition(topic, partition), timeout=END_TIMEOUT_S)
+        return int(first)
+
+    def _read_pasts(self) -> Taken:
+        """Return the next messages of topics that are read from their pasts; assign those that have reached the broker.
+
+        Other topics wait for a read of a past as for a large batch.
+        """
+        taken = Taken()
+        for topic, past in list(self._pasts.items()):
+            positions = self._positions[topic]
+            try:
+                if not self.begins_behind(topic, positions):
+                    del self._pasts[topic]
+                    self._assign(topic)
+                    continue
+                messages, reached = past.read(positions, self._reading.batch)
+            except (KafkaException, UnavailableError) as error:
+                self._wait(topic, str(error), taken)
+                continue
+            if reached == positions:
+                self._wait(topic, "it begins later than what is to be read, and the archive has nothing more", taken)
+                continue
+            self._positions[topic] = dict(reached)
+            taken.messages[topic] = messages
+        return taken
+
+    def _wait(self, topic: str, reason: str, taken: Taken) -> None:
+        self.stop(topic)
+        taken.waiting[topic] = reason
 
     def _sorted(self, messages: list[KafkaMessage]) -> Taken:
         taken = Taken()

@@ -27,7 +27,7 @@ from caraway.plan.model import IndexPlan
 from caraway.thread_names import show_name
 from caraway.topics.blocks import is_block, records_in
 from caraway.topics.partitioning import partition_of
-from caraway.topics.reader import LOST_OFFSET, Message, Reading, TopicReader
+from caraway.topics.reader import LOST_OFFSET, Message, Past, Reading, TopicReader
 
 LOGGER = logging.getLogger(__name__)
 
@@ -83,6 +83,23 @@ def every_partition(partition: int) -> bool:
     return True
 
 
+PastOf = Callable[[IndexPlan], Past]
+
+
+class _NoPast:
+    """The past of a topic that isn't archived."""
+
+    def read(self, positions: Mapping[int, int], records: int) -> tuple[list[Message], Mapping[int, int]]:
+        del records
+        return [], positions
+
+
+def without_past(plan: IndexPlan) -> Past:
+    """Return nothing that the broker doesn't have."""
+    del plan
+    return _NoPast()
+
+
 class Tail:
     """A reader of topics, which applies their records to indexes. Its own thread makes all changes, between batches.
 
@@ -90,7 +107,8 @@ class Tail:
     True, another tail has taken the subscription over, and this one drops it. `when_behind` is called with a
     subscription that this tail doesn't read for any longer: a new one that needs records which were read already for
     other indexes, or one whose topic has a backlog. A tail without it goes back to the earlier offsets, and processes
-    backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read.
+    backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read. `past_of`
+    returns the messages of an index's topic that the broker may not have any more.
     """
 
     def __init__(
@@ -105,9 +123,11 @@ class Tail:
         reading: Reading = FRESH,
         erased: ErasedKeys | None = None,
         holds: Callable[[int], bool] = every_partition,
+        past_of: PastOf = without_past,
     ) -> None:
         self._name = name
         self._holds = holds
+        self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._writer = IndexWriter(store, erased=erased, send=emission_writer.write)
@@ -118,6 +138,8 @@ class Tail:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._waiting: list[Subscription] = []
         self._retry_at = 0.0
+        # The last reason why a topic couldn't be read, so that it is logged once.
+        self._reasons: dict[str, str] = {}
         self._topics: dict[str, list[Subscription]] = {}
         # An index that starts at earlier offsets than the reader's positions has missed records that were read already.
         self._reader = TopicReader(bootstrap_servers, reading)
@@ -276,11 +298,14 @@ class Tail:
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from the index's offsets."""
+        topic = subscription.plan.topic
+        if self._when_behind is not None and self._begins_behind(subscription):
+            self._when_behind(subscription)
+            return
         self._emissions.pop(subscription.plan.asset, None)
         # The process may have ended between a write and the sending of its rows. The rows that wait in the database
         # since then are sent now, even if no further record comes.
         self._emit(subscription, subscription.next)
-        topic = subscription.plan.topic
         reading = self._reader.positions(topic)
         if reading is not None:
             if all(offset >= reading.get(p, 0) for p, offset in subscription.next.items()):
@@ -292,8 +317,16 @@ class Tail:
             start = {p: min(reading.get(p, 0), offset) for p, offset in subscription.next.items()}
         else:
             start = subscription.next
-        self._reader.start(topic, start)
+        self._reader.start(topic, start, None if self._when_behind is not None else self._past_of(subscription.plan))
         self._topics.setdefault(topic, []).append(subscription)
+
+    def _begins_behind(self, subscription: Subscription) -> bool:
+        """Return whether the broker lacks messages that an index needs; False if it doesn't answer now."""
+        try:
+            return self._reader.begins_behind(subscription.plan.topic, subscription.next)
+        except KafkaException as error:
+            LOGGER.debug("the beginning of %s isn't known yet: %s", subscription.plan.topic, error)
+            return False
 
     def _leave(self, topic: str) -> None:
         del self._topics[topic]
@@ -304,6 +337,8 @@ class Tail:
         taken = self._reader.read(POLL_S)
         for topic, error in taken.errors:
             self._on_error(error, topic)
+        for topic, reason in taken.waiting.items():
+            self._wait(topic, reason)
         if not taken.messages:
             self._hand_over(self.subscriptions())
         for topic, messages in taken.messages.items():
@@ -412,9 +447,23 @@ class Tail:
             return False
         return True
 
+    def _wait(self, topic: str, reason: str) -> None:
+        """Try again later to read a topic whose past isn't there."""
+        if self._reasons.get(topic) != reason:
+            LOGGER.error("the index waits for topic %s: %s", topic, reason)
+        self._reasons[topic] = reason
+        self._waiting += self._topics.pop(topic, [])
+        self._retry_at = time.monotonic() + RETRY_S
+
     def _on_error(self, error: KafkaError, topic: str | None) -> None:
         """Handle an error: connections recover by themselves, a topic without the offset is indexed anew."""
         if error.code() in LOST_OFFSET and topic in self._topics:
+            if self._begins_behind(self._topics[topic][0]):
+                # The records that the index needs were removed from the topic after they had been archived.
+                subscriptions = self._topics[topic]
+                self._leave(topic)
+                self._waiting += subscriptions
+                return
             LOGGER.error("topic %s has no record at the index's offset (%s): indexing it anew", topic, error.str())
             subscriptions = self._topics[topic]
             self._leave(topic)

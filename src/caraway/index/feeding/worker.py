@@ -11,7 +11,7 @@ from caraway.erasure.keys import ErasedKeys, Erasure, Hides
 from caraway.errors import UnavailableError
 from caraway.index.feeding.consumption import BACKLOG
 from caraway.index.feeding.emission_writer import EmissionWriter
-from caraway.index.feeding.tail import Subscription, Tail, every_partition
+from caraway.index.feeding.tail import PastOf, Subscription, Tail, every_partition, without_past
 from caraway.index.records.delivery import Removal
 from caraway.index.records.expiry import sweep
 from caraway.index.records.removal import compact, known_erasures, mark_removed, remove
@@ -79,13 +79,15 @@ class IndexWorker:
         *,
         may_emit: Callable[[], bool] | None = None,
         holds: Callable[[int], bool] = every_partition,
+        past_of: PastOf = without_past,
     ) -> None:
         """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
 
         Rows of `erased` keys are left out, and erasures on the topics are added to `erased`. `may_emit` returns whether
         this server has the right to send rows of aggregates; without it the right is assumed. `holds` returns whether a
-        partition of the topics is in this index.
+        partition of the topics is in this index. `past_of` returns what the broker may not have of an index's topic.
         """
+        self._past_of = past_of
         self._holds = holds
         self._bootstrap_servers = bootstrap_servers
         self._store = store
@@ -111,6 +113,7 @@ class IndexWorker:
                 reading=BACKLOG,
                 erased=erased,
                 holds=holds,
+                past_of=self._past_of,
             ),
             Tail("live", servers, store, writer, when_behind=self._leave_behind, erased=erased, holds=holds),
         )

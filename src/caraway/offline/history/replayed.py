@@ -11,20 +11,15 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
-from caraway.archive.columns import TableColumns
-from caraway.archive.reading import ArchivedRecords
+from caraway.archive.messages import encoded
 from caraway.erasure.keys import ErasedKeys
-from caraway.expr.polars.values import from_polars
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader
 from caraway.index.storage.store import IndexStore
 from caraway.offline.history.records import TopicRecords, columns_needed
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.query.model import Instants, Rows
-from caraway.topics.codec import RecordCodec
-from caraway.topics.identity import position_id
 from caraway.topics.reader import Message
 
 # So many records are written to the index at once.
@@ -47,7 +42,7 @@ class ReplayedIndex:
         self._store = IndexStore(folder)
         writer = IndexWriter(self._store, erased=erased)
         records = source.records(topic, columns_needed(plan, wanted))
-        for messages in _batches(messages_of(topic, records)):
+        for messages in _batches(encoded(topic.schema, records.columns, records.rows)):
             writer.apply(plan, messages)
         self._rows = DatasetReader(IndexReader(self._store, erased), [plan])
 
@@ -97,7 +92,7 @@ class KnownIndex:
         with IndexStore(self._folder / str(self._builds)) as store:
             writer = IndexWriter(store, erased=self._erased)
             rows = DatasetReader(IndexReader(store, self._erased), [self._plan])
-            messages = messages_of(self._topic, self._records)
+            messages = encoded(self._topic.schema, self._records.columns, self._records.rows)
             written = 0
             for first in [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist()] if len(order) else []:
                 end = int(np.searchsorted(reached, reached[first], side="right"))
@@ -117,40 +112,6 @@ class KnownIndex:
 
     def close(self) -> None:
         """Do nothing: nothing is kept open."""
-
-
-def messages_of(topic: TopicPlan, records: ArchivedRecords) -> Iterator[Message]:
-    """Yield archived records as messages of their topic, each with its identity; columns that weren't read are null."""
-    codec = RecordCodec(topic.schema)
-    for rows in records.rows.iter_slices(BATCH):
-        yield from _encoded(codec, topic, records.columns, rows)
-
-
-def _encoded(codec: RecordCodec, topic: TopicPlan, columns: TableColumns, rows: pl.DataFrame) -> Iterator[Message]:
-    nothing = [None] * rows.height
-    values = {
-        column.name: from_polars(rows[column.name], column.dtype) if column.name in rows.columns else nothing
-        for column in topic.schema.columns
-    }
-    keys: Sequence[bytes | None] = nothing
-    if topic.schema.keys:
-        parts = zip(*(values[key.name] for key in topic.schema.keys), strict=True)
-        keys = [codec.encode_key(part) for part in parts]
-    times, ingested = (rows[name].to_physical().to_list() for name in (columns.time, columns.ingested))
-    control = (columns.op, columns.partition, columns.offset, columns.number, columns.id, columns.rev)
-    others = (rows[name].to_list() for name in control)
-    for key, time_us, ingested_us, op, partition, offset, number, record_id, rev, *row in zip(
-        keys, times, ingested, *others, *values.values(), strict=True
-    ):
-        value = codec.encode_value(
-            op=op,
-            time_us=time_us,
-            ingested_us=ingested_us,
-            row=row,
-            record_id=record_id or position_id(offset, partition, number),
-            rev=rev,
-        )
-        yield key, value, partition, offset
 
 
 def _batches(messages: Iterator[Message]) -> Iterator[list[Message]]:
