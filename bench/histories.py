@@ -28,9 +28,9 @@ import pyarrow as pa
 from feast.rival import VERSION, environment
 
 from caraway import connectors
-from caraway.archive.columns import columns_of
-from caraway.archive.reading import ArchivedRecords, ArchivedTopics, control_types
-from caraway.archive.tables import ArchiveTable, frame_of
+from caraway.archive.store.columns import columns_of
+from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics, control_types
+from caraway.archive.store.tables import ArchiveTable, frame_of
 from caraway.client import Client
 from caraway.datasets import Average, Count, Dataset, Max, Stddev, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous

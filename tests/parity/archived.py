@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from caraway.archive.follower import Follower
-from caraway.archive.model import archived_topics
-from caraway.archive.reading import ArchivedTopics, cuts_now
+from caraway.archive.store.model import archived_topics
+from caraway.archive.store.reading import ArchivedTopics, cuts_now
 from caraway.expr.polars.values import to_polars
 from caraway.offline.reader import OfflineReader
 from caraway.offline.spark.dividing import IDENTITIES, DividedTopic, divided_part, gathered

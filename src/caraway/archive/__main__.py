@@ -8,6 +8,7 @@ from caraway.archive.archiver import Archiver
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.trimming import Trimming
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import ARCHIVES, Member
 from caraway.config.errors import ConfigurationError
@@ -58,6 +59,7 @@ def main() -> int:
             erasures=erasures,
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
+            trimming=Trimming(sign_in(settings.kafka), settings.archive.topic_days),
         )
         on_request_to_end(archiver.stop)
         archiver.run()

@@ -10,8 +10,9 @@ import structlog
 
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
-from caraway.archive.model import archived_topics, topic_folder
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.store.model import archived_topics, topic_folder
+from caraway.archive.trimming import Trimming
 from caraway.cluster.assignment import chosen
 from caraway.cluster.leases import HeldLease
 from caraway.cluster.members import Member
@@ -47,6 +48,7 @@ class Archiver:
         erasures: TableErasures,
         reports: ArchiveReports,
         objects: ObjectFolder,
+        trimming: Trimming,
     ) -> None:
         """Archive the topics of all branches.
 
@@ -57,7 +59,10 @@ class Archiver:
             erasures: The keys whose rows are to be removed from tables.
             reports: The tables that there are.
             objects: The object store, from which the tables of removed topics are removed.
+            trimming: Removes from topics what is archived.
         """
+        self._trimming = trimming
+        self._trimmed_at = time.monotonic()
         self._follower = follower
         self._state = state
         self._erasures = erasures
@@ -111,6 +116,9 @@ class Archiver:
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
                 self._cleared_at = time.monotonic()
                 self.clear()
+            if time.monotonic() >= self._trimmed_at + self._trimming.interval_s:
+                self._trimmed_at = time.monotonic()
+                self.trim()
         except UnavailableError as error:
             self._note(GOES_ON, str(error))
             return
@@ -143,6 +151,20 @@ class Archiver:
             self._objects.remove_folder(topic_folder(topic))
             self._reports.forget(topic)
             LOG.info("removed the table of a topic that is removed", topic=topic)
+
+    def trim(self) -> None:
+        """Remove from this process's topics what is archived, is old enough, and was processed by all jobs.
+
+        Raises `UnavailableError` if Postgres or the broker doesn't answer.
+        """
+        if not self._trimming.is_on:
+            return
+        records = {job.job_id: job for job in self._state.jobs()}
+        jobs = {job.job_id: job for planned in self._plans.refresh().commits.values() for job in planned.plan.jobs}
+        self._trimming.trim(
+            self._follower.archived(),
+            [(plan, records[name].progress if name in records else {}) for name, plan in jobs.items()],
+        )
 
     def _note(self, event: str, reason: str) -> None:
         """Log a failure, unless it is the same as the last one."""

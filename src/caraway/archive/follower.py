@@ -9,9 +9,9 @@ import structlog
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from caraway.archive.columns import Encoder, columns_of
-from caraway.archive.model import TableReport, TableSize, table_path
-from caraway.archive.tables import ArchiveTable, ReplacedError
+from caraway.archive.store.columns import Encoder, columns_of
+from caraway.archive.store.model import TableReport, TableSize, table_path
+from caraway.archive.store.tables import ArchiveTable, ReplacedError
 from caraway.erasure.keys import Hides
 from caraway.errors import UnavailableError
 from caraway.plan.model import TopicPlan
@@ -202,6 +202,10 @@ class Follower:
     def archives(self, topic: str) -> bool:
         """Return whether a topic is being archived, rather than still waited for."""
         return topic in self._followed
+
+    def archived(self) -> dict[str, dict[int, int]]:
+        """Return the offset of the next message to archive of each partition, by topic: what is before is in tables."""
+        return {name: followed.table.positions(followed.positions) for name, followed in self._followed.items()}
 
     def _join(self) -> None:
         """Begin with wanted topics that exist by now."""

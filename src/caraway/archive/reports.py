@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.archive.model import TableReport, TableSize
+from caraway.archive.store.model import TableReport, TableSize
 from caraway.state.database import in_transaction
 from caraway.state.tables import archive_tables
 

@@ -13,10 +13,13 @@ from caraway.cli.output import out, plain_table
 from caraway.cli.remote import ServerOptions, ask
 from caraway.client.discovery import URL_VARIABLE
 from caraway.config.settings import load_settings
+from caraway.estimates import duration
 from caraway.stack.folder import DataFolder
-from caraway.stack.report import JobReport, report_job, report_stack
+from caraway.stack.report import JobProgress, JobReport, report_job, report_stack
 
 COLOURS = {"running": "green", "failing": "red"}
+# The phases in which a job reads its history.
+HISTORY = {"archive", "backfill"}
 
 
 @command
@@ -57,7 +60,7 @@ def job_table(found: tuple[JobReport, ...]) -> Table:
             job.id,
             Text(job.state, style=COLOURS.get(job.state, "yellow")),
             job.mode,
-            progress.phase,
+            _doing(progress),
             _number(progress.lag_records),
             "" if progress.lag_seconds is None else f"{progress.lag_seconds:.0f} s",
             _number(progress.rows_per_second),
@@ -68,6 +71,14 @@ def job_table(found: tuple[JobReport, ...]) -> Table:
             job.engine,
         )
     return table
+
+
+def _doing(progress: JobProgress) -> str:
+    """Return the phase of a job, with the time that is left if it reads its history."""
+    lag, rate = progress.lag_records, progress.rows_per_second
+    if progress.phase not in HISTORY or not lag or not rate:
+        return progress.phase
+    return f"{progress.phase}, {duration(lag / rate)} left"
 
 
 def _number(value: float | None) -> str:

@@ -226,10 +226,13 @@ class ArchiveSettings(_Section):
         enabled: False: the stack runs no archive; offline queries and training sets then have no data.
         seconds: Seconds after which an accepted row is in its table. Small values make many small files, which are
             compacted later.
+        topic_days: Days after which records that are in their table are removed from their topic. None: topics keep all
+            records.
     """
 
     enabled: bool = True
     seconds: Annotated[float, Field(gt=0)] = 30.0
+    topic_days: Annotated[float, Field(ge=0)] | None = None
 
 
 class OfflineSettings(_Section):

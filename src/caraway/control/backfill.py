@@ -92,13 +92,5 @@ def rate(job: JobPlan) -> int:
     return STATEFUL_RATE if _is_stateful(job.operator) else PLAIN_RATE
 
 
-def duration(seconds: float) -> str:
-    """Return a duration as text, in one number."""
-    for name, length in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"about {seconds / length:.0f} {name}"
-    return f"about {max(seconds, 1):.0f} s"
-
-
 def _is_stateful(operator: Operator) -> bool:
     return isinstance(operator, Join | Changelog) or any(_is_stateful(parent) for parent in parents(operator))

@@ -141,12 +141,10 @@ class Control:
         def count(topics: Iterable[str]) -> Mapping[str, int]:
             names = set(topics)
             with counting:
-                begin, end = ends.beginnings(names), ends.ends(names)
+                end = ends.ends(names)
             sizes = records_per_message(bootstrap_servers, end)
-            return {
-                name: round(sizes[name] * sum(o - begin.get(name, {}).get(p, o) for p, o in found.items()))
-                for name, found in end.items()
-            }
+            # The archive has the messages before the beginning of a topic, and they are read as well.
+            return {name: round(sizes[name] * sum(found.values())) for name, found in end.items()}
 
         def room(plan: GraphPlan, created: Container[str]) -> Room | None:
             return room_for(plan, created, reader.running_jobs, partitions=partitions, processors=processors)

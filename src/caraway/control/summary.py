@@ -6,8 +6,9 @@ The changes of jobs and indexes come from the same plan that the engines follow.
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from caraway.control.backfill import Backfill, duration
+from caraway.control.backfill import Backfill
 from caraway.control.room import Room
+from caraway.estimates import duration
 from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan

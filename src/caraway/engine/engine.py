@@ -95,6 +95,7 @@ class Engine:
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
             observer=observer,
             slots=SlotBook(lambda: slots_offered(driver.session)),
+            objects_url=self._settings.objects_url,
         )
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)

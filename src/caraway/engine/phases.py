@@ -24,8 +24,9 @@ LEFT_BEHIND_RECORDS = 5_000_000
 
 
 class Phase(StrEnum):
-    """The phase of a job: reading a backlog, or running live."""
+    """The phase of a job: reading what its topics don't have any more, reading a backlog, or running live."""
 
+    ARCHIVE = "archive"
     BACKFILL = "backfill"
     LIVE = "live"
 
@@ -42,7 +43,7 @@ def phase_at_start(mode: JobMode, lag_records: int, *, unfinished: bool, was: Ph
     """
     if mode is JobMode.MICRO_BATCH:
         return Phase.LIVE
-    bound = LEVEL_RECORDS if was is Phase.BACKFILL else BACKFILL_RECORDS
+    bound = BACKFILL_RECORDS if was in {None, Phase.LIVE} else LEVEL_RECORDS
     return Phase.BACKFILL if unfinished or lag_records > bound else Phase.LIVE
 
 

@@ -70,11 +70,11 @@ class SparkQuery:
             message = brief(error, because=causes[-1] if causes else "")
             # Spark's whole text is searched, since the sign of damage may stand deep in it.
             return put_aside(self.checkpoint, message) if is_damage(str(error), causes) else message
-        return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
+        return "the query has ended without an error" if self.phase is Phase.LIVE else None
 
     def is_over(self) -> bool:
         """Return whether the phase is over: the backlog is done, or that of a live job has become too long."""
-        if self.phase is Phase.BACKFILL:
+        if self.phase is not Phase.LIVE:
             return not self._runs()
         return self._lag is not None and is_left_behind(self.plan.mode, self.phase, self._lag.records)
 
@@ -94,7 +94,7 @@ class SparkQuery:
     def _runs(self) -> bool:
         now = self.clock()
         # The end of a backlog is the begin of real-time mode, so it is noticed soon.
-        if self.active and (self.phase is Phase.BACKFILL or now - self._asked_at >= ASK_SECONDS):
+        if self.active and (self.phase is not Phase.LIVE or now - self._asked_at >= ASK_SECONDS):
             self.active, self._asked_at = self.query.isActive, now
         return self.active
 

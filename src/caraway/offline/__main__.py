@@ -8,8 +8,8 @@ from functools import partial
 
 import structlog
 
-from caraway.archive.model import archived_topics
-from caraway.archive.reading import cuts_now
+from caraway.archive.store.model import archived_topics
+from caraway.archive.store.reading import cuts_now
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.config.errors import ConfigurationError

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from caraway.archive.reading import ArchivedTopics, TopicParts
+from caraway.archive.store.reading import ArchivedTopics, TopicParts
 from caraway.dtypes.types import (
     BoolType,
     BytesType,

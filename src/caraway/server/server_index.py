@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 import structlog
 
-from caraway.archive.past import Pasts
+from caraway.archive.store.past import Pasts
 from caraway.cluster.leases import Lease
 from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure

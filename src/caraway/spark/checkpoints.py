@@ -18,12 +18,14 @@ class Position:
         offsets: The offsets up to which all records are processed and committed; empty before the first commit.
         unfinished: True if a batch was begun and not committed. Spark has written its end offsets, so that it must
             process that batch in one piece.
+        begun: The offsets up to which the unfinished batch reads; those of `offsets` if there is none.
         tasks: The number of tasks of a stateful step, which stays what it was in the first batch. None before the first
             commit.
     """
 
     offsets: Offsets
     unfinished: bool
+    begun: Offsets
     tasks: int | None
 
 
@@ -32,9 +34,12 @@ def position_of(checkpoint: Path) -> Position:
     begun, committed = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
     done = max(begun & committed, default=None)
     text = None if done is None else (checkpoint / "offsets" / str(done)).read_text()
+    unfinished = bool(committed) and max(begun, default=-1) > max(committed)
+    offsets = {} if text is None else offsets_in(text)
     return Position(
-        offsets={} if text is None else offsets_in(text),
-        unfinished=bool(committed) and max(begun, default=-1) > max(committed),
+        offsets=offsets,
+        unfinished=unfinished,
+        begun=offsets_in((checkpoint / "offsets" / str(max(begun))).read_text()) if unfinished else offsets,
         tasks=None if text is None else tasks_in(text),
     )
 

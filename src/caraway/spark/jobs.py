@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.erasure.keys import ERASURE_KEY
 from caraway.plan.model import JobMode, JobPlan, TopicKind
+from caraway.spark.archived import Archived, read_archived
 from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import DEAD, MARKER, PACKED, SIDE, Codec, name
 from caraway.spark.inputs import FailedAttempt, Inputs
@@ -41,6 +42,8 @@ class Trigger(StrEnum):
     MICRO_BATCH = "micro-batch"
     # The query ends when its micro-batches have processed all that the topics held at its start.
     BACKLOG = "backlog"
+    # Like BACKLOG, but with all that the archive had of the topics.
+    ARCHIVE = "archive"
 
 
 def trigger_of(mode: JobMode) -> Trigger:
@@ -58,15 +61,20 @@ def compile_job(
     failed: FailedAttempt | None = None,
     partitions: int = 1,
     records_per_message: float = 1.0,
+    archived: Archived | None = None,
 ) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`, `partition`) that it writes.
 
-    `partitions` is the number of partitions of the output topic, and `records_per_message` is that of the inputs.
+    `partitions` is the number of partitions of the output topic, and `records_per_message` is that of the inputs. With
+    `archived`, the job reads its inputs from the archive instead of from Kafka.
     """
     trigger = trigger or trigger_of(plan.mode)
     codec = Codec(session)
-    most = max(1, round(MICRO_BATCH_ROWS / records_per_message))
-    kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers, most)
+    if archived is None:
+        most = max(1, round(MICRO_BATCH_ROWS / records_per_message))
+        kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers, most)
+    else:
+        kafka = read_archived(session, archived, MICRO_BATCH_ROWS)
     # Only topics of keyless datasets have blocks, and splitting costs each row of the others some time.
     has_blocks = any(topic.kind is TopicKind.EVENTS for topic in plan.inputs)
     kafka = codec.split(kafka) if has_blocks else kafka.withColumn("number", F.lit(0))
@@ -96,6 +104,7 @@ def start_job(
     trigger: Trigger | None = None,
     tasks: int | None = None,
     records_per_message: float = 1.0,
+    archived: Archived | None = None,
 ) -> StreamingQuery:
     """Start a job at the position of its checkpoint, or at the beginning of its topics if there is none.
 
@@ -110,6 +119,7 @@ def start_job(
         tasks: The number of tasks of a stateful step; None means the session's number. A job with a checkpoint keeps
             the number that it began with.
         records_per_message: The average number of records in a message of its topics, for the size of micro-batches.
+        archived: The archive of its topics, for `Trigger.ARCHIVE`.
 
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
@@ -134,6 +144,7 @@ def start_job(
             failed=failed,
             partitions=partitions,
             records_per_message=records_per_message,
+            archived=archived,
         )
         .writeStream.queryName(plan.job_id)
         .format("kafka")
@@ -151,7 +162,7 @@ def start_job(
             return writer.trigger(realTime=f"{checkpoint_interval_seconds:.3f} seconds").start()  # type: ignore[call-overload,no-any-return]
         case Trigger.MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
-        case Trigger.BACKLOG:
+        case Trigger.BACKLOG | Trigger.ARCHIVE:
             return writer.trigger(availableNow=True).start()
 
 

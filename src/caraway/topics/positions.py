@@ -48,6 +48,23 @@ class TopicEnds:
         """Return the offset of the oldest record of each partition; otherwise like `ends`."""
         return self._ask(names, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
+    def since(self, names: Iterable[str], at: float) -> Offsets:
+        """Return the offset of the oldest record that was written at or after a time, or the end if there is none.
+
+        Args:
+            names: The topics.
+            at: The time in seconds since the epoch, by the clock of the producers.
+
+        Raises `UnavailableError` if the broker doesn't answer.
+        """
+        found = self._ask(names, OffsetSpec.for_timestamp(round(1000 * at)))
+        ends = self.ends(found)
+        return {
+            topic: {p: ends[topic][p] if offset < 0 else offset for p, offset in offsets.items()}
+            for topic, offsets in found.items()
+            if topic in ends
+        }
+
     def _ask(self, names: Iterable[str], spec: OffsetSpec) -> Offsets:
         wanted = set(names)
         if not wanted:

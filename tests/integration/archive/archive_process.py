@@ -17,8 +17,10 @@ from tests.timeouts import scaled
 class ArchiveProcess:
     """`python -m caraway.archive` with the settings of a server."""
 
-    def __init__(self, settings: Settings, *, seconds: float, node: str = "archive") -> None:
-        archive = settings.archive.model_copy(update={"seconds": seconds})
+    def __init__(
+        self, settings: Settings, *, seconds: float, node: str = "archive", topic_days: float | None = None
+    ) -> None:
+        archive = settings.archive.model_copy(update={"seconds": seconds, "topic_days": topic_days})
         objects = settings.objects_url
         self._settings = settings.model_copy(
             update={

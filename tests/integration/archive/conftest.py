@@ -22,12 +22,12 @@ def server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[ServerProcess]
 
 
 @pytest.fixture
-def archive_of(server: ServerProcess) -> Iterator[Callable[[str], ArchiveProcess]]:
+def archive_of(server: ServerProcess) -> Iterator[Callable[..., ArchiveProcess]]:
     """Yield a function that makes the archive of a node, which is killed after the test if it still runs then."""
     made: list[ArchiveProcess] = []
 
-    def make(node: str) -> ArchiveProcess:
-        made.append(ArchiveProcess(server.settings, seconds=SECONDS, node=node))
+    def make(node: str, topic_days: float | None = None) -> ArchiveProcess:
+        made.append(ArchiveProcess(server.settings, seconds=SECONDS, node=node, topic_days=topic_days))
         return made[-1]
 
     yield make

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from caraway.archive.archiver import Archiver
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
-from caraway.archive.model import TableReport, TableSize, topic_folder
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.store.model import TableReport, TableSize, topic_folder
+from caraway.archive.trimming import Trimming
 from caraway.cluster.members import ARCHIVES, Member
 from caraway.control.service import CommitService
 from caraway.erasure.keys import ErasedKeys
@@ -39,6 +40,7 @@ def test_the_table_of_a_removed_topic_is_removed(postgres: str, kafka: str, tmp_
         erasures=TableErasures(ErasureLog(engine), ErasedKeys(dict)),
         reports=reports,
         objects=objects,
+        trimming=Trimming(kafka, None),
     )
     topics = [asset.name for asset in state.assets() if asset.kind == "topic"]
     for topic in [*topics, "caraway.Unknown.1"]:

@@ -3,7 +3,6 @@
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.archive.follower import Follower
-from caraway.archive.past import Pasts
+from caraway.archive.store.past import Pasts
 from caraway.archive.trimming import remove_before
 from caraway.index.feeding.tail import PastOf, without_past
 from caraway.index.feeding.worker import IndexWorker
@@ -22,8 +20,8 @@ from caraway.plan.model import TopicKind, TopicPlan
 from caraway.topics.admin import ensure_topics
 from caraway.topics.positions import TopicEnds
 from caraway.topics.producer import TopicWriter
+from tests.integration.archive.archiving import archive_all
 from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
-from tests.timeouts import deadline_in
 from tests.unit.index.naive import SCHEMA
 
 PARTITIONS = 3
@@ -36,27 +34,14 @@ def topic(kafka: str) -> str:
     return name
 
 
+def topic_plan(topic: str) -> TopicPlan:
+    return TopicPlan(dataset="D", name=topic, kind=TopicKind.VERSIONS, schema=SCHEMA, disorder_us=0)
+
+
 @pytest.fixture
 def flow(kafka: str, topic: str) -> Iterator[Flow]:
     with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
         yield Flow(writer, topic)
-
-
-def archive(kafka: str, objects: Path, topic: str) -> dict[int, int]:
-    """Archive all that is on a topic, in many small files; return the offsets behind it."""
-    ends = dict(TopicEnds(kafka).ends([topic])[topic])
-    reached: dict[int, int] = {}
-    plan = TopicPlan(dataset="D", name=topic, kind=TopicKind.VERSIONS, schema=SCHEMA, disorder_us=0)
-    follower = Follower(kafka, str(objects), seconds=0.0, report=lambda report: reached.update(report.positions))
-    try:
-        follower.follow({topic: plan})
-        deadline = deadline_in(TIMEOUT_S)
-        while any(reached.get(partition, 0) < end for partition, end in ends.items()):
-            assert time.monotonic() < deadline, (reached, ends)
-            follower.step()
-    finally:
-        follower.close()
-    return ends
 
 
 @contextmanager
@@ -75,7 +60,7 @@ def test_an_index_is_built_from_the_archive_and_then_from_the_topic(
     kafka: str, topic: str, flow: Flow, tmp_path: Path
 ) -> None:
     flow.send(3000)
-    ends = archive(kafka, tmp_path / "objects", topic)
+    ends = archive_all(kafka, tmp_path / "objects", topic_plan(topic))[topic]
     flow.send(500)
     # Each partition is cut at another place, one of them not at all.
     remove_before(kafka, {topic: {0: ends[0], 1: ends[1] // 2}})
@@ -95,7 +80,7 @@ def test_an_index_that_was_away_while_its_topic_was_cut_goes_on(
     with following(kafka, tmp_path / "index", topic, pasts) as (worker, _):
         wait_until_caught_up(worker, topic, 500)
     flow.send(1000)
-    remove_before(kafka, {topic: archive(kafka, tmp_path / "objects", topic)})
+    remove_before(kafka, archive_all(kafka, tmp_path / "objects", topic_plan(topic)))
     flow.send(200)
     with following(kafka, tmp_path / "index", topic, pasts) as (worker, reader):
         wait_until_caught_up(worker, topic, 1700)
@@ -106,8 +91,8 @@ def test_an_index_waits_for_what_is_nowhere(
     kafka: str, topic: str, flow: Flow, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     flow.send(600)
-    ends = archive(kafka, tmp_path / "objects", topic)
-    remove_before(kafka, {topic: ends})
+    ends = archive_all(kafka, tmp_path / "objects", topic_plan(topic))
+    remove_before(kafka, ends)
     with caplog.at_level(logging.ERROR), following(kafka, tmp_path / "index", topic, without_past) as (worker, _):
         wait_for(lambda: f"the index waits for topic {topic}" in caplog.text, "a message that tells why it waits")
         assert all(sum(status.offsets.values()) == 0 for status in worker.positions())
@@ -121,7 +106,7 @@ def test_stops_in_the_middle_of_the_past_neither_lose_nor_double(
     kafka: str, topic: str, flow: Flow, tmp_path: Path
 ) -> None:
     flow.send(4000)
-    remove_before(kafka, {topic: archive(kafka, tmp_path / "objects", topic)})
+    remove_before(kafka, archive_all(kafka, tmp_path / "objects", topic_plan(topic)))
     pasts = Pasts(kafka, str(tmp_path / "objects"))
     reads, stops = threading.Semaphore(0), 4
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from caraway.archive.trimming import remove_before
 from caraway.graph.operators import JoinKind
+from tests.integration.archive.archiving import archive_all
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
@@ -55,7 +57,37 @@ def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> N
     assert rig.process.wait(scaled(90)) == 0, rig.log()
 
 
-def in_the_middle(beat: dict[str, Any]) -> bool:
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_topics_lack_is_read_from_the_archive_in_spite_of_a_kill(rig: Rig, broker: Broker) -> None:
+    shop = Shop("-archived")
+    orders, prices = model.traffic(seed=7, count=HISTORY + 2 * LATER)
+    prices = prices[:200]
+    jobs = [shop.doubled(), shop.priced(JoinKind.LEFT)]
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
+    broker.send(shop.prices, prices)
+    broker.send(shop.orders, orders[:HISTORY])
+    ends = archive_all(broker.bootstrap_servers, rig.folder / "objects", shop.orders, shop.prices)
+    # The prices stay on their topic: a job reads them from the archive as well, if it reads that at all.
+    remove_before(broker.bootstrap_servers, {shop.orders.name: ends[shop.orders.name]})
+    broker.send(shop.orders, orders[HISTORY : HISTORY + LATER])
+    rig.want(jobs)
+
+    rig.start()
+    rig.wait_for(lambda beat: in_the_middle(beat, "archive"))
+    rig.process.kill()
+    rig.process.wait()
+
+    rig.start()
+    rig.wait_for(lambda beat: phases(beat) == {"live"})
+    broker.send(shop.orders, orders[HISTORY + LATER :])
+    for job in jobs:
+        expected = model.expected_of(job, orders, prices)
+        assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
+    rig.wait_for(lambda beat: [job["progress"].get("lag_records") for job in beat["jobs"].values()] == [0, 0])
+
+
+def in_the_middle(beat: dict[str, Any], phase: str = "backfill") -> bool:
     """Return whether a job has read a part of its history; the other job may be behind it or ahead."""
     told = [job["progress"] for job in beat["jobs"].values()]
-    return any(progress.get("phase") == "backfill" and progress.get("batch", -1) >= 1 for progress in told)
+    return any(progress.get("phase") == phase and progress.get("batch", -1) >= 1 for progress in told)

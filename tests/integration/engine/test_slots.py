@@ -52,6 +52,7 @@ def runtime_of(spark: SparkSession, broker: Broker, folder: Path, slots: int) ->
             partial(records_per_message, broker.bootstrap_servers),
         ),
         slots=SlotBook(lambda: slots),
+        objects_url=str(folder / "objects"),
     )
 
 

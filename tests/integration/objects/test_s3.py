@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 
-from caraway.archive.tables import ArchiveTable, ReplacedError
+from caraway.archive.store.tables import ArchiveTable, ReplacedError
 from caraway.errors import UnavailableError
 from caraway.index.storage.snapshots import Snapshots
 from caraway.index.storage.store import IndexStore

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caraway.archive.columns import Encoder, columns_of, stored_values
-from caraway.archive.tables import ArchiveTable
+from caraway.archive.store.columns import Encoder, columns_of, stored_values
+from caraway.archive.store.tables import ArchiveTable
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.plan.model import Column, RecordSchema
 from caraway.topics.blocks import block_of

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from caraway.archive.columns import Encoder, columns_of
-from caraway.archive.messages import ArchivedMessages
-from caraway.archive.tables import ArchiveTable
+from caraway.archive.store.columns import Encoder, columns_of
+from caraway.archive.store.messages import ArchivedMessages
+from caraway.archive.store.tables import ArchiveTable
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.plan.model import Column, RecordSchema
 from caraway.topics.blocks import block_of, split
@@ -140,7 +139,7 @@ def test_records_of_a_block_keep_their_identities_when_others_are_erased(tmp_pat
     codec = RecordCodec(EVENTS)
     values = [codec.encode_value(op=PUT, time_us=n, ingested_us=0, row=["u", n, 0.0]) for n in range(6)]
     table = archived(tmp_path, EVENTS, [[(None, block_of(values[:3]), 1, 7), (None, block_of(values[3:]), 1, 8)]])
-    table._table.delete("number in (1, 4, 5)")  # noqa: SLF001 - what an erasure leaves
+    table._table.delete("number in (1, 4, 5)")
     first, second = read(tmp_path, EVENTS, {1: 0}, 100)[1]
     assert [codec.decode_value(value).id for value in split(first[1] or b"")] == [
         position_id(7, 1, 0),

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from caraway.archive.columns import Encoder, columns_of
-from caraway.archive.model import table_path
-from caraway.archive.storage import table_address
-from caraway.archive.tables import ArchiveTable, ReplacedError
+from caraway.archive.store.columns import Encoder, columns_of
+from caraway.archive.store.model import table_path
+from caraway.archive.store.storage import table_address
+from caraway.archive.store.tables import ArchiveTable, ReplacedError
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.errors import UnavailableError
 from caraway.plan.model import Column, RecordSchema

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from caraway.control.backfill import PLAIN_RATE, PYTHON_RATE, backfills, duration
+from caraway.control.backfill import PLAIN_RATE, PYTHON_RATE, backfills
+from caraway.estimates import duration
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan, JobMode
 from caraway.plan.planner import plan_graph

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from caraway.archive.columns import Encoder, columns_of
-from caraway.archive.frames import control_types, framed
-from caraway.archive.reading import ArchivedRecords, ArchivedTopics
+from caraway.archive.store.columns import Encoder, columns_of
+from caraway.archive.store.frames import control_types, framed
+from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics
 from caraway.expr.polars.values import polars_type
 from caraway.plan.model import IndexPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.topics.reader import Message

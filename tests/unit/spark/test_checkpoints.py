@@ -44,13 +44,18 @@ def write_batch(checkpoint: Path, number: int, offset: int, *, committed: bool) 
 
 
 def test_a_position_is_that_of_the_last_commit(tmp_path: Path) -> None:
-    assert position_of(tmp_path) == Position(offsets={}, unfinished=False, tasks=None)
+    assert position_of(tmp_path) == Position(offsets={}, unfinished=False, begun={}, tasks=None)
     write_batch(tmp_path, 9, 50, committed=True)
     write_batch(tmp_path, 10, 60, committed=True)
     settled = {"orders": {1: 60, 0: 7}, "prices": {0: 3}}
-    assert position_of(tmp_path) == Position(offsets=settled, unfinished=False, tasks=2)
+    assert position_of(tmp_path) == Position(offsets=settled, unfinished=False, begun=settled, tasks=2)
     write_batch(tmp_path, 11, 70, committed=False)
-    assert position_of(tmp_path) == Position(offsets=settled, unfinished=True, tasks=2)
+    assert position_of(tmp_path) == Position(
+        offsets=settled,
+        unfinished=True,
+        begun={"orders": {1: 70, 0: 7}, "prices": {0: 3}},
+        tasks=2,
+    )
 
 
 def test_the_first_batch_of_a_run_is_the_one_behind_the_last_commit(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from caraway.archive.columns import TableColumns
-from caraway.archive.reading import ArchivedRecords
+from caraway.archive.store.columns import TableColumns
+from caraway.archive.store.reading import ArchivedRecords
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import polars_type
 from caraway.offline.history.direct import before_aggregation, computed, needed
@@ -29,7 +29,7 @@ class TopicRecords(Protocol):
     """The records of topics."""
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
-        """Return the records of a topic in some columns; see `caraway.archive.reading.ArchivedTopics.records`."""
+        """Return the records of a topic in some columns; see `caraway.archive.store.reading.ArchivedTopics.records`."""
         ...
 
 

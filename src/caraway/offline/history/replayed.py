@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from caraway.archive.messages import encoded
+from caraway.archive.store.messages import encoded
 from caraway.erasure.keys import ErasedKeys
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from caraway.archive.erasing import TableErasures
-from caraway.archive.reading import ArchivedTopics, Cuts
+from caraway.archive.store.reading import ArchivedTopics, Cuts
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys

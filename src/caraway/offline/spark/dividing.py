@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
-from caraway.archive.columns import columns_of
-from caraway.archive.reading import ArchivedRecords, ArchivedTopics, Part
+from caraway.archive.store.columns import columns_of
+from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics, Part
 from caraway.offline.history.records import index_frame
 from caraway.offline.spark.pieces import RECORDS, Piece, divided, divisions_of
 from caraway.offline.spark.work import DividedDataset

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from caraway.archive.reading import Cuts, Part, TopicParts
+from caraway.archive.store.reading import Cuts, Part, TopicParts
 from caraway.dtypes.types import DecimalType, base_type
 from caraway.index.storage.intervals import has_max_event_time
 from caraway.offline.history.aggregates import EXTREMES, AggregateHistory

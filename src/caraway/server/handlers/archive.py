@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from caraway.archive.model import archived_topics
+from caraway.archive.store.model import archived_topics
 from caraway.archive.reports import ArchivedTable
 from caraway.plan.model import TopicKind, TopicPlan
 from caraway.server.handlers.context import ServerContext

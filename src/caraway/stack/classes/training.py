@@ -137,6 +137,7 @@ def _work(session: SparkSession, folder: Path, plan: GraphPlan, bootstrap_server
         checkpoint_interval_seconds=10,
         observer=Observer(ends.ends, LiveRows(session).look, partial(records_per_message, bootstrap_servers)),
         slots=SlotBook(lambda: SLOTS),
+        objects_url=str(folder / "objects"),
     )
     # Jobs are started before any row is written, so that they find no backlog and run as live jobs. With a backlog they
     # would start in the phase that reads history in large batches, and load other classes.

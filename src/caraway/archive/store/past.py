@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from caraway.archive.model import table_path
+from caraway.archive.store.model import table_path
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.topics.ids import topic_id
 from caraway.topics.markers import MARKER_KEY
 from caraway.topics.reader import Message
 
 if TYPE_CHECKING:
-    from caraway.archive.messages import ArchivedMessages
+    from caraway.archive.store.messages import ArchivedMessages
 
 
 class ArchivedPast:
@@ -34,7 +34,7 @@ class ArchivedPast:
     def read(self, positions: Mapping[int, int], records: int) -> tuple[list[Message], Mapping[int, int]]:
         """Return the next messages; see `caraway.topics.reader.Past.read`."""
         # Servers load the libraries that read tables only when a topic doesn't begin early enough.
-        from caraway.archive.messages import ArchivedMessages  # noqa: PLC0415
+        from caraway.archive.store.messages import ArchivedMessages  # noqa: PLC0415
 
         spans = {} if self._messages is None else self._messages.next_spans(positions, records)
         if not spans:

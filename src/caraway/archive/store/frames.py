@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from caraway.archive.columns import TableColumns
+from caraway.archive.store.columns import TableColumns
 from caraway.errors import UnavailableError
 from caraway.expr.polars.values import INSTANT
 

@@ -13,9 +13,9 @@ from typing import Self
 
 import polars as pl
 
-from caraway.archive.columns import TableColumns, columns_of
-from caraway.archive.frames import control_types, frame_of
-from caraway.archive.tables import ArchiveTable
+from caraway.archive.store.columns import TableColumns, columns_of
+from caraway.archive.store.frames import control_types, frame_of
+from caraway.archive.store.tables import ArchiveTable
 from caraway.expr.polars.values import from_polars, polars_type
 from caraway.plan.model import RecordSchema
 from caraway.topics.blocks import block_of
@@ -48,7 +48,7 @@ class ArchivedMessages:
 
     @classmethod
     def opened(cls, objects_url: str, path: str, schema: RecordSchema, partitions: Sequence[int]) -> Self | None:
-        """Open the table at a path of an object store (`caraway.archive.model.table_path`); None if there is none.
+        """Open the table at a path of an object store (`store.model.table_path`); None if there is none.
 
         Raises `UnavailableError` if the object store doesn't answer.
         """

@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from caraway.archive.columns import Encoder, TableColumns, columns_of
-from caraway.archive.frames import control_types, frame_of, framed
-from caraway.archive.model import table_path
-from caraway.archive.tables import ArchiveTable
+from caraway.archive.store.columns import Encoder, TableColumns, columns_of
+from caraway.archive.store.frames import control_types, frame_of, framed
+from caraway.archive.store.model import table_path
+from caraway.archive.store.tables import ArchiveTable
 from caraway.errors import UnavailableError
 from caraway.expr.polars.values import polars_type
 from caraway.plan.model import TopicPlan

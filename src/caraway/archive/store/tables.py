@@ -15,9 +15,9 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.writer import write_deltalake
 
-from caraway.archive.columns import TableColumns, kafka_keys
-from caraway.archive.model import TableSize
-from caraway.archive.storage import table_address
+from caraway.archive.store.columns import TableColumns, kafka_keys
+from caraway.archive.store.model import TableSize
+from caraway.archive.store.storage import table_address
 from caraway.erasure.keys import Hides
 from caraway.errors import UnavailableError
 
