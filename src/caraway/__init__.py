@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from caraway import client, connectors
     from caraway.client import Client
     from caraway.client.desk import training_set
+    from caraway.client.plotting import feature_history, plot_features
     from caraway.datasets import (
         AggregateType,
         Average,
@@ -50,10 +51,12 @@ else:
             "dataset": "caraway.datasets:dataset",
             "extractor": "caraway.featuresets:extractor",
             "feature": "caraway.featuresets:feature",
+            "feature_history": "caraway.client.plotting:feature_history",
             "featureset": "caraway.featuresets:featureset",
             "field": "caraway.datasets:field",
             "meta": "caraway.lib:meta",
             "pipeline": "caraway.datasets:pipeline",
+            "plot_features": "caraway.client.plotting:plot_features",
             "training_set": "caraway.client.desk:training_set",
             # Packages that become attributes of `caraway` when they are asked for.
             "datasets": "caraway.datasets",
@@ -84,9 +87,11 @@ __all__ = [
     "dataset",
     "extractor",
     "feature",
+    "feature_history",
     "featureset",
     "field",
     "meta",
     "pipeline",
+    "plot_features",
     "training_set",
 ]

@@ -65,6 +65,8 @@ def _show(answer: dict[str, Any], *, as_json: bool) -> None:
         f"{answer['rows_failed']:,} of them failed",
         markup=False,
     )
+    if answer["rows_short"]:
+        out.print(f"{answer['rows_short']:,} rows ask for more history than there is: see their column _history")
     out.print(f"results: {answer['output_bucket']}/{answer['output_prefix']}", markup=False, soft_wrap=True)
     if answer["error"]:
         out.print(f"error: {answer['error']}", markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
+from caraway.client.batches import Array, Columns, array_batches, torch_dataset
 from caraway.client.progress import Progress
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 ARROW = "application/vnd.apache.arrow.stream"
-# The columns of a result whose names begin so tell why a row failed.
-ERROR = "_error"
+# The last two columns of a result: the datasets that have less history than a row asks for, and why a row failed.
+HISTORY, ERROR = "_history", "_error"
 # The states of a query that isn't over.
 UNDER_WAY = frozenset({"waiting", "running"})
 SUCCEEDED = "succeeded"
@@ -34,6 +35,7 @@ class TrainingSet:
         request_id: The id of the query.
         rows: The number of rows.
         failed: The number of rows that failed; `errors` tells why.
+        short: The number of rows that asked for more history than there is; `short_history` tells which.
     """
 
     def __init__(self, status: Mapping[str, Any], read: Callable[[int], pa.Table]) -> None:
@@ -41,6 +43,7 @@ class TrainingSet:
         self.request_id = str(status["request_id"])
         self.rows = int(status["rows_done"])
         self.failed = int(status["rows_failed"])
+        self.short = int(status.get("rows_short", 0))
         self._parts = int(status["parts"])
         self._read = read
 
@@ -48,13 +51,13 @@ class TrainingSet:
         return self.rows
 
     def parts(self) -> Iterator[pa.Table]:
-        """Yield the rows in their order, some ten thousands at a time, with the column of errors."""
+        """Yield the rows in their order, some ten thousands at a time, with the columns `_history` and `_error`."""
         for number in range(self._parts):
             yield self._read(number)
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table, without the column of errors: features of failed rows are null."""
-        return _without_errors(self._whole())
+        """Return all rows as an Arrow table, without `_history` and `_error`: features of failed rows are null."""
+        return _features(self._whole())
 
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas frame with nullable columns; see `to_arrow`."""
@@ -68,19 +71,59 @@ class TrainingSet:
         return pl.DataFrame(pl.from_arrow(self.to_arrow()))
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield batches of at most so many rows, in order, without the column of errors.
-
-        They can feed a loop of PyTorch (`torch.from_numpy(batch["Set.x"].to_numpy())`) or an `IterableDataset`.
-        """
+        """Yield batches of at most so many rows, in order, without `_history` and `_error`; also `arrays`."""
         if rows < 1:
             raise InvalidInputError(f"batches: rows is a number from 1, not {rows}")
         for part in self.parts():
-            yield from _without_errors(part).to_batches(max_chunksize=rows)
+            yield from _features(part).to_batches(max_chunksize=rows)
+
+    def arrays(self, columns: Columns | None = None, rows: int = BATCH_ROWS) -> Iterator[dict[str, Array]]:
+        """Yield batches of at most so many rows, in order: for each column a NumPy array.
+
+        Numbers and booleans are float64 with NaN for null, so that a column has one type in all batches, whether or
+        not there are nulls in a batch. Embeddings have a row of float64 for each row, times are datetime64 in UTC, and
+        all else is objects, with None for null.
+
+        Args:
+            columns: The columns, as features or names; all by default.
+            rows: The most rows of a batch.
+
+        Raises:
+            InvalidInputError: There is no such column, or `rows` isn't positive.
+        """
+        return array_batches(self.batches(rows), columns)
+
+    def to_torch(self, columns: Columns | None = None, rows: int = BATCH_ROWS) -> Any:
+        """Return a `torch.utils.data.IterableDataset` of batches: dicts of a tensor of float64 for each column.
+
+        A `DataLoader` takes it with `batch_size=None`, since it yields whole batches, and without workers. Each pass
+        over it reads the parts again, so that an epoch needs memory for one part only.
+
+        Args:
+            columns: The columns, as features or names; by default all that have numbers, booleans or embeddings.
+            rows: The most rows of a batch.
+
+        Raises:
+            UnavailableError: PyTorch isn't installed.
+            InvalidInputError: When it is read: there is no such column, it has something else than numbers, `rows`
+                isn't positive, or a worker reads.
+        """
+        return torch_dataset(lambda: self.batches(rows), columns)
 
     def errors(self) -> pd.DataFrame:
         """Return the rows that failed with their reasons, in the last column; their labels are the rows' numbers."""
         frame: pd.DataFrame = self._whole().to_pandas(types_mapper=_NULLABLE.get)
-        return frame[frame[_error_column(list(frame.columns))].notna()]
+        return frame[frame[frame.columns[-1]].notna()].drop(columns=frame.columns[-2])
+
+    def short_history(self) -> pd.DataFrame:
+        """Return the rows that asked for more history than there is, with the datasets in the last column.
+
+        A row does so if it is earlier than the first record of a dataset, or if a window of a feature reaches back
+        beyond that. Its features have the values that would have been served then; but a count of thirty days that has
+        seen only three isn't comparable with the others. The labels of the frame are the rows' numbers.
+        """
+        frame: pd.DataFrame = self._whole().to_pandas(types_mapper=_NULLABLE.get)
+        return frame[frame[frame.columns[-2]].notna()].drop(columns=frame.columns[-1])
 
     def _whole(self) -> pa.Table:
         tables = list(self.parts())
@@ -88,9 +131,10 @@ class TrainingSet:
 
     def _repr_html_(self) -> str:
         failed = f", {self.failed:,} failed" if self.failed else ""
+        failed += f", {self.short:,} with less history than they ask for" if self.short else ""
         if not self._parts:
             return html(f"{self.rows:,} rows", (), [])
-        shown = _without_errors(self._read(0)).slice(0, 10)
+        shown = _features(self._read(0)).slice(0, 10)
         rows = [tuple(row.values()) for row in shown.to_pylist()]
         return html(f"{self.rows:,} rows{failed}", (), [Table("the first rows", tuple(shown.column_names), rows)])
 
@@ -133,7 +177,8 @@ def wait_for(
 def complete(frame: pd.DataFrame) -> TrainingSet:
     """Return the training set of rows that are all right."""
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.append_column(ERROR, pa.nulls(len(frame), pa.string()))
+    for name in (HISTORY, ERROR):
+        table = table.append_column(name, pa.nulls(len(frame), pa.string()))
     return TrainingSet({"request_id": "", "rows_done": len(frame), "rows_failed": 0, "parts": 1}, lambda _: table)
 
 
@@ -172,13 +217,9 @@ def table_of(frame: Any) -> pa.Table:
     raise InvalidInputError(f"rows are a frame of pandas or polars, or an Arrow table, not {type(frame).__name__}")
 
 
-def _error_column(names: list[str]) -> str:
-    """Return the column of errors: the last one, which got underscores until its name was free."""
-    return names[-1]
-
-
-def _without_errors(table: pa.Table) -> pa.Table:
-    return table.drop_columns([_error_column(table.column_names)]) if table.column_names else table
+def _features(table: pa.Table) -> pa.Table:
+    """Return a result without its last two columns, which got underscores until their names were free."""
+    return table.drop_columns(table.column_names[-2:]) if table.column_names else table
 
 
 _NULLABLE: dict[pa.DataType, Any] = {

@@ -111,6 +111,7 @@ def _run(
             prefix=prefix,
             part_rows=evaluation.part_rows,
             evaluate=evaluation.evaluate,
+            coverage=evaluation.coverage,
             stopping=stopping.is_set,
         )
         status = run.run()

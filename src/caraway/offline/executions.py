@@ -1,9 +1,9 @@
 """The choice of where an offline query is computed: in its own process, or on Spark."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -11,6 +11,7 @@ import structlog
 from caraway.config.settings import Settings
 from caraway.errors import InvalidInputError
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.coverage import Coverage, coverage_of
 from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.evaluation import evaluate
 from caraway.offline.queries.model import Execution, folder_of
@@ -32,11 +33,13 @@ class Evaluation:
     Attributes:
         plan: The plan of the query.
         evaluate: Computes the outputs for a part of the rows.
+        coverage: How far back the records go that it reads.
         part_rows: The rows of a part; None for the usual number.
     """
 
     plan: CompiledPlan
     evaluate: Evaluate
+    coverage: Sequence[Coverage] = ()
     part_rows: int | None = None
 
 
@@ -54,6 +57,7 @@ def evaluation_of(
     with context.reader() as reader:
         plan = context.plan(reader)
         sizes = sizes_of(plan.plan.steps, plans.indexes, plans.topics, context.source, piece=MESSAGES)
+        coverage = coverage_of(sizes, plans.indexes, plans.topics, context.source)
         needed_mb = sum(size.bytes for size in sizes) // MIB
         execution = chosen(context.request.execution, needed_mb, settings.offline.memory_mb)
         LOG.info(
@@ -65,10 +69,10 @@ def evaluation_of(
         )
         if execution is Execution.PROCESS:
             plan = context.compiled(reader)
-            yield Evaluation(plan, partial(evaluate, plan))
+            yield Evaluation(plan, partial(evaluate, plan), coverage)
             return
     with _on_spark(settings, context, objects, query_id, sizes) as evaluation:
-        yield evaluation
+        yield replace(evaluation, coverage=coverage)
 
 
 def chosen(wanted: Execution, needed_mb: int, memory_mb: int) -> Execution:
@@ -110,4 +114,4 @@ def _on_spark(
                 whole_bytes=settings.offline.spark_broadcast_mb * MIB,
             )
             made = SparkEvaluation(spark, objects, plan, work)
-            yield Evaluation(plan, made.evaluate, PART_ROWS_ON_SPARK)
+            yield Evaluation(plan, made.evaluate, part_rows=PART_ROWS_ON_SPARK)

@@ -109,13 +109,15 @@ def test_rows_of_a_bucket_become_features_in_a_bucket(server: ServerProcess, pos
     assert (found["output_bucket"], found["output_prefix"]) == (bucket, "out/here")
     content = s3.get_object(Bucket=bucket, Key="out/here/part-00000.parquet")["Body"].read()
     result = pq.read_table(BytesIO(content))
-    assert result.column_names == ["Buyer.n", "Buyer.city", "at", "label", "_error"]
+    assert result.column_names == ["Buyer.n", "Buyer.city", "at", "label", "_history", "_error"]
     assert result["label"].to_pylist() == list("abcdef")
     assert result["at"].to_pylist() == at
     counts = logged()["purchases"].query("price > 1").groupby("user")["price"].count()
     assert result["Buyer.n"].to_pylist() == [int(counts.get(user, 0)) for user in range(6)]
     manifest = orjson.loads(s3.get_object(Bucket=bucket, Key="out/here/manifest.json")["Body"].read())
-    assert manifest["files"] == [{"name": "part-00000.parquet", "rows": 6, "rows_failed": 0}]
+    assert manifest["files"] == [
+        {"name": "part-00000.parquet", "rows": 6, "rows_failed": 0, "rows_short": found["rows_short"]}
+    ]
     refused = server.http.get("/query_offline/result", params={"request_id": query})
     assert (refused.status_code, bucket in refused.text) == (400, True)
     database = connect(postgres)

@@ -91,7 +91,7 @@ def test_features_of_the_past_are_those_of_the_mock_client(
     found = shop.finished(request_id, server.said)
     assert (found["status"], found["completion_rate"], found["failure_rate"]) == ("succeeded", 1.0, 0.0), found
     result = shop.result(request_id, found["parts"])
-    assert list(result.columns) == [*expected.columns, "label", "_error"]
+    assert list(result.columns) == [*expected.columns, "label", "_history", "_error"]
     same(result, expected)
     assert result["label"].tolist() == frame["label"].tolist()
     assert result["_error"].isna().all()

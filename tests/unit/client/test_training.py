@@ -15,10 +15,26 @@ from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
 from caraway.testing import MockClient
 
 PARTS = [
-    pa.table({"S.n": [1, None], "S.x": [0.5, None], "label": [True, False], "_error": [None, "row 1: no n"]}),
-    pa.table({"S.n": [3], "S.x": [1.5], "label": [True], "_error": pa.array([None], pa.string())}),
+    pa.table(
+        {
+            "S.n": [1, None],
+            "S.x": [0.5, None],
+            "label": [True, False],
+            "_history": pa.array(["D begins later", None]),
+            "_error": pa.array([None, "row 1: no n"]),
+        }
+    ),
+    pa.table(
+        {
+            "S.n": [3],
+            "S.x": [1.5],
+            "label": [True],
+            "_history": pa.array([None], pa.string()),
+            "_error": pa.array([None], pa.string()),
+        }
+    ),
 ]
-DONE = {"request_id": "r", "rows_done": 3, "rows_failed": 1, "parts": 2}
+DONE = {"request_id": "r", "rows_done": 3, "rows_failed": 1, "rows_short": 1, "parts": 2}
 
 
 def status(state: str, done: int = 0, error: str | None = None) -> dict[str, Any]:
@@ -36,7 +52,9 @@ def test_the_rows_come_in_every_form() -> None:
     errors = found.errors()
     assert errors.index.tolist() == [1]
     assert errors["_error"].tolist() == ["row 1: no n"]
-    assert "1 failed" in found._repr_html_()
+    short = found.short_history()
+    assert (short.index.tolist(), short["_history"].tolist(), found.short) == ([0], ["D begins later"], 1)
+    assert "1 failed, 1 with less history than they ask for" in found._repr_html_()
 
 
 def test_a_mock_client_knows_no_times_of_ingestion() -> None:

@@ -14,7 +14,7 @@ from caraway.errors import UnavailableError
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.evaluation import Evaluated
 from caraway.offline.queries.model import OfflineQuery, OfflineRequest, Part, Place, QueryStatus, StoredRows
-from caraway.offline.queries.outputs import error_column, read_part, result_table, write_manifest, write_part
+from caraway.offline.queries.outputs import free_name, read_part, result_table, write_manifest, write_part
 from caraway.offline.queries.places import place_of
 from caraway.query.model import TypedColumn
 
@@ -48,28 +48,35 @@ def evaluated() -> Evaluated:
 
 
 def test_features_come_first_then_the_time_the_other_columns_and_the_errors() -> None:
-    table = result_table(OUTPUTS, evaluated(), "at", pa.table({"label": [1.5, 2.5]}))
-    assert table.column_names == ["A.x", "A.y", "at", "label", "_error"]
+    table = result_table(OUTPUTS, evaluated(), "at", pa.table({"label": [1.5, 2.5]}), ["short", None])
+    assert table.column_names == ["A.x", "A.y", "at", "label", "_history", "_error"]
     assert table.to_pylist() == [
-        {"A.x": 1, "A.y": "a", "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "label": 1.5, "_error": None},
-        {"A.x": None, "A.y": None, "at": None, "label": 2.5, "_error": "why"},
+        {
+            "A.x": 1,
+            "A.y": "a",
+            "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+            "label": 1.5,
+            "_history": "short",
+            "_error": None,
+        },
+        {"A.x": None, "A.y": None, "at": None, "label": 2.5, "_history": None, "_error": "why"},
     ]
     assert table.schema.field("at").type == pa.timestamp("us", "UTC")
 
 
-def test_the_column_of_errors_takes_no_name_of_the_input() -> None:
+def test_the_columns_of_texts_take_no_names_of_the_input() -> None:
     others = pa.table({"_error": [0, 1], "__error": [2, 3]})
-    table = result_table(OUTPUTS, evaluated(), "at", others)
-    assert table.column_names == ["A.x", "A.y", "at", "_error", "__error", "___error"]
+    table = result_table(OUTPUTS, evaluated(), "at", others, [None, None])
+    assert table.column_names == ["A.x", "A.y", "at", "_error", "__error", "_history", "___error"]
     assert table["_error"].to_pylist() == [0, 1]
     assert table["___error"].to_pylist() == [None, "why"]
-    assert error_column({}) == "_error"
+    assert free_name("_error", {}) == "_error"
 
 
 @pytest.mark.parametrize("prefix", ["", "offline/q/output"])
 def test_parts_and_the_manifest_are_files_of_the_folder(tmp_path: Path, prefix: str) -> None:
     objects = ObjectFolder(str(tmp_path))
-    table = result_table(OUTPUTS, evaluated(), "at", pa.table({}))
+    table = result_table(OUTPUTS, evaluated(), "at", pa.table({}), [None, None])
     write_part(objects, prefix, 3, table)
     write_part(objects, prefix, 3, table)
     write_manifest(objects, prefix, query(), OUTPUTS)
@@ -82,8 +89,8 @@ def test_parts_and_the_manifest_are_files_of_the_folder(tmp_path: Path, prefix: 
         read_part(objects, prefix, 4)
     manifest = orjson.loads((tmp_path / prefix / "manifest.json").read_bytes())
     assert manifest["files"] == [
-        {"name": "part-00000.parquet", "rows": 2, "rows_failed": 1},
-        {"name": "part-00001.parquet", "rows": 1, "rows_failed": 0},
+        {"name": "part-00000.parquet", "rows": 2, "rows_failed": 1, "rows_short": 0},
+        {"name": "part-00001.parquet", "rows": 1, "rows_failed": 0, "rows_short": 0},
     ]
     assert (manifest["rows"], manifest["rows_failed"], manifest["commit"], manifest["branch"]) == (3, 1, "c7", "main")
     assert manifest["outputs"] == {"A.x": "Optional[int]", "A.y": None}

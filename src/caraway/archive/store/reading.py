@@ -77,6 +77,8 @@ class TopicParts:
         archived: The offset of the next message to archive, by partition.
         ends: The offsets before which records are read, by partition.
         begins: See `ArchivedRecords`.
+        earliest_us: The least event time of the archived records in microseconds; None if there are none, or it isn't
+            known.
     """
 
     parts: tuple[Part, ...]
@@ -84,6 +86,7 @@ class TopicParts:
     archived: Mapping[int, int]
     ends: Mapping[int, int]
     begins: Mapping[int, int]
+    earliest_us: int | None = None
 
     @property
     def rows(self) -> int:
@@ -148,10 +151,11 @@ class ArchivedTopics:
         )
         archived = dict.fromkeys(ends, 0)
         parts: list[Part] = []
-        per_message = 1.0
+        per_message, earliest_us = 1.0, None
         if table is not None:
             archived = table.positions(ends)
             parts = [Part((file,), rows) for file, rows in table.files()]
+            earliest_us = table.least_instant(columns_of(topic.schema).time)
             # A message may have many records. The archived ones tell how many it usually has.
             per_message = max(sum(part.rows for part in parts) / max(sum(archived.values()), 1), 1.0)
         begins = dict.fromkeys(ends, 0)
@@ -165,7 +169,7 @@ class ArchivedTopics:
                     behind = min(end, begin + (messages or end))
                     parts.append(Part((), int((behind - begin) * per_message), partition, begin, behind))
         options = {} if table is None else table.options()
-        return TopicParts(tuple(parts), options, archived, ends, begins)
+        return TopicParts(tuple(parts), options, archived, ends, begins, earliest_us)
 
     def read(self, topic: TopicPlan, found: TopicParts, part: Part, wanted: Sequence[str]) -> pl.DataFrame:
         """Return the records of a part in some columns of the topic's rows; see `records`."""

@@ -130,6 +130,16 @@ class ArchiveTable:
             for path, rows in zip(found["path"].to_pylist(), found["num_records"].to_pylist(), strict=True)
         ]
 
+    def least_instant(self, column: str) -> int | None:
+        """Return the least value of a column of times in microseconds; None if there is none, or it isn't known."""
+        with _translated_errors(self.url):
+            found = pa.table(self._table.get_add_actions(flatten=True))
+        name = f"min.{column}"
+        if name not in found.column_names or not found.num_rows or found[name].null_count:
+            return None
+        least: list[int] = found[name].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+        return min(least)
+
     def files_within(self, column: str, least: int, greatest: int) -> list[str]:
         """Return the addresses of the files that may have records between two values of a column, both included."""
         with _translated_errors(self.url):

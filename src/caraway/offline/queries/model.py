@@ -84,10 +84,11 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True):
-    """A part of the result that is written: its rows, and how many of them failed."""
+    """A part of the result that is written: its rows, how many failed, and how many asked for more history."""
 
     rows: int
     failed: int
+    short: int = 0
 
 
 class OfflineQuery(Struct, frozen=True, kw_only=True):
@@ -133,6 +134,11 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
         return sum(part.rows for part in self.parts)
 
     @property
+    def rows_short(self) -> int:
+        """The number of rows that asked for more history than there is."""
+        return sum(part.short for part in self.parts)
+
+    @property
     def rows_failed(self) -> int:
         """The number of rows that failed."""
         return sum(part.failed for part in self.parts)
@@ -151,6 +157,7 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
             "rows": self.rows,
             "rows_done": self.rows_done,
             "rows_failed": self.rows_failed,
+            "rows_short": self.rows_short,
             "parts": len(self.parts),
             "error": self.error,
             "asked_at": self.asked_at.isoformat(),

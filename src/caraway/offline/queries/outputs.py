@@ -15,24 +15,32 @@ from caraway.offline.queries.model import MANIFEST, OfflineQuery, part_name
 from caraway.query.model import TypedColumn
 
 TIME_TYPE = pa.timestamp("us", tz="UTC")
-ERROR = "_error"
+HISTORY, ERROR = "_history", "_error"
 
 
 def result_table(
-    outputs: Sequence[TypedColumn], evaluated: Evaluated, timestamp_column: str, others: pa.Table
+    outputs: Sequence[TypedColumn],
+    evaluated: Evaluated,
+    timestamp_column: str,
+    others: pa.Table,
+    short: Sequence[str | None],
 ) -> pa.Table:
-    """Return the results of rows: the features, the time, the other columns of the input, and the errors of rows."""
+    """Return the results of rows: the features, the time, the other columns of the input, and two of texts.
+
+    The last column but one tells which datasets have less history than a row asks for (`short`), the last one why a row
+    failed; both are null for rows that are all right.
+    """
     columns: dict[str, Any] = {column.name: evaluated.columns[column.name] for column in outputs}
     columns[timestamp_column] = pa.array(evaluated.times, pa.int64()).cast(TIME_TYPE)
     for name in others.column_names:
         columns.setdefault(name, others[name])
-    columns[error_column(columns)] = pa.array(evaluated.errors, pa.string())
+    columns[free_name(HISTORY, columns)] = pa.array(short, pa.string())
+    columns[free_name(ERROR, columns)] = pa.array(evaluated.errors, pa.string())
     return pa.table(columns)
 
 
-def error_column(names: Mapping[str, object]) -> str:
-    """Return the name of the column of errors, which differs from all others."""
-    name = ERROR
+def free_name(name: str, names: Mapping[str, object]) -> str:
+    """Return the name of one of our columns, with underscores in front until it differs from all others."""
     while name in names:
         name = f"_{name}"
     return name
@@ -63,8 +71,9 @@ def write_manifest(objects: ObjectFolder, prefix: str, query: OfflineQuery, outp
         "as_known": request.as_known,
         "rows": query.rows_done,
         "rows_failed": query.rows_failed,
+        "rows_short": query.rows_short,
         "files": [
-            {"name": part_name(number), "rows": part.rows, "rows_failed": part.failed}
+            {"name": part_name(number), "rows": part.rows, "rows_failed": part.failed, "rows_short": part.short}
             for number, part in enumerate(query.parts)
         ],
         "read_up_to": {topic: {str(p): end for p, end in ends.items()} for topic, ends in (query.cuts or {}).items()},

@@ -1,7 +1,7 @@
 """The run of an offline query, part by part, so that it goes on behind the last part after its process has died."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +9,7 @@ import structlog
 
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
 from caraway.objects.folder import ObjectFolder
+from caraway.offline.coverage import Coverage, notes
 from caraway.offline.queries.evaluation import Evaluated, evaluate
 from caraway.offline.queries.inputs import InputPart, InputRows
 from caraway.offline.queries.model import OfflineQuery, Part, QueryStatus
@@ -43,6 +44,7 @@ class QueryRun:
         output: The object store of its results.
         prefix: The folder of its results.
         part_rows: The rows of a part.
+        coverage: How far back the records go that it reads.
         evaluate: Computes the outputs for a part; see `caraway.offline.queries.evaluation.evaluate`.
         stopping: Returns whether the process is to end; the query then goes on in another one.
         clock: Returns the time in seconds.
@@ -56,6 +58,7 @@ class QueryRun:
     prefix: str
     part_rows: int | None = None
     evaluate: Evaluate | None = None
+    coverage: Sequence[Coverage] = ()
     stopping: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
 
@@ -107,11 +110,13 @@ class QueryRun:
         evaluated = compute(part, first, interrupted)
         if evaluated is None:
             return None
-        table = result_table(self.plan.plan.outputs, evaluated, self.query.request.timestamp_column, part.others)
+        short = notes(self.coverage, evaluated.times)
+        timestamp_column = self.query.request.timestamp_column
+        table = result_table(self.plan.plan.outputs, evaluated, timestamp_column, part.others, short)
         write_part(self.output, self.prefix, number, table)
         failed = sum(error is not None for error in evaluated.errors)
         LOG.info("wrote a part", query=self.query.id, part=number, rows=table.num_rows, failed=failed)
-        return Part(table.num_rows, failed)
+        return Part(table.num_rows, failed, sum(note is not None for note in short))
 
 
 def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], QueryStatus | None]) -> None:

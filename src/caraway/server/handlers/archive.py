@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from caraway.archive.store.model import archived_topics
 from caraway.archive.reports import ArchivedTable
+from caraway.archive.store.model import archived_topics
 from caraway.plan.model import TopicKind, TopicPlan
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response

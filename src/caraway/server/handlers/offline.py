@@ -116,6 +116,7 @@ class OfflineAnswer(Struct):
     rows: int | None
     rows_done: int
     rows_failed: int
+    rows_short: int
     parts: int
     error: str | None
     asked_at: str
