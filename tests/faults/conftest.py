@@ -7,13 +7,13 @@ import pytest
 
 from caraway.graph.operators import JoinKind
 from caraway.plan.model import JobPlan
-from tests.integration.conftest import postgres, postgres_server, spark
+from tests.integration.conftest import lasting_session, postgres, postgres_server, spark
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, Sent, running_broker
 from tests.integration.spark.shop import Shop
 
-__all__ = ["postgres", "postgres_server", "spark"]
+__all__ = ["lasting_session", "postgres", "postgres_server", "spark"]
 
 HERE = Path(__file__).parent
 PARTS = 4

@@ -15,7 +15,7 @@ from caraway.stack.postgres import EmbeddedPostgres
 from tests.alone import running
 from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
-from tests.integration.spark.sessions import running_session
+from tests.integration.spark.sessions import LastingSession, tell
 
 HERE = Path(__file__).parent
 
@@ -46,10 +46,23 @@ def kafka(broker: Broker) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Start a session for all tests; stop all queries that you start."""
-    with running_session(tmp_path_factory.mktemp("spark")) as session:
-        yield session
+def lasting_session(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[LastingSession]:
+    """Yield the holder of the session of all tests."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def shown(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            tell(text)
+
+    session = LastingSession(lambda: tmp_path_factory.mktemp("spark"), shown)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(lasting_session: LastingSession) -> SparkSession:
+    """Return a session that all tests share; stop all queries that you start."""
+    return lasting_session.get()
 
 
 @pytest.fixture(scope="session")

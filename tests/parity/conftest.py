@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.conftest import spark
+from tests.integration.conftest import lasting_session, spark
 from tests.parity.streaming import Machinery, machinery
 
-__all__ = ["spark"]
+__all__ = ["lasting_session", "spark"]
 
 HERE = Path(__file__).parent
 

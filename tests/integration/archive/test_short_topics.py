@@ -108,7 +108,7 @@ def test_stops_in_the_middle_of_the_past_neither_lose_nor_double(
     flow.send(4000)
     remove_before(kafka, archive_all(kafka, tmp_path / "objects", topic_plan(topic)))
     pasts = Pasts(kafka, str(tmp_path / "objects"))
-    reads, stops = threading.Semaphore(0), 4
+    reads, stops = threading.Semaphore(0), 3
 
     class Slow:
         """A past that is read in small pieces, and counts them."""
@@ -118,7 +118,7 @@ def test_stops_in_the_middle_of_the_past_neither_lose_nor_double(
 
         def read(self, positions: object, records: int) -> object:
             del records
-            found = self.past.read(positions, 150)  # type: ignore[arg-type]
+            found = self.past.read(positions, 60)  # type: ignore[arg-type]
             reads.release()
             return found
 
