@@ -29,8 +29,8 @@ from feast.rival import VERSION, environment
 
 from caraway import connectors
 from caraway.archive.store.columns import columns_of
-from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics, control_types
-from caraway.archive.store.frames import frame_of
+from caraway.archive.store.frames import control_types, frame_of
+from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics
 from caraway.archive.store.tables import ArchiveTable
 from caraway.client import Client
 from caraway.datasets import Average, Count, Dataset, Max, Stddev, Sum, dataset, field, pipeline
