@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from caraway.erasure.keys import ErasedKeys, Hides
+from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.erasure.requests import ErasureLog, erasure_by
 from caraway.plan.model import TopicPlan
 
@@ -43,12 +43,12 @@ class TableErasures:
         """The numbers of the erasures that tables may still have rows of, by topic."""
         return self._pending
 
-    def hides(self, plan: TopicPlan) -> Hides | None:
-        """Return the check whether a Kafka key is erased on a topic; None if no key is.
+    def hides(self, plan: TopicPlan) -> HidesRecord | None:
+        """Return the check whether a record of a topic is erased; None if none is.
 
         Raises `UnavailableError` if this process lacks the secret with which keys are compared.
         """
-        return self._erased.hides(plan.name, plan.schema.keys)
+        return self._erased.hides_record(plan.name, plan.schema)
 
     def done(self, topic: str, numbers: Collection[int]) -> None:
         """Note that the table of a topic has no rows of these erasures any more."""

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from caraway.archive.store.columns import Encoder, columns_of
 from caraway.archive.store.model import TableReport, TableSize, table_path
 from caraway.archive.store.tables import ArchiveTable, ReplacedError
-from caraway.erasure.keys import Hides
+from caraway.erasure.keys import HidesRecord
 from caraway.errors import UnavailableError
 from caraway.plan.model import TopicPlan
 from caraway.topics.blocks import records_in
@@ -69,8 +69,8 @@ class _Followed:
     vacuumed_at: float = 0.0
     size: TableSize | None = None
 
-    def take(self, messages: Sequence[Message], now: float, hides: Hides | None) -> None:
-        """Add messages; rows whose Kafka key `hides` is true of will be left out."""
+    def take(self, messages: Sequence[Message], now: float, hides: HidesRecord | None) -> None:
+        """Add messages; records that `hides` is true of will be left out."""
         self.since = now if self.since is None else self.since
         self.messages += messages
         self.records += sum([records_in(value) for _, value, _, _ in messages])
@@ -80,7 +80,7 @@ class _Followed:
         if self.records >= PIECE_RECORDS or self.message_bytes >= PIECE_BYTES:
             self.encode(hides)
 
-    def encode(self, hides: Hides | None) -> None:
+    def encode(self, hides: HidesRecord | None) -> None:
         """Make Arrow columns of the messages."""
         if self.messages:
             self.pieces.append(self.encoder.table(self.messages, hides))
@@ -102,7 +102,7 @@ class Follower:
         seconds: float,
         *,
         report: Callable[[TableReport], object] = lambda _: None,
-        hides: Callable[[TopicPlan], Hides | None] = lambda _: None,
+        hides: Callable[[TopicPlan], HidesRecord | None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Write tables into the object store.
@@ -112,7 +112,7 @@ class Follower:
             objects_url: The setting `objects`.
             seconds: Seconds after which a record is in its table, if it came alone.
             report: Called after each write.
-            hides: Returns the check whether a Kafka key is erased on a topic, None if none is.
+            hides: Returns the check whether a record of a topic is erased, None if none is.
             clock: Returns the time in seconds.
         """
         self._bootstrap_servers = bootstrap_servers
@@ -230,7 +230,11 @@ class Follower:
     def _begin(self, plan: TopicPlan, topic_id: str, partitions: Sequence[int]) -> None:
         columns = columns_of(plan.schema)
         table = ArchiveTable.opened(
-            self._objects_url, table_path(plan.name, topic_id), columns.arrow, dataset=plan.dataset
+            self._objects_url,
+            table_path(plan.name, topic_id),
+            columns.arrow,
+            dataset=plan.dataset,
+            statistics=columns.statistics,
         )
         positions = table.positions(partitions)
         self._reader.start(plan.name, positions)

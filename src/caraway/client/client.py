@@ -567,22 +567,33 @@ class Client:
         types = dict(dataset.node_schema.columns) if isinstance(dataset, Dataset) else {}
         return row_frame(answer, types)
 
-    def erase(self, dataset: Dataset | str, erase_keys: pd.DataFrame | list[dict[str, Any]]) -> Response:
-        """Remove all rows with these erase keys from a dataset, and any that come later.
-
-        Datasets that are computed from it keep their rows.
+    def erase(
+        self,
+        dataset: Dataset | str,
+        erase_keys: pd.DataFrame | list[dict[str, Any]],
+        *,
+        downstream: bool | None = None,
+    ) -> Response:
+        """Remove all rows with these erase keys from a dataset, and any that come later. This can't be undone.
 
         Args:
             dataset: The dataset, or its name.
             erase_keys: A column for each erase key of the dataset; or an object for each row.
+            downstream: True: the rows are also removed from the dataset's topic, and everything that is computed from
+                them is computed again without them, which takes as long as a new pipeline's backfill. False: datasets
+                that are computed from this one keep their rows, and the topic keeps its old records. By default it is
+                true if an erase key isn't a key of the dataset, otherwise false.
 
         Raises:
-            InvalidInputError: A column isn't an erase key, or an erase key is missing.
+            InvalidInputError: A column isn't an erase key, an erase key is missing, or the dataset doesn't allow what
+                `downstream` asks for.
             DefinitionTypeError: The dataset is neither a dataset nor a name.
         """
         name = dataset_name(dataset, "erase")
         frame = erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, f"erase in {name}")
-        body = {"erase_keys": rows_of(frame)}
+        body: dict[str, Any] = {"erase_keys": rows_of(frame)}
+        if downstream is not None:
+            body["downstream"] = downstream
         return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
 
     # -----------------------------------------------------------------------------------------------------------------

@@ -47,13 +47,14 @@ def field(key: bool = False, timestamp: bool = False, erase_key: bool = False) -
     Args:
         key: The column is one of the dataset's keys.
         timestamp: The column is the event time; needed if the dataset has several datetime columns.
-        erase_key: The key is one of those by which rows are erased.
+        erase_key: The column is one of those by which rows are erased. A column that isn't a key can be one only in a
+            dataset whose rows come from a source.
 
     Raises:
         DefinitionError: The marks contradict each other.
     """
-    if erase_key and not key:
-        raise DefinitionError("field: an erase key must be a key: field(key=True, erase_key=True)")
+    if erase_key and timestamp:
+        raise DefinitionError("field: the timestamp can't be an erase key")
     if key and timestamp:
         raise DefinitionError("field: a column can't be key and timestamp")
     return FieldMarker(key=key, timestamp=timestamp, erase_key=erase_key)

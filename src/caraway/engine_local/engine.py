@@ -90,18 +90,24 @@ class LocalEngine:
             raise InvalidInputError(f"dataset {dataset} has no pipeline whose output could be replaced; append to it")
         self._hold(dataset, arrive([], self._admitted(dataset, insertions(spec, rows))))
 
-    def erase(self, dataset: str, keys: Sequence[Mapping[str, object]]) -> None:
-        """Remove all past and future rows with these keys; nothing changes downstream.
+    def erase(self, dataset: str, keys: Sequence[Mapping[str, object]], *, downstream: bool = False) -> None:
+        """Remove all past and future rows with these keys.
 
         Args:
             dataset: Its name.
             keys: Values of some key columns, by name, in stored form; rows with all of these values are erased.
+            downstream: The datasets that are computed from it are computed again, as if the rows had never come.
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: A column isn't a key.
+            InvalidInputError: A column isn't a key, or something is computed again and a pipeline fails, or the
+                dataset itself is computed by a pipeline.
         """
-        self._erased[dataset] = erasing(self._spec(dataset), self._erased.get(dataset, NOTHING_ERASED), keys)
+        spec = self._source(dataset) if downstream else self._spec(dataset)
+        erased = erasing(spec, self._erased.get(dataset, NOTHING_ERASED), keys)
+        if downstream:
+            self._hold(dataset, [event for event in self._events.get(dataset, []) if not erased.hides(event.row)])
+        self._erased[dataset] = erased
 
     def lookup(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: int | Sequence[int], columns: Sequence[str]

@@ -1,6 +1,7 @@
 """Erased keys: the record that announces one to a topic's readers, and the test whether a key is erased.
 
-An erased key itself is kept nowhere. A keyed hash of it is kept instead (BLAKE2b with a key of the deployment, RFC
+A key is a value of a key column of the dataset, or of another column that its definition marks as an erase key. An
+erased key itself is kept nowhere. A keyed hash of it is kept instead (BLAKE2b with a key of the deployment, RFC
 7693). The hash covers the scope and the columns too, so it doesn't show that two datasets had the same key. The scope
 is the topic, or the share that one index has of it if several indexes compute their records from it.
 """
@@ -8,12 +9,13 @@ is the topic, or the share that one index has of it if several indexes compute t
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.plan.model import Column
+from caraway.plan.model import Column, RecordSchema
 from caraway.topics.codec import RecordCodec
 
 # The Kafka key of the records that announce erasures. Keys of rows are MessagePack, which never begins with the byte
@@ -23,16 +25,27 @@ ERASURE_KEY = b"\xc1caraway.erase"
 ERASURE_FORMATS = (1, 2)
 DIGEST_BYTES = 16
 
+# Returns whether a Kafka key is erased.
 Hides = Callable[[bytes], bool]
+# Returns whether a row is erased, given its columns in stored form, in the order of its schema.
+HidesRow = Callable[[Sequence[object]], bool]
 Hash = Any  # hashlib has no public name for the type of its hashes
 
 
 class Erasure(msgspec.Struct, array_like=True, frozen=True):
-    """An erased key: a hash of the values of some key columns, which can be computed only with the secret `key_id`."""
+    """An erased key: a hash of the values of some columns, which can be computed only with the secret `key_id`."""
 
     columns: tuple[str, ...]
     key_id: str
     digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HidesRecord:
+    """The check whether a record is erased: `key` by its Kafka key, `row` by columns that aren't keys; None: never."""
+
+    key: Hides | None
+    row: HidesRow | None
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -79,7 +92,7 @@ def erasure_of(scope: str, columns: Sequence[Column], values: Sequence[object], 
 
     Args:
         scope: The scope in which the key is erased.
-        columns: Some of the key columns there.
+        columns: Some of the columns there.
         values: Their values in stored form.
         key_id: The name of `mac_key`.
         mac_key: A secret of this deployment, up to 64 bytes.
@@ -99,6 +112,7 @@ class ErasedKeys:
         self._lock = threading.Lock()
         self._scopes: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
+        self._known_rows: dict[tuple[str, RecordSchema], tuple[int, HidesRow | None, str]] = {}
 
     def add(self, scope: str, erasures: Iterable[Erasure]) -> None:
         """Add keys that are erased in a scope."""
@@ -108,7 +122,9 @@ class ErasedKeys:
                 groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
 
     def hides(self, scope: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
-        """Return the function that checks whether a Kafka key is erased in a scope; None if no key is.
+        """Return the function that checks whether a Kafka key is erased in a scope; None if none can be.
+
+        Rows that are erased by other columns than these keys are found by `hides_row` only.
 
         Args:
             scope: The scope (`IndexPlan.erasure_scope`).
@@ -127,23 +143,44 @@ class ErasedKeys:
         if known is None or known[0] != len(groups) or known[2]:
             with self._lock:
                 known = self._known[scope, keys] = (len(groups), *self._compiled(scope, keys, dict(groups)))
-        _, hides, missing = known
-        if missing and strict:
-            raise UnavailableError(
-                f"keys of {scope} were erased with the key {missing}, which this process hasn't got: it can't tell "
-                "which rows it must not show; give it the deployment's key file (secrets.key_file)"
-            )
-        return hides
+        if strict:
+            _require(scope, known[2])
+        return known[1]
+
+    def hides_row(self, scope: str, schema: RecordSchema) -> HidesRow | None:
+        """Return the function that checks whether a row is erased by columns that aren't keys; None if no row is.
+
+        Args:
+            scope: The scope.
+            schema: The schema of the rows.
+
+        Raises:
+            UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
+        """
+        groups = self._scopes.get(scope)
+        if not groups:
+            return None
+        known = self._known_rows.get((scope, schema))
+        if known is None or known[0] != len(groups) or known[2]:
+            with self._lock:
+                known = self._known_rows[scope, schema] = (len(groups), *self._compiled_rows(scope, schema, groups))
+        _require(scope, known[2])
+        return known[1]
+
+    def hides_record(self, scope: str, schema: RecordSchema) -> HidesRecord | None:
+        """Return the check whether a record of a schema is erased in a scope; None if none is. Raises as `hides_row`."""
+        key, row = self.hides(scope, schema.keys), self.hides_row(scope, schema)
+        return None if key is None and row is None else HidesRecord(key, row)
 
     def hides_values(self, scope: str, values: Mapping[Column, object]) -> bool:
-        """Return whether a row is erased in a scope, given the key columns that are known of it, in stored form.
+        """Return whether a row is erased in a scope, given the columns that are known of it, in stored form.
 
         Raises:
             UnavailableError: As in `hides`.
         """
-        columns = tuple(values)
-        test = self.hides(scope, columns) if columns else None
-        return test is not None and test(RecordCodec.of_keys(columns).encode_key(list(values.values())) or b"")
+        schema = RecordSchema(keys=(), columns=tuple(values), timestamp="", fingerprint=0)
+        test = self.hides_row(scope, schema) if values else None
+        return test is not None and test(list(values.values()))
 
     def _compiled(
         self, scope: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
@@ -154,11 +191,51 @@ class ErasedKeys:
         tests = [
             _test(scope, keys, columns, mac_keys[key_id], digests)
             for (columns, key_id), digests in groups.items()
-            if key_id in mac_keys
+            if key_id in mac_keys and {key.name for key in keys} >= set(columns)
         ]
         if len(tests) == 1:
             return tests[0], ", ".join(missing)
         return (lambda key: any(test(key) for test in tests)) if tests else None, ", ".join(missing)
+
+    def _compiled_rows(
+        self, scope: str, schema: RecordSchema, groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
+    ) -> tuple[HidesRow | None, str]:
+        """Return the test of a row, and the names of the secrets that are missing for it."""
+        mac_keys = self._mac_keys()
+        keys, there = {key.name for key in schema.keys}, {column.name for column in schema.columns}
+        wanted = {group: digests for group, digests in groups.items() if set(group[0]) <= there and not set(group[0]) <= keys}
+        missing = sorted({key_id for _, key_id in wanted if key_id not in mac_keys})
+        tests = [
+            _row_test(scope, schema.columns, columns, mac_keys[key_id], digests)
+            for (columns, key_id), digests in wanted.items()
+            if key_id in mac_keys
+        ]
+        return (lambda row: any(test(row) for test in tests)) if tests else None, ", ".join(missing)
+
+
+def _require(scope: str, missing: str) -> None:
+    """Raise UnavailableError if secrets are missing with which keys of a scope were erased."""
+    if missing:
+        raise UnavailableError(
+            f"keys of {scope} were erased with the key {missing}, which this process hasn't got: it can't tell "
+            "which rows it must not show; give it the deployment's key file (secrets.key_file)"
+        )
+
+
+def _row_test(
+    scope: str, schema: Sequence[Column], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]
+) -> HidesRow:
+    begun = _hash(scope, columns, mac_key)
+    names = [column.name for column in schema]
+    positions = [names.index(name) for name in columns]
+    encode = RecordCodec.of_keys(schema[position] for position in positions).encode_key
+
+    def test(row: Sequence[object]) -> bool:
+        digest = begun.copy()
+        digest.update(encode([row[position] for position in positions]) or b"")
+        return digest.digest() in digests
+
+    return test
 
 
 def _test(scope: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]) -> Hides:
@@ -172,10 +249,6 @@ def _test(scope: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
             return digest.digest() in digests
 
         return whole
-    if not set(columns) <= set(names):
-        # The erased key has a column that these keys lack: the dataset had other key columns, or only some columns of
-        # the row are known. So no key here can be equal to it.
-        return lambda _: False
     positions = [names.index(name) for name in columns]
     encode = RecordCodec.of_keys(keys[position] for position in positions).encode_key
     decode = RecordCodec.of_keys(keys).decode_key

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.ingest.marks import Marks
 from caraway.ingest.table import Table
 from caraway.ingest.targets import EncodedRecord, RowError, Target
@@ -65,7 +65,7 @@ class Deliverer:
         self._origin = origin
         self._erased = erased
         self._marks = marks
-        hides = [(target, erased.hides(target.topic, target.keys)) for target in targets]
+        hides = [(target, erased.hides_record(target.topic, target.schema)) for target in targets]
         self._hides = {target.topic: (target, of) for target, of in hides if of is not None}
 
     def deliver(self, target: Target, start: int, stop: int, now_us: int) -> Delivery:
@@ -74,8 +74,7 @@ class Deliverer:
         records = encoded.records
         if target.topic in self._hides:
             # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
-            _, hides = self._hides[target.topic]
-            records = [record for record in records if record[2] is None or not hides(record[2])]
+            records = _not_erased(records, *self._hides[target.topic])
         items = self._unkeyed(target, records) if not target.keys else self._keyed(target, records)
         letters = self._letters(target, encoded.errors, now_us)
         return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, encoded.filtered)
@@ -129,7 +128,16 @@ class Deliverer:
     def _is_erased(self, row: object) -> bool:
         """Return whether a row that was refused belongs to an erased key of any dataset."""
         targets = [target for target, _ in self._hides.values()]
-        return any(self._erased.hides_values(target.topic, target.keys_of(row)) for target in targets)
+        return any(self._erased.hides_values(target.topic, target.erasable_of(row)) for target in targets)
+
+
+def _not_erased(records: list[EncodedRecord], target: Target, hides: HidesRecord) -> list[EncodedRecord]:
+    if hides.key is not None:
+        records = [record for record in records if record[2] is None or not hides.key(record[2])]
+    if hides.row is not None:
+        rows = [target.row_of(record[3]) for record in records]
+        records = [record for record, row in zip(records, rows, strict=True) if row is None or not hides.row(row)]
+    return records
 
 
 def _payload(row: object) -> object:

@@ -76,7 +76,7 @@ class IngestService:
         """
         if self._process is None or not endpoint.is_quick or not self._process.is_ready():
             return False
-        return all(self._erased.hides(target.topic, target.keys) is None for target in endpoint.targets)
+        return all(self._erased.hides_record(target.topic, target.schema) is None for target in endpoint.targets)
 
     async def put_text(self, endpoint: Endpoint, text: bytes, request: RequestKey | None = None) -> IngestReport:
         """Leave a request to the other process, given the JSON text of its rows; see `put` and `leaves`."""

@@ -65,7 +65,10 @@ class Target:
         self.system = plan.source.connector.system_name
         self.format = plan.source.connector.format_name or ""
         schema = plan.topic.schema
+        self.schema = schema
         self.keys = schema.keys
+        erasable = {field.name for field in plan.dataset.fields if field.erase_key} | {key.name for key in self.keys}
+        self._erasable = tuple(column for column in schema.columns if column.name in erasable)
         self.plan = plan
         self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
         self._columns = tuple(column.name for column in schema.columns)
@@ -84,10 +87,14 @@ class Target:
         rows = {row: table.row(row) for row in range(start, stop) if row not in table.faults}
         return self._encode_changes(rows, ingested_us, errors)
 
-    def keys_of(self, row: object) -> dict[Column, object]:
-        """Return the values of those key columns of a payload's row that are known and fit their types."""
+    def row_of(self, value: bytes) -> Sequence[object] | None:
+        """Return the columns of an encoded record, in the order of the schema; None if it has none."""
+        return self._codec.decode_value(value).row
+
+    def erasable_of(self, row: object) -> dict[Column, object]:
+        """Return the values of the keys and erase keys of a payload's row that are known and fit their types."""
         values: dict[Column, object] = {}
-        for column in self.keys:
+        for column in self._erasable:
             cast = self._casts[column.name]([self._raw(row, column.name)])
             if not cast.errors:
                 values[column] = cast.values[0]

@@ -14,6 +14,7 @@ from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
+from caraway.graph.erase_keys import goes_downstream
 from caraway.graph.validation.graphs import validate_placement
 from caraway.query.datasets import DatasetLookups
 from caraway.testing import hooks
@@ -280,14 +281,23 @@ class MockClient(Client):
         frame = self.get_dataset_df(arguments.dataset_name(dataset, "inspect"))
         return frame if len(frame) <= n else frame.sample(n).reset_index(drop=True)
 
-    def erase(self, dataset: Dataset | str, erase_keys: pd.DataFrame | list[dict[str, Any]]) -> Response:
+    def erase(
+        self,
+        dataset: Dataset | str,
+        erase_keys: pd.DataFrame | list[dict[str, Any]],
+        *,
+        downstream: bool | None = None,
+    ) -> Response:
         """Remove all rows with these erase keys from a dataset, and any that come later.
+
+        With `downstream`, datasets that are computed from it are computed again without the rows; see `Client.erase`.
 
         Returns:
             A response, 404 if the branch has no such dataset.
 
         Raises:
-            InvalidInputError: A column isn't an erase key, one is missing, or a value doesn't fit.
+            InvalidInputError: A column isn't an erase key, one is missing, a value doesn't fit, or the dataset doesn't
+                allow what `downstream` asks for.
             DefinitionTypeError: The dataset is neither a dataset nor a name.
         """
         name = arguments.dataset_name(dataset, "erase")
@@ -298,7 +308,7 @@ class MockClient(Client):
         if spec is None:
             return failed(404, f"erase: branch {self._branch} has no dataset {name}")
         arguments.check_erase_keys(frame, [field.name for field in spec.fields if field.erase_key], where)
-        branch.engine.erase(name, key_rows(spec, frame))
+        branch.engine.erase(name, key_rows(spec, frame), downstream=goes_downstream(spec, downstream))
         return ok()
 
     def get_secret(self, name: str) -> str:

@@ -91,7 +91,6 @@ ONE = pd.Series([1])
         mistake(lambda: index(offline="1d"), ValueError, '"forever"', "None", "1d", spec="datasets:2.2:4"),
         mistake(lambda: index(type="secondary"), ValueError, '"primary"', "secondary", spec="datasets:2.2:5"),
         # 2.3
-        mistake(lambda: field(erase_key=True), ValueError, "erase key", spec="datasets:2.3:1"),
         mistake(lambda: field(erase_key=True, timestamp=True), ValueError, "erase key", spec="datasets:2.3:1"),
         mistake(lambda: field(key=True, timestamp=True), ValueError, "key and timestamp", spec="datasets:2.3:2"),
         mistake(lambda: field().meta(deleted=True), ValueError, "deleted"),

@@ -463,6 +463,17 @@ def test_erasure_does_not_travel_downstream() -> None:
     assert engine.rows("Out") == []
 
 
+def test_an_erasure_downstream_is_as_if_the_rows_had_never_come() -> None:
+    counted = aggregate(spec_of(F.COUNT, into="n"), of=versions, keys=["y"])
+    engine = engine_of(counted, Versions=[row("a", 1, 2), row("b", 1, 3)])
+    engine.erase("Versions", [{"k": "a"}], downstream=True)
+    assert value_at(engine, (None,), 9, "n") == (1,)
+    engine.append("Versions", [row("a", 1, 4), row("c", 1, 4)])
+    assert value_at(engine, (None,), 9, "n") == (2,)
+    with pytest.raises(InvalidInputError, match="dataset Out is derived"):
+        engine.erase("Out", [{"y": None}], downstream=True)
+
+
 def test_erasure_of_part_of_a_key() -> None:
     pairs = dataset("Pairs", {"a": STRING, "b": STRING, "f": FLOAT, "t": DATETIME}, keys=["a", "b"])
     engine = LocalEngine([pairs])

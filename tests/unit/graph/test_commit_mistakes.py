@@ -196,7 +196,7 @@ ENTITIES: list[Any] = [
     (graph(dataset("Events", USER)), CommitError, ["Events", "timestamp"]),
     (graph(dataset("Events", AT, replace(AT, name="then"))), CommitError, ["Events", "timestamp"]),
     (graph(replace(EVENTS, index=INDEX)), CommitError, ["Events", "no keys"]),
-    (graph(dataset("Events", replace(USER, erase_key=True), AT)), CommitError, ["Events", "erase key user"]),
+    (graph(dataset("Events", USER, replace(AT, erase_key=True))), CommitError, ["Events", "timestamp", "erase key"]),
     # Deleted entities are dropped before any other check.
     pytest.param(
         graph(replace(EVENTS, metadata=DELETED), LATEST),

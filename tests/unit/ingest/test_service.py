@@ -202,6 +202,18 @@ def test_rows_of_erased_keys_are_taken_and_never_written() -> None:
         log(rows, "people", writer, erased=unknown)
 
 
+def test_rows_that_are_erased_by_another_column_than_a_key_are_never_written() -> None:
+    writer, erased = MemoryWriter(), ErasedKeys(lambda: {"k": b"m" * 32})
+    topic = TOPICS["Users"]
+    age = tuple(column for column in topic.schema.columns if column.name == "age")
+    erased.add(topic.name, [erasure_of(topic.name, age, [4], "k", b"m" * 32)])
+    rows = [{"user": "a", "age": 3, "at": 0}, {"user": "b", "age": 4, "at": 0}, {"user": "c", "age": 5, "at": 0}]
+    report = log(rows, "people", writer, erased=erased)
+    assert (report.accepted, report.rejected) == (3, 0)
+    assert writer.rows("Users") == [["a", 3], ["c", 5]]
+    assert len(writer.rows("Ages")) == 3
+
+
 def test_a_keyed_dataset_has_the_encoded_key() -> None:
     writer = MemoryWriter()
     log([{"user": "u", "age": 3, "at": 0}], "people", writer)

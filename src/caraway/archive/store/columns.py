@@ -5,7 +5,7 @@ whose names begin with an underscore.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -28,7 +28,7 @@ from caraway.dtypes.types import (
     base_type,
 )
 from caraway.dtypes.values import arrow_type
-from caraway.erasure.keys import Hides
+from caraway.erasure.keys import HidesRecord
 from caraway.errors import InvalidInputError
 from caraway.plan.model import RecordSchema
 from caraway.topics.blocks import is_block, split
@@ -74,6 +74,11 @@ class TableColumns:
     id: str
     rev: str
     arrow: pa.Schema
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The columns by whose least and greatest values files are chosen; none of them identifies anybody."""
+        return self.time, self.ingested, self.partition, self.offset
 
 
 def columns_of(schema: RecordSchema) -> TableColumns:
@@ -133,18 +138,23 @@ class Encoder:
         self.refused = 0
         """The number of records that couldn't be read, and were left out."""
 
-    def table(self, messages: Sequence[Message], hides: Hides | None = None) -> pa.Table:
-        """Return the records of messages, without those whose Kafka key `hides` is true of.
+    def table(self, messages: Sequence[Message], hides: HidesRecord | None = None) -> pa.Table:
+        """Return the records of messages, without those that `hides` is true of.
 
         Messages without a row are left out; so are unreadable ones, with a log.
         """
+        by_key = None if hides is None else hides.key
         kept = [
             message
             for message in messages
-            if message[0] is None or not (message[0][:1] == CONTROL or (hides is not None and hides(message[0])))
+            if message[0] is None or not (message[0][:1] == CONTROL or (by_key is not None and by_key(message[0])))
         ]
         decoded = self._decoded(kept)
-        return self._encoded(kept, decoded)
+        table = self._encoded(kept, decoded)
+        if hides is not None and hides.row is not None:
+            rows = [record.row for record in chain.from_iterable(decoded)]
+            table = table.filter(pa.array([row is None or not hides.row(row) for row in rows], pa.bool_()))
+        return table
 
     def _decoded(self, messages: Sequence[Message]) -> list[list[Record]]:
         """Return the records of each message, all of which have a row."""
@@ -232,11 +242,22 @@ def _array(dtype: DataType) -> Callable[[Sequence[Any]], pa.Array]:
             return lambda values: arrow_array(values, dtype).cast(kind)
 
 
-def kafka_keys(rows: pa.Table | pa.RecordBatch, columns: TableColumns) -> list[bytes]:
-    """Return the Kafka keys of rows of the table of a keyed dataset."""
-    codec = RecordCodec.of_keys(columns.schema.keys)
-    values = [stored_values(rows[key.name], key.dtype) for key in columns.schema.keys]
-    return [codec.encode_key(key) or b"" for key in zip(*values, strict=True)]
+def columns_of_keys(columns: TableColumns) -> TableColumns:
+    """Return the columns of a table with no columns of records but the keys."""
+    return replace(columns, schema=replace(columns.schema, columns=columns.schema.keys))
+
+
+def are_erased(rows: pa.Table | pa.RecordBatch, columns: TableColumns, hides: HidesRecord) -> list[bool]:
+    """Return whether rows of a table are erased; `rows` have all columns that the topic's records have."""
+    schema = columns.schema
+    values = {column.name: stored_values(rows[column.name], column.dtype) for column in schema.columns}
+    found = [False] * rows.num_rows
+    if hides.key is not None and schema.keys:
+        encode, parts = RecordCodec.of_keys(schema.keys).encode_key, (values[key.name] for key in schema.keys)
+        found = [hides.key(encode(key) or b"") for key in zip(*parts, strict=True)]
+    if hides.row is not None and values:
+        found = [known or hides.row(row) for known, row in zip(found, zip(*values.values(), strict=True), strict=True)]
+    return found
 
 
 def stored_values(column: pa.ChunkedArray, dtype: DataType) -> list[Any]:

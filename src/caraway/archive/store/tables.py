@@ -15,10 +15,10 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.writer import write_deltalake
 
-from caraway.archive.store.columns import TableColumns, kafka_keys
+from caraway.archive.store.columns import TableColumns, are_erased, columns_of_keys
 from caraway.archive.store.model import TableSize
 from caraway.archive.store.storage import table_address
-from caraway.erasure.keys import Hides
+from caraway.erasure.keys import HidesRecord
 from caraway.errors import UnavailableError
 
 # The size of the files that are made of small ones, in bytes. Larger ones would be read no faster, but need more memory
@@ -32,6 +32,9 @@ _CONFIGURATION = {
     "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
     "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
 }
+# The columns whose least and greatest values the table's log has. It has those of no other column, since they would be
+# clear text of keys, which stays in the log after the rows are erased.
+_STATISTICS = "delta.dataSkippingStatsColumns"
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1)
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
 
@@ -51,7 +54,9 @@ class ArchiveTable:
         self.url, self._options, self._table = url, options, table
 
     @classmethod
-    def opened(cls, objects_url: str, path: str, schema: pa.Schema, *, dataset: str) -> Self:
+    def opened(
+        cls, objects_url: str, path: str, schema: pa.Schema, *, dataset: str, statistics: Sequence[str] = ()
+    ) -> Self:
         """Open the table at `path` of an object store, and create it if it doesn't exist.
 
         Args:
@@ -59,22 +64,27 @@ class ArchiveTable:
             path: See `table_path`.
             schema: The schema of a new table.
             dataset: The name of the dataset, which a new table gets as its own.
+            statistics: The columns whose least and greatest values the table's log has; by default Delta chooses.
         """
         url, options = table_address(objects_url, path)
+        wanted = {_STATISTICS: ",".join(statistics)} if statistics else {}
         with _translated_errors(url):
             try:
-                return cls(url, options, DeltaTable(url, storage_options=options))
+                table = DeltaTable(url, storage_options=options)
             except TableNotFoundError:
-                made = DeltaTable.create(
+                table = DeltaTable.create(
                     url,
                     schema,
                     mode="ignore",
                     name=dataset,
                     description=f"Records of the Caraway dataset {dataset}.",
-                    configuration=_CONFIGURATION,
+                    configuration=_CONFIGURATION | wanted,
                     storage_options=options,
                 )
-                return cls(url, options, made)
+            if wanted and table.metadata().configuration.get(_STATISTICS) != wanted[_STATISTICS]:
+                # An earlier release created the table.
+                table.alter.set_table_properties(wanted)
+            return cls(url, options, table)
 
     @classmethod
     def existing(cls, objects_url: str, path: str) -> Self | None:
@@ -159,17 +169,19 @@ class ArchiveTable:
         """Return the options with which the table was opened."""
         return dict(self._options)
 
-    def remove(self, columns: TableColumns, hides: Hides) -> int:
-        """Remove the rows whose Kafka key `hides` is true of, and return how many.
+    def remove(self, columns: TableColumns, hides: HidesRecord) -> int:
+        """Remove the rows that `hides` is true of, and return how many.
 
         The files that had them are replaced, and removed by `vacuum` once no reader uses them any more.
         """
         at = [columns.partition, columns.offset, columns.number]
-        wanted = [*at, *(key.name for key in columns.schema.keys)]
+        # Without an erasure by other columns only the keys need to be read.
+        read = columns if hides.row is not None else columns_of_keys(columns)
+        wanted = [*at, *(column.name for column in read.schema.columns)]
         found = []
         with _translated_errors(self.url):
             for batch in self._table.to_pyarrow_dataset().to_batches(columns=wanted):
-                hidden = pa.array([hides(key) for key in kafka_keys(batch, columns)], pa.bool_())
+                hidden = pa.array(are_erased(batch, read, hides), pa.bool_())
                 found.append(pa.table([batch[name] for name in at], names=at).filter(hidden))
             rows = pa.concat_tables(found) if found else pa.table({})
             if not rows.num_rows:

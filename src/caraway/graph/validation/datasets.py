@@ -19,10 +19,15 @@ def datasets_are_sound(scope: CheckedGraph) -> None:
         if dataset.index is not None and not dataset.keys:
             raise CommitError(f"dataset {dataset.name} is indexed but has no keys")
         for field in dataset.fields:
-            if field.erase_key and not field.key:
+            if field.erase_key and field.timestamp:
+                raise CommitError(f"dataset {dataset.name}: its timestamp {field.name} can't be an erase key")
+            # A pipeline would compute such rows again. Their personal data come from a source, where they are erased,
+            # with all that is computed from them.
+            if field.erase_key and not field.key and dataset.pipelines:
                 raise CommitError(
-                    f"dataset {dataset.name}: erase key {field.name} is no key; keys: "
-                    f"{', '.join(dataset.keys) or 'none'}"
+                    f"dataset {dataset.name}: erase key {field.name} is no key, and a pipeline computes the dataset; "
+                    f"keys: {', '.join(dataset.keys) or 'none'}. Mark the field as erase key in the dataset whose "
+                    "source has it; erasing there also removes what is computed from the rows"
                 )
 
 

@@ -190,7 +190,7 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
         topic = dead_letter.body.get("topic", target.topic)
         if topic != target.topic and topic not in topics:
             return False
-        return not context.deployment.erased.hides_values(target.topic, target.keys_of(row))
+        return not context.deployment.erased.hides_values(target.topic, target.erasable_of(row))
     jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
     touched = [(topic.name, topic.schema) for job in jobs for topic in (*job.inputs, job.output)]
     label = dead_letter.body.get("index")
