@@ -5,6 +5,7 @@ import socket
 import sys
 
 from caraway.archive.archiver import Archiver
+from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
@@ -43,9 +44,10 @@ def main() -> int:
         database = connect(settings.postgres.url)
         require_tables(database, metadata.tables)
         reports = ArchiveReports(database)
-        erasures = TableErasures(ErasureLog(database), ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()))
+        log, servers = ErasureLog(database), sign_in(settings.kafka)
+        erasures = TableErasures(log, ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()))
         follower = Follower(
-            sign_in(settings.kafka),
+            servers,
             settings.objects_url,
             settings.archive.seconds,
             report=reports.write,
@@ -57,9 +59,10 @@ def main() -> int:
             StateReader(database),
             member,
             erasures=erasures,
+            downstream=DownstreamErasures(log, servers, replaced_hours=settings.archive.replaced_hours),
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
-            trimming=Trimming(sign_in(settings.kafka), settings.archive.topic_days),
+            trimming=Trimming(servers, settings.archive.topic_days),
         )
         on_request_to_end(archiver.stop)
         archiver.run()

@@ -5,9 +5,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import structlog
 
+from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
@@ -18,7 +20,7 @@ from caraway.cluster.leases import HeldLease
 from caraway.cluster.members import Member
 from caraway.errors import UnavailableError
 from caraway.objects.folder import ObjectFolder
-from caraway.plan.model import TopicPlan
+from caraway.plan.model import JobPlan, TopicPlan
 from caraway.state.allocation import AssetState
 from caraway.state.blueprints import AssetKind
 from caraway.state.plans import Plans
@@ -46,6 +48,7 @@ class Archiver:
         member: Member,
         *,
         erasures: TableErasures,
+        downstream: DownstreamErasures,
         reports: ArchiveReports,
         objects: ObjectFolder,
         trimming: Trimming,
@@ -57,6 +60,7 @@ class Archiver:
             state: The commits of the branches.
             member: The membership of this process in the group that divides the topics.
             erasures: The keys whose rows are to be removed from tables.
+            downstream: Removes rows of erased keys from topics and tables.
             reports: The tables that there are.
             objects: The object store, from which the tables of removed topics are removed.
             trimming: Removes from topics what is archived.
@@ -66,6 +70,7 @@ class Archiver:
         self._follower = follower
         self._state = state
         self._erasures = erasures
+        self._downstream = downstream
         self._reports = reports
         self._objects = objects
         self._plans = Plans(state)
@@ -129,6 +134,7 @@ class Archiver:
         for topic, numbers in list(self._erasures.pending.items()):
             if topic in topics and self._follower.erase(topic):
                 self._erasures.done(topic, list(numbers))
+        self._downstream.step(self._follower, topics, self._jobs)
 
     def _share(self) -> Mapping[str, TopicPlan]:
         # A process that was restarted takes the lease of its predecessor at once, since both can't run at a time.
@@ -150,6 +156,7 @@ class Archiver:
         for topic in left & gone:
             self._objects.remove_folder(topic_folder(topic))
             self._reports.forget(topic)
+            self._downstream.forget(topic)
             LOG.info("removed the table of a topic that is removed", topic=topic)
 
     def trim(self) -> None:
@@ -159,12 +166,13 @@ class Archiver:
         """
         if not self._trimming.is_on:
             return
+        self._trimming.trim(self._follower.archived(), self._jobs())
+
+    def _jobs(self) -> list[tuple[JobPlan, Mapping[str, Any]]]:
+        """Return all jobs that are to run, each with the figures that its engine reported last."""
         records = {job.job_id: job for job in self._state.jobs()}
         jobs = {job.job_id: job for planned in self._plans.refresh().commits.values() for job in planned.plan.jobs}
-        self._trimming.trim(
-            self._follower.archived(),
-            [(plan, records[name].progress if name in records else {}) for name, plan in jobs.items()],
-        )
+        return [(plan, records[name].progress if name in records else {}) for name, plan in jobs.items()]
 
     def _note(self, event: str, reason: str) -> None:
         """Log a failure, unless it is the same as the last one."""

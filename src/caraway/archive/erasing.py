@@ -3,16 +3,16 @@
 from collections.abc import Collection, Mapping
 
 from caraway.erasure.keys import ErasedKeys, HidesRecord
+from caraway.erasure.places import ARCHIVE
 from caraway.erasure.requests import ErasureLog, erasure_by
 from caraway.plan.model import TopicPlan
-
-# The name of the archive among the places that have removed a key. A key is erased in a scope, which is a topic or a
-# part of one, and each topic has one table, so there is one such place for each erasure.
-PLACE = "archive"
 
 
 class TableErasures:
     """The keys that are erased on topics, and those of them that tables may still have. Not thread safe.
+
+    A key is erased in a scope, which is a topic or a part of one, and each topic has one table, so the archive is one
+    place for each erasure.
 
     Its methods raise `UnavailableError` if Postgres doesn't answer.
     """
@@ -33,9 +33,11 @@ class TableErasures:
             found += records
             self._number = records[-1].id
         if found:
-            undone = set(self._log.undone(PLACE))
+            undone = set(self._log.undone(ARCHIVE))
             for record in found:
-                if record.id in undone:
+                # The table loses the rows of an erasure downstream in an order with its topic
+                # (`caraway.archive.downstream`).
+                if record.id in undone and not record.key.downstream:
                     self._pending.setdefault(record.key.topic, set()).add(record.id)
 
     @property
@@ -52,7 +54,7 @@ class TableErasures:
 
     def done(self, topic: str, numbers: Collection[int]) -> None:
         """Note that the table of a topic has no rows of these erasures any more."""
-        self._log.done(numbers, PLACE)
+        self._log.done(numbers, ARCHIVE)
         self._pending[topic].difference_update(numbers)
         if not self._pending[topic]:
             del self._pending[topic]

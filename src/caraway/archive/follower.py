@@ -195,6 +195,18 @@ class Follower:
         self._tell(followed)
         return True
 
+    def vacuum(self, topic: str, hours: int) -> bool:
+        """Remove files of a topic's table that were replaced so many hours ago; return whether that was possible.
+
+        Raises `UnavailableError` if the object store doesn't answer.
+        """
+        followed = self._followed.get(topic)
+        if followed is None:
+            return False
+        files = followed.table.vacuum(hours=hours)
+        LOG.info("removed replaced files of a table", topic=topic, files=files)
+        return True
+
     def close(self) -> None:
         """Close the connection. Records that wait aren't written, and will be read again."""
         self._reader.close()

@@ -228,11 +228,14 @@ class ArchiveSettings(_Section):
             compacted later.
         topic_days: Days after which records that are in their table are removed from their topic. None: topics keep all
             records.
+        replaced_hours: Hours for which a table keeps files that were replaced, since a reader may have begun with them.
+            Rows of erased keys stay in these files for so long.
     """
 
     enabled: bool = True
     seconds: Annotated[float, Field(gt=0)] = 30.0
     topic_days: Annotated[float, Field(ge=0)] | None = None
+    replaced_hours: Annotated[int, Field(ge=0)] = 24
 
 
 class OfflineSettings(_Section):

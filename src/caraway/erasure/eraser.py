@@ -4,6 +4,9 @@
 2. This server hides the keys from then on and refuses rows of them; others do so within a second or two.
 3. A record on the topic reaches all indexes that are ever built from it.
 4. Each server removes the entries of the keys from its index, and writes that to Postgres.
+5. After an erasure downstream, the archive removes the rows from its table and the topic; then a server has everything
+   that was computed from them computed again (`caraway.erasure.recomputing`), and each server removes the old indexes
+   from its files and snapshots.
 """
 
 import threading
@@ -14,12 +17,15 @@ import structlog
 from confluent_kafka import KafkaException
 
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
+from caraway.erasure.places import DERIVED, index_files_of, index_of
+from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
 from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
 from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan, topic_of_scope
 from caraway.recurring import Recurring
+from caraway.state.blueprints import EMITS
 from caraway.state.plans import Needed
 from caraway.topics.producer import TopicWriter
 
@@ -41,6 +47,18 @@ class Removing(Protocol):
         ...
 
 
+class Purging(Protocol):
+    """The part that has the files of indexes (`caraway.server.server_index.ServerIndex`)."""
+
+    def purge(self, gone: set[bytes], stopping: threading.Event) -> bool:
+        """Remove the entries of indexes that are gone from files and snapshots; return whether that is done."""
+        ...
+
+
+class ServerIndexes(Removing, Purging, Protocol):
+    """The index of a server."""
+
+
 class Eraser(Recurring):
     """Reads which keys are to be erased, and erases them, in a thread."""
 
@@ -48,10 +66,11 @@ class Eraser(Recurring):
         self,
         log: ErasureLog,
         erased: ErasedKeys,
-        index: Removing,
+        index: ServerIndexes,
         writer: TopicWriter,
         *,
         archive: tuple[ErasedRows, ObjectFolder],
+        recomputing: Recomputing,
         member: str,
         needed: Callable[[], Needed | None],
     ) -> None:
@@ -63,6 +82,7 @@ class Eraser(Recurring):
             index: The index of this server.
             writer: The writer of the records.
             archive: The finder of the archive's rows of erased keys, and the archive.
+            recomputing: Has everything computed again that was computed from erased rows.
             member: The name of this server, under which its progress is written down.
             needed: Returns what the branches need, None before the first read; only topics in it get records.
         """
@@ -73,7 +93,11 @@ class Eraser(Recurring):
         self._writer = writer
         self._rows, self._objects = archive
         self._searched = -1
-        self._place = f"index of {member}"
+        self._recomputing = recomputing
+        self.member = member
+        """The name of this server."""
+        self._place = index_of(member)
+        self._files_place = index_files_of(member)
         self._needed = needed
         self._number = 0
         self._known: dict[tuple[str, Erasure], int] = {}
@@ -111,6 +135,7 @@ class Eraser(Recurring):
         if self._needed() is not None:
             self.write_records()
             self.remove()
+            self.recompute()
 
     def write_records(self) -> None:
         """Write the records that aren't on their topics yet; writing a record twice changes nothing.
@@ -167,6 +192,20 @@ class Eraser(Recurring):
             if numbers:
                 self._log.done(numbers, place)
                 numbers.clear()
+
+    def recompute(self) -> None:
+        """Go on with erasures downstream: begin to compute again, and remove the old indexes from this server's files.
+
+        Raises `UnavailableError` if Postgres doesn't answer, or the index refuses.
+        """
+        self._recomputing.begin()
+        self._recomputing.finish()
+        if due := self._log.between(DERIVED, self._files_place):
+            names = self._recomputing.retired_indexes(since=min(record.asked_at for record in due))
+            gone = {bytes.fromhex(name.partition(EMITS)[0]) for name in names}
+            if self._index.purge(gone, self.stopping):
+                self._log.done([record.id for record in due], self._files_place)
+                LOG.info("removed indexes with erased rows from files and snapshots", indexes=len(gone))
 
     def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((scope, erasure)) for erasure in erasures)

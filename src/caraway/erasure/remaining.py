@@ -1,4 +1,4 @@
-"""The places that keep clear text of erased rows, as an answer to a request to erase names them (decision 25)."""
+"""The places that keep clear text of erased rows, as an answer to a request to erase names them (decisions 25, 43)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from caraway.topics.dead_letters import DEAD_LETTERS
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """A place that an erasure doesn't reach.
+    """A place that an erasure doesn't reach, or not at once.
 
     Attributes:
         where: The place.
@@ -26,39 +26,28 @@ class Remains:
     until: str
 
 
-def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains]:
+def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: bool = False) -> list[Remains]:
     """Return the places that keep rows of erased keys of a dataset in clear text.
 
     Args:
         dataset: The name of the dataset.
         graph: The definitions of the branch.
         scopes: The scopes in which its keys were erased (`IndexPlan.erasure_scope`).
+        downstream: The erasure also reaches the topic and what is computed from the rows.
     """
     specs = {spec.name: spec for spec in graph.datasets}
-    places = [
-        Remains(
-            f"topic {topic}",
-            "the records that were written before the erasure",
-            "the topic is removed: an hour after no branch uses this version of the dataset, so raise its version",
-        )
-        for topic in scopes
-        # The topic of another scope is that of a dataset from which this one is computed, and is named with it.
-        if topic == topic_of_scope(topic)
-    ]
-    places += [
-        Remains(f"dataset {name}", f"the rows from which {dataset} is computed, and their topic", _until(specs[name]))
-        for name in _reached([dataset], {spec.name: _inputs(spec) for spec in graph.datasets})
-        if name in specs
-    ]
+    # The topic of another scope is that of a dataset from which this one is computed, and is named with it.
+    topics = [topic for topic in scopes if topic == topic_of_scope(topic)]
     readers: dict[str, list[str]] = {}
     for spec in graph.datasets:
         for name in _inputs(spec):
             readers.setdefault(name, []).append(spec.name)
+    computed = list(_reached([dataset], readers))
+    places = [*(_going if downstream else _staying)(dataset, topics, [specs[name] for name in computed])]
     places += [
-        Remains(
-            f"dataset {name}", f"rows computed from {dataset}, their topic, and its job's state", _until(specs[name])
-        )
-        for name in _reached([dataset], readers)
+        Remains(f"dataset {name}", f"the rows from which {dataset} is computed, and their topic", _until(specs[name]))
+        for name in _reached([dataset], {spec.name: _inputs(spec) for spec in graph.datasets})
+        if name in specs
     ]
     return [
         *places,
@@ -72,20 +61,58 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains
         Remains(
             "archive",
             f"rows of {dataset}, in files of its table that were replaced when the key was erased",
-            "a day has passed",
+            "archive.replaced_hours (24) have passed",
         ),
         Remains(
             "results of offline queries",
             "features of rows that were asked for before the erasure",
             "offline.kept_days have passed since the query's end",
         ),
-        Remains(
-            "snapshots of the index",
-            "entries that were written before the erasure; a server that begins with one removes them again",
-            f"{KEPT} newer snapshots are there, and an hour has passed",
-        ),
         Remains("backups, and the systems that sent the rows", "whatever they keep", "it is erased there"),
     ]
+
+
+def _staying(dataset: str, topics: Sequence[str], computed: Sequence[DatasetSpec]) -> Iterator[Remains]:
+    """Yield the places that an erasure in the dataset alone doesn't reach."""
+    for topic in topics:
+        yield Remains(
+            f"topic {topic}",
+            "the records that were written before the erasure",
+            "they are erased downstream (downstream=True); or the topic is removed: an hour after no branch uses this "
+            "version of the dataset, so raise its version",
+        )
+    for spec in computed:
+        yield Remains(
+            f"dataset {spec.name}", f"rows computed from {dataset}, their topic, and its job's state", _until(spec)
+        )
+    yield Remains(
+        "snapshots of the index",
+        "entries that were written before the erasure; a server that begins with one removes them again",
+        f"{KEPT} newer snapshots are there, and an hour has passed",
+    )
+
+
+def _going(dataset: str, topics: Sequence[str], computed: Sequence[DatasetSpec]) -> Iterator[Remains]:
+    """Yield the places that an erasure downstream reaches in the minutes or hours after the request."""
+    for topic in topics:
+        yield Remains(
+            f"topic {topic}",
+            "the records that were written before the erasure",
+            "the archive has all records before it, jobs have processed them, and Kafka has deleted its old files "
+            "(minutes)",
+        )
+    for spec in computed:
+        yield Remains(
+            f"dataset {spec.name}",
+            f"values computed with the rows of {dataset}",
+            "the branch serves the commit that computes them again",
+        )
+    yield Remains(
+        "index files of each server, snapshots of the index",
+        "entries that were computed with the rows",
+        "what is computed again is served, and an hour has passed; the least and greatest keys of old files until the "
+        "server's next start",
+    )
 
 
 def _inputs(spec: DatasetSpec) -> list[str]:
@@ -106,6 +133,10 @@ def _reached(start: Iterable[str], edges: dict[str, list[str]]) -> Iterator[str]
 
 def _until(spec: DatasetSpec) -> str:
     keys = [field.name for field in spec.fields if field.erase_key]
-    if keys:
+    if keys and not spec.pipelines:
         return f"the keys are erased there, too, by {', '.join(keys)}"
-    return "its version is raised and its topic removed: it has no erase key"
+    if keys:
+        return f"the keys are erased there, too, by {', '.join(keys)}, or downstream of the dataset that has the source"
+    if not spec.pipelines:
+        return "its version is raised and its topic removed: it has no erase key"
+    return "the rows are erased downstream of the dataset with their source; or its version is raised: no erase key"

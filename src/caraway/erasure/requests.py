@@ -1,12 +1,12 @@
 """The record of erased keys: the account and the time of each request, and the places that have removed the key."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY, insert
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
 
 from caraway.erasure.keys import Erasure
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
@@ -33,6 +33,12 @@ erasures = sa.Table(
     sa.Column("token_id", sa.Text, nullable=False),
     sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
     sa.Column("recorded_at", sa.DateTime(timezone=True)),
+    # False if a column isn't a key of the dataset. An index of the dataset itself then has no entries that could be
+    # found by the erased key.
+    sa.Column("by_key", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("downstream", sa.Boolean, nullable=False, server_default=sa.false()),
+    # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row. Before them it has some.
+    sa.Column("cut", JSONB(none_as_null=True)),
     sa.UniqueConstraint("topic", "columns", "key_id", "digest", name="erasures_once"),
     sa.Index("erasures_unrecorded", "id", postgresql_where=sa.text("recorded_at IS NULL")),
 )
@@ -49,7 +55,11 @@ erasure_places = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedKey:
-    """A key whose erasure was requested, as a hash. `topic` is the scope, which for most datasets is their topic."""
+    """A key whose erasure was requested, as a hash.
+
+    `topic` is the scope, which for most datasets is their topic. `by_key` is false if a column isn't a key of the
+    dataset. If `downstream` is set, the topic is emptied of the rows, and what is computed from them is computed again.
+    """
 
     request: str
     branch: str
@@ -60,6 +70,8 @@ class ErasedKey:
     digest: bytes
     account: str
     token_id: str
+    by_key: bool = True
+    downstream: bool = False
 
 
 def erasure_by(key: ErasedKey) -> Erasure:
@@ -71,7 +83,8 @@ def erasure_by(key: ErasedKey) -> Erasure:
 class ErasureRecord:
     """An erased key with its number, and the places that have removed it.
 
-    `recorded_at` is the time by which the record of the erasure was on the topic.
+    `recorded_at` is the time by which the record of the erasure was on the topic. `cut` has the offsets behind which
+    the topic has no erased row, None as long as they aren't known.
     """
 
     id: int
@@ -79,6 +92,11 @@ class ErasureRecord:
     asked_at: datetime
     recorded_at: datetime | None
     places: tuple[tuple[str, datetime], ...] = ()
+    cut: Mapping[int, int] | None = None
+
+    def left(self, place: str) -> datetime | None:
+        """Return when a place was freed of the key, None if it may still have it."""
+        return dict(self.places).get(place)
 
 
 class ErasureLog:
@@ -92,7 +110,13 @@ class ErasureLog:
     def add(self, keys: Sequence[ErasedKey]) -> int:
         """Write down keys to be erased; return how many of them weren't there before."""
         rows = [asdict(key) | {"columns": list(key.columns)} for key in keys]
-        statement = insert(erasures).on_conflict_do_nothing(constraint="erasures_once").returning(erasures.c.id)
+        new = insert(erasures)
+        # A key that was erased in its dataset only can still be erased downstream.
+        statement = new.on_conflict_do_update(
+            constraint="erasures_once",
+            set_={"downstream": sa.true()},
+            where=sa.and_(new.excluded.downstream, sa.not_(erasures.c.downstream)),
+        ).returning(erasures.c.id)
 
         def write(connection: sa.Connection) -> int:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
@@ -114,6 +138,39 @@ class ErasureLog:
         done = sa.select(erasure_places.c.erasure_id).where(erasure_places.c.place == place)
         query = sa.select(erasures).where(erasures.c.id.not_in(done)).order_by(erasures.c.id).limit(READ_AT_ONCE)
         return [record.id for record in self._read(query)]
+
+    def downstream(self, topics: Collection[str], *, without: str) -> list[ErasureRecord]:
+        """Return the erasures downstream on some topics that haven't reached a place, with the places that they have."""
+        done = sa.select(erasure_places.c.erasure_id).where(erasure_places.c.place == without)
+        query = sa.select(erasures).where(
+            erasures.c.downstream, erasures.c.topic.in_(topics), erasures.c.id.not_in(done)
+        )
+        return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE), places=True)
+
+    def between(self, reached: str, missing: str) -> list[ErasureRecord]:
+        """Return the erasures downstream that have reached one place, but not another one."""
+        query = sa.select(erasures).where(
+            erasures.c.downstream,
+            sa.exists().where(erasure_places.c.erasure_id == erasures.c.id, erasure_places.c.place == reached),
+            ~sa.exists().where(erasure_places.c.erasure_id == erasures.c.id, erasure_places.c.place == missing),
+        )
+        return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
+
+    def settled(self, topics: Collection[str], age: timedelta) -> list[ErasureRecord]:
+        """Return the erasures downstream on some topics that are this old, and whose topic isn't cut yet."""
+        query = sa.select(erasures).where(
+            erasures.c.downstream,
+            erasures.c.cut.is_(None),
+            erasures.c.topic.in_(topics),
+            erasures.c.asked_at < sa.func.clock_timestamp() - age,
+        )
+        return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
+
+    def cut(self, numbers: Collection[int], offsets: Mapping[int, int]) -> None:
+        """Note the offsets behind which a topic has no row of the erasures with these numbers."""
+        cut = {str(partition): offset for partition, offset in offsets.items()}
+        statement = sa.update(erasures).where(erasures.c.id.in_(numbers), erasures.c.cut.is_(None)).values(cut=cut)
+        self._write(lambda connection: connection.execute(statement).rowcount, "note where a topic is cut")
 
     def of(self, dataset: str, branch: str, *, limit: int) -> list[ErasureRecord]:
         """Return the newest erased keys of a dataset requested on a branch, with the places that removed them."""
@@ -153,9 +210,28 @@ class ErasureLog:
         return in_transaction(self._engine, read, what="read what is erased", timeout_seconds=self._timeout_seconds)
 
 
-_FIELDS = ("request", "branch", "dataset", "topic", "key_id", "digest", "account", "token_id")
+_FIELDS = (
+    "request",
+    "branch",
+    "dataset",
+    "topic",
+    "key_id",
+    "digest",
+    "account",
+    "token_id",
+    "by_key",
+    "downstream",
+)
 
 
 def _record(row: sa.RowMapping, places: tuple[tuple[str, datetime], ...]) -> ErasureRecord:
     key = ErasedKey(columns=tuple(row["columns"]), **{name: row[name] for name in _FIELDS})
-    return ErasureRecord(id=row["id"], key=key, asked_at=row["asked_at"], recorded_at=row["recorded_at"], places=places)
+    cut = row["cut"]
+    return ErasureRecord(
+        id=row["id"],
+        key=key,
+        asked_at=row["asked_at"],
+        recorded_at=row["recorded_at"],
+        places=places,
+        cut=None if cut is None else {int(partition): offset for partition, offset in cut.items()},
+    )

@@ -17,6 +17,8 @@ from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
 from caraway.index.feeding.worker import IndexStatus, IndexWorker, merged, spelled
+from caraway.index.storage.snapshots import SnapshotKeeper
+from caraway.index.storage.store import IndexStore
 from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
@@ -139,6 +141,15 @@ class DividedServerIndex(ServerIndex):
             # The database of `ServerIndex` needs only entries of indexes that aren't divided. Entries of divided ones
             # date from the time before `index.shards` was set, and are removed once the plans are known.
             super().forget(self._store.assets())
+
+    @override
+    def _stores(self) -> list[IndexStore]:
+        return [*super()._stores(), *(shard.store for shard in self._open_shards().values())]
+
+    @override
+    def _keepers(self) -> list[SnapshotKeeper]:
+        shards = [shard.keeper for shard in self._open_shards().values() if shard.keeper is not None]
+        return [*super()._keepers(), *shards]
 
     @override
     def lag(self, asset: str) -> str:

@@ -13,6 +13,7 @@ from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
 from caraway.index.feeding.worker import IndexStatus, IndexWorker
 from caraway.index.reader import IndexReader
+from caraway.index.records.removal import compact
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
@@ -115,6 +116,25 @@ class ServerIndex:
         for asset in self._store.assets() & gone - {plan.asset for plan in self._plans or ()}:
             self._store.drop(asset)
             LOG.info("forgot an index", asset=asset.hex())
+
+    def purge(self, gone: set[bytes], stopping: threading.Event) -> bool:
+        """Remove the entries of indexes that are gone from the files and snapshots, too; return whether that is done.
+
+        Callers repeat the call until it is. Raises `UnavailableError` if the database refuses.
+        """
+        self.forget(gone)
+        if not all([compact(store, asset, stopping) for store in self._stores() for asset in sorted(gone)]):
+            return False
+        # All keepers are asked before one of them is waited for.
+        return all([keeper.renew() for keeper in self._keepers()])
+
+    def _stores(self) -> list[IndexStore]:
+        """Return the open databases of this server."""
+        return [self._store]
+
+    def _keepers(self) -> list[SnapshotKeeper]:
+        """Return the keepers of the snapshots of these databases."""
+        return [] if self.keeper is None else [self.keeper]
 
     def lag(self, asset: str) -> str:
         """Return the reason why an index hasn't caught up with its topic, "" if it has."""

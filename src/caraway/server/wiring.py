@@ -14,6 +14,7 @@ from caraway.config.settings import Settings
 from caraway.control.reconciler import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError
@@ -187,6 +188,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         index,
         writer,
         archive=(erased_rows, objects),
+        recomputing=Recomputing(engine),
         member=member,
         needed=lambda: plans.needed,
     )

@@ -56,7 +56,7 @@ class Shard:
         )
         self.worker = IndexWorker(topics.bootstrap_servers, self.store, erased, holds=self._belongs, past_of=past_of)
         self.reader = IndexReader(self.store, elsewhere=elsewhere)
-        self._keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
+        self.keeper = SnapshotKeeper(snapshots, self.store, snapshot_seconds) if snapshot_seconds else None
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._filled: set[bytes] = set()
@@ -64,8 +64,8 @@ class Shard:
         # the shard saw the index for the first time. An index that has reached them is removed from here.
         self._due: dict[bytes, Mapping[int, int]] = {}
         self.worker.start()
-        if self._keeper is not None:
-            self._keeper.start()
+        if self.keeper is not None:
+            self.keeper.start()
 
     def follow(self, plans: Sequence[IndexPlan]) -> None:
         """Index these from now on, and no others."""
@@ -147,8 +147,8 @@ class Shard:
 
     def close(self, *, forget: bool) -> None:
         """Close the database; with `forget` its files are removed."""
-        if self._keeper is not None:
-            self._keeper.stop(STOP_S)
+        if self.keeper is not None:
+            self.keeper.stop(STOP_S)
         self.worker.stop()
         self.store.close()
         if forget:

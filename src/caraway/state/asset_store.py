@@ -102,19 +102,23 @@ def read_offered(
     """Return the ids of the assets that a commit with these blueprints may reuse, in groups, preferred ones first.
 
     A branch keeps its own assets and shares those of the other branches. Only a rollback to the commit `restores` also
-    gets assets that no branch needs any more: those that this commit had.
+    gets assets that no branch needs any more: those that this commit had. Retired assets are never reused.
     """
     groups: dict[str, set[str]] = {"restored": set(), Role.HEAD: set(), Role.SERVING: set(), "others": set()}
     if restores is not None:
         query = sa.select(commits.c.generations).where(commits.c.id == restores)
         generations: Mapping[str, int] = connection.execute(query).scalar_one()
+        retired = sa.select(assets.c.id).where(
+            _is_of({blueprint.content for blueprint in wanted}), assets.c.retired_at.is_not(None)
+        )
         groups["restored"] = {
             id_of(each.kind, each.name, generations.get(each.content, FIRST_GENERATION)) for each in wanted
-        }
+        } - set(connection.execute(retired).scalars())
     group = sa.case((asset_references.c.branch == branch, asset_references.c.role), else_=sa.literal("others"))
     # An asset that many branches share comes as one row, so that this reads only what the commit touches.
     shared = sa.select(asset_references.c.asset_id, group.label("group")).distinct().join_from(asset_references, assets)
-    for row in connection.execute(shared.where(_is_of({blueprint.content for blueprint in wanted}))):
+    usable = shared.where(_is_of({blueprint.content for blueprint in wanted}), assets.c.retired_at.is_(None))
+    for row in connection.execute(usable):
         groups[row.group].add(row.asset_id)
     return tuple(frozenset(group) for group in groups.values())
 
@@ -203,6 +207,7 @@ def balance(connection: sa.Connection, at: Moment) -> None:
             .values(state="cancelled", closed_at=at.now)
         )
     if settlement.open:
+        retired: set[str] = set(connection.execute(_retired(settlement.open)).scalars())
         connection.execute(
             sa.insert(ledger),
             [
@@ -211,13 +216,33 @@ def balance(connection: sa.Connection, at: Moment) -> None:
                     "deed": action,
                     "state": "open",
                     # An asset that no branch needs is destroyed only after `keep`, since a rollback may want it again.
-                    "due_at": at.now + at.keep if action is Action.DESTROY else at.now,
+                    # No rollback can get a retired one.
+                    "due_at": at.now + at.keep if action is Action.DESTROY and asset_id not in retired else at.now,
                     "opened_at": at.now,
                 }
                 for asset_id, action in settlement.open.items()
             ],
         )
     _stop_jobs(connection)
+
+
+def _retired(ids: Iterable[str]) -> sa.Select[str]:
+    return sa.select(assets.c.id).where(
+        assets.c.id == sa.any_(sa.literal(sorted(ids), ARRAY(sa.Text))), assets.c.retired_at.is_not(None)
+    )
+
+
+def retire(connection: sa.Connection, ids: Collection[str], at: Moment) -> None:
+    """Keep commits from using assets, and have them destroyed as soon as no branch needs them."""
+    connection.execute(
+        sa.update(assets).where(assets.c.id.in_(ids), assets.c.retired_at.is_(None)).values(retired_at=at.now)
+    )
+    # The destruction of those that no branch needed before is due now, and not after `keep`.
+    connection.execute(
+        sa.update(ledger)
+        .where(ledger.c.asset_id.in_(ids), ledger.c.state == "open", ledger.c.deed == Action.DESTROY)
+        .values(due_at=sa.func.least(ledger.c.due_at, at.now))
+    )
 
 
 def _unsettled() -> sa.Select[*tuple[Any, ...]]:

@@ -64,6 +64,9 @@ assets = sa.Table(
     sa.Column("commit_id", sa.Text, sa.ForeignKey("commits.id"), nullable=False),
     sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    # The time at which the asset was found to have been computed from rows that are erased now. No commit may use it
+    # any more, and it is destroyed as soon as no branch needs it.
+    sa.Column("retired_at", sa.DateTime(timezone=True)),
     sa.UniqueConstraint("content", "generation", name="assets_content_generation"),
     sa.CheckConstraint("kind IN ('topic', 'job', 'index', 'ingest')", name="assets_kind_known"),
     sa.CheckConstraint(
@@ -73,6 +76,7 @@ assets = sa.Table(
     # Assets that are gone stay in this table, and these two indexes keep them out of the way of commits and the ledger.
     sa.Index("assets_not_gone", "id", postgresql_where=sa.text("state <> 'gone'")),
     sa.Index("assets_requires", "requires", postgresql_using="gin", postgresql_where=sa.text("state <> 'gone'")),
+    sa.Index("assets_retired", "id", postgresql_where=sa.text("retired_at IS NOT NULL AND kind = 'index'")),
 )
 
 # The assets that a branch needs: for its head, and for the commit that it serves until the head is ready.

@@ -40,21 +40,26 @@ class StateWriter(AssetWriter):
             head: str | None = heads[0][0]
             if head != commit.parent:
                 raise ConflictError(_who_won(connection, commit.branch, head))
-            connection.execute(
-                sa.insert(commits).values(
-                    id=commit.id,
-                    branch=commit.branch,
-                    parent=commit.parent,
-                    message=commit.message,
-                    author=commit.author,
-                    created_at=at.now,
-                    graph=commit.graph,
-                    fingerprint=commit.fingerprint,
-                    summary=list(commit.summary),
-                )
-            )
-            connection.execute(sa.update(branches).where(branches.c.name == commit.branch).values(head=commit.id))
-            _provide(connection, commit, at)
+            write_commit(connection, commit, at)
+
+
+def write_commit(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
+    """Write a commit with all that it needs and move its branch to it, in a transaction with the asset store's lock."""
+    connection.execute(
+        sa.insert(commits).values(
+            id=commit.id,
+            branch=commit.branch,
+            parent=commit.parent,
+            message=commit.message,
+            author=commit.author,
+            created_at=at.now,
+            graph=commit.graph,
+            fingerprint=commit.fingerprint,
+            summary=list(commit.summary),
+        )
+    )
+    connection.execute(sa.update(branches).where(branches.c.name == commit.branch).values(head=commit.id))
+    _provide(connection, commit, at)
 
 
 def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:

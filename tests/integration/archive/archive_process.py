@@ -18,9 +18,17 @@ class ArchiveProcess:
     """`python -m caraway.archive` with the settings of a server."""
 
     def __init__(
-        self, settings: Settings, *, seconds: float, node: str = "archive", topic_days: float | None = None
+        self,
+        settings: Settings,
+        *,
+        seconds: float,
+        node: str = "archive",
+        topic_days: float | None = None,
+        replaced_hours: int = 24,
     ) -> None:
-        archive = settings.archive.model_copy(update={"seconds": seconds, "topic_days": topic_days})
+        archive = settings.archive.model_copy(
+            update={"seconds": seconds, "topic_days": topic_days, "replaced_hours": replaced_hours}
+        )
         objects = settings.objects_url
         self._settings = settings.model_copy(
             update={

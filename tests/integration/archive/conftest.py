@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ def archive_of(server: ServerProcess) -> Iterator[Callable[..., ArchiveProcess]]
     """Yield a function that makes the archive of a node, which is killed after the test if it still runs then."""
     made: list[ArchiveProcess] = []
 
-    def make(node: str, topic_days: float | None = None) -> ArchiveProcess:
-        made.append(ArchiveProcess(server.settings, seconds=SECONDS, node=node, topic_days=topic_days))
+    def make(node: str, **options: Any) -> ArchiveProcess:
+        made.append(ArchiveProcess(server.settings, seconds=SECONDS, node=node, **options))
         return made[-1]
 
     yield make

@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from caraway.archive.archiver import Archiver
+from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
@@ -38,6 +39,7 @@ def test_the_table_of_a_removed_topic_is_removed(postgres: str, kafka: str, tmp_
         state,
         Member(engine=engine, group=ARCHIVES, node="test"),
         erasures=TableErasures(ErasureLog(engine), ErasedKeys(dict)),
+        downstream=DownstreamErasures(ErasureLog(engine), kafka, replaced_hours=24),
         reports=reports,
         objects=objects,
         trimming=Trimming(kafka, None),

@@ -80,11 +80,11 @@ def test_what_is_computed_from_it_is_named() -> None:
 
 def test_the_places_of_every_dataset() -> None:
     assert list(places("Rooms"))[2:] == [
+        "snapshots of the index",
         "topic caraway.dead-letters",
         "topic caraway.served-features",
         "archive of served features",
         "archive",
         "results of offline queries",
-        "snapshots of the index",
         "backups, and the systems that sent the rows",
     ]

@@ -172,7 +172,9 @@ class IndexWriter:
             except InvalidInputError:
                 LOGGER.exception("skipped a record on %s", plan.topic)
                 continue
-            if plan.emits is None and (scope or plan.topic) == plan.erasure_scope:
+            # The index finds entries by their keys only. If a key was erased by another column, it is built anew.
+            by_key = {key.name for key in plan.schema.keys} >= set(erasure.columns)
+            if by_key and plan.emits is None and (scope or plan.topic) == plan.erasure_scope:
                 note_erasure(plan.asset, erasure, batch)
                 self._erased.add(plan.erasure_scope, [erasure])
 

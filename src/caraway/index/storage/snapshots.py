@@ -85,14 +85,16 @@ class Snapshots:
         self._known: dict[str, tuple[_State, Digest]] = {}
         self._taken_at: int | None = None
 
-    def take(self, store: IndexStore) -> Manifest | None:
+    def take(self, store: IndexStore, *, only: bool = False) -> Manifest | None:
         """Take a snapshot; return None if nothing was written since the last one of this process.
+
+        With `only` a snapshot is taken in any case, and replaces all older ones.
 
         Raises `UnavailableError` if the object store doesn't take it, or the database is too busy or damaged.
         """
         taken_us = int(self._clock() * 1e6)
         sequence = store.db.latest_sequence_number()
-        if sequence == self._taken_at:
+        if sequence == self._taken_at and not only:
             return None
         folder = store.path.with_name(f"{store.path.name}.snapshot")
         shutil.rmtree(folder, ignore_errors=True)
@@ -109,7 +111,7 @@ class Snapshots:
         content = msgspec.json.encode(manifest)
         self._objects.write(f"{self._manifests}/{manifest.taken_us:020d}-{sha256(content).hexdigest()}.json", content)
         self._taken_at = sequence
-        self._tidy()
+        self.tidy(1 if only else self._kept)
         return manifest
 
     def restore(self, folder: Path, wanted: bytes, older_than: str = "") -> str | None:
@@ -176,21 +178,27 @@ class Snapshots:
             for file in manifest.files
         )
 
-    def _tidy(self) -> None:
-        """Remove old snapshots, and the files that no manifest lists."""
+    def tidy(self, kept: int | None = None) -> bool:
+        """Remove old snapshots, and the files that no manifest lists; return whether no such file is left.
+
+        Raises `UnavailableError` if the object store doesn't answer.
+        """
+        kept = self._kept if kept is None else kept
         manifests = sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name)
         needed: set[str] = set()
-        for stored in manifests[-self._kept :]:
+        for stored in manifests[-kept:]:
             manifest = self._read(stored)
             if manifest is not None:
                 needed |= {f"{self._files}/{file.digest}" for file in manifest.files}
-        for stored in manifests[: -self._kept]:
+        for stored in manifests[:-kept]:
             self._objects.remove(stored.name)
         oldest = self._clock() - self._grace_s
         self._objects.tidy(oldest)
-        for stored in self._objects.stored(self._files):
-            if stored.name not in needed and stored.written_at < oldest:
+        unneeded = [stored for stored in self._objects.stored(self._files) if stored.name not in needed]
+        for stored in unneeded:
+            if stored.written_at < oldest:
                 self._objects.remove(stored.name)
+        return all(stored.written_at < oldest for stored in unneeded)
 
 
 def _settle(store: IndexStore) -> None:
@@ -215,8 +223,32 @@ class SnapshotKeeper(Recurring):
         """Prepare to take `snapshots` of `store`."""
         self._snapshots = snapshots
         self._store = store
+        # A snapshot that replaces all older ones was asked for, and was taken.
+        self._asked = False
+        self._renewed = False
+        # True as long as the object store may have files of replaced snapshots, which stay there for a while.
+        self._is_untidy = False
         super().__init__("index-snapshots", self._take, seconds)
 
+    def renew(self) -> bool:
+        """Ask for a snapshot that replaces all older ones; return whether it was taken since this was first asked.
+
+        The caller asks again until it was. There may be only one caller.
+        """
+        if self._renewed:
+            self._asked = self._renewed = False
+            return True
+        if not self._asked:
+            self._asked = True
+            self.wake()
+        return False
+
     def _take(self) -> None:
-        if not self._store.damaged:
-            self._snapshots.take(self._store)
+        if self._store.damaged:
+            return
+        if self._asked and not self._renewed:
+            self._snapshots.take(self._store, only=True)
+            self._renewed = self._is_untidy = True
+        elif self._snapshots.take(self._store) is None and self._is_untidy:
+            # Nothing was written since the last snapshot, which would have removed the files.
+            self._is_untidy = not self._snapshots.tidy()

@@ -9,9 +9,11 @@ from msgspec import Meta, Struct
 
 from caraway.dtypes.values import ROWS
 from caraway.erasure.keys import erasure_of
+from caraway.erasure.places import ARCHIVE, ARCHIVE_FILES, DERIVED, RECOMPUTATION, TOPIC, index_files_of
 from caraway.erasure.remaining import remaining
 from caraway.erasure.requests import ErasedKey, ErasureRecord
-from caraway.errors import InvalidInputError
+from caraway.errors import ConflictError, InvalidInputError
+from caraway.graph.erase_keys import erase_key_fields, goes_downstream
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.plan.model import Column, GraphPlan, topic_of_scope
@@ -34,20 +36,35 @@ class EraseBody(Struct):
         list[dict[str, Any]],
         Meta(min_length=1, max_length=MAX_KEYS, description='a list of objects, such as [{"user": 1}]'),
     ]
+    downstream: Annotated[
+        bool | None,
+        Meta(
+            description="true: also what is computed from the rows is computed again without them, and the topic loses "
+            "them; by default true only if an erase key is no key of the dataset"
+        ),
+    ] = None
 
 
 async def erase(context: ServerContext, request: Request[EraseBody], dataset: str) -> HttpResponse:
     """Remove all rows with these keys, past and to come.
 
     The answer's `remaining` lists the places that keep clear text after the erasure.
+
+    Raises:
+        InvalidInputError: The keys don't fit, or the dataset doesn't allow what `downstream` asks for.
+        ConflictError: `downstream` needs the archive, and the dataset's topic isn't archived.
     """
     served = context.deployment.graphs.require_served_graph(request.branch)
     spec = served.queries.catalog.dataset(dataset)
     tags = context.limits.tags(served).entities
     require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
-    columns, values = parsed(spec, (await request.read()).erase_keys)
+    body = await request.read()
+    columns, values = parsed(spec, body.erase_keys)
+    downstream = goes_downstream(spec, body.downstream)
     plans = _plans(context, request.branch) or [served.plan]
     scopes = scopes_of(dataset, plans)
+    if downstream:
+        await asyncio.to_thread(_require_archive, context, dataset, scopes)
     number, hashed = uuid.uuid4().hex, context.deployment.keyring.current
     keys = [
         ErasedKey(
@@ -60,14 +77,17 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
             columns=erasure.columns,
             key_id=erasure.key_id,
             digest=erasure.digest,
+            by_key={column.name for column in columns} <= set(spec.keys),
+            downstream=downstream,
         )
         for scope in scopes
         for row in values
         for erasure in [erasure_of(scope, columns, row, hashed.id, hashed.mac_key)]
     ]
     new = await asyncio.to_thread(context.deployment.eraser.ask, keys)
-    places = remaining(dataset, served.graph, scopes)
-    return json_response({"request": number, "keys": len(values), "new": new, "remaining": places})
+    places = remaining(dataset, served.graph, scopes, downstream=downstream)
+    answer = {"request": number, "keys": len(values), "new": new, "downstream": downstream, "remaining": places}
+    return json_response(answer)
 
 
 async def erasures(context: ServerContext, request: Request, dataset: str) -> HttpResponse:
@@ -76,9 +96,20 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     served.queries.catalog.dataset(dataset)
     records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
     plans = _plans(context, request.branch) or [served.plan]
-    places = remaining(dataset, served.graph, scopes_of(dataset, plans)) if records else []
-    listed = [_erasure(record) for record in records]
+    downstream = bool(records) and all(record.key.downstream for record in records)
+    places = remaining(dataset, served.graph, scopes_of(dataset, plans), downstream=downstream) if records else []
+    listed = [_erasure(record, context.deployment.eraser.member) for record in records]
     return json_response({"dataset": dataset, "erasures": listed, "remaining": places})
+
+
+def _require_archive(context: ServerContext, dataset: str, topics: Sequence[str]) -> None:
+    """Refuse if a topic isn't archived: the rows of other keys are in the archive only, once the topic is cut."""
+    archived = context.deployment.archive_reports.all().keys()
+    if left := [topic for topic in topics if topic not in archived]:
+        raise ConflictError(
+            f"erase in {dataset}: the archive has no table of {', '.join(left)} yet, from which what depends on the "
+            "dataset could be computed again; start the archive (archive.enabled), or ask again in a minute"
+        )
 
 
 def _plans(context: ServerContext, branch: str) -> list[GraphPlan]:
@@ -94,7 +125,7 @@ def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Col
     """Return the erase keys of a dataset, and their values in stored form, a list for each row of a request."""
     where = f"erase in {spec.name}"
     types = {field.name: field.dtype for field in spec.fields if field.erase_key}
-    columns = tuple(Column(name=name, dtype=types[name]) for name in spec.keys if name in types)
+    columns = tuple(Column(name=field.name, dtype=field.dtype) for field in erase_key_fields(spec))
     spelled = ", ".join(types) or "none; mark one with field(key=True, erase_key=True)"
     if not columns:
         raise InvalidInputError(f"{where}: erase keys: {spelled}")
@@ -130,7 +161,10 @@ def scopes_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
     return list(found)
 
 
-def _erasure(record: ErasureRecord) -> dict[str, object]:
+def _erasure(record: ErasureRecord, member: str) -> dict[str, object]:
+    """Return an erased key as plain values; `waits_for` are the next places, those of this server among them."""
+    downstream = (TOPIC, RECOMPUTATION, DERIVED, index_files_of(member), ARCHIVE_FILES)
+    places = (ARCHIVE, *(downstream if record.key.downstream else ()))
     return {
         "request": record.key.request,
         "topic": topic_of_scope(record.key.topic),
@@ -139,5 +173,7 @@ def _erasure(record: ErasureRecord) -> dict[str, object]:
         "account": record.key.account,
         "asked_at": record.asked_at,
         "recorded_at": record.recorded_at,
+        "downstream": record.key.downstream,
         "places": [{"place": place, "done_at": at} for place, at in record.places],
+        "waits_for": [place for place in places if record.left(place) is None],
     }

@@ -1,0 +1,199 @@
+"""Erasures downstream: everything that was computed from the rows is as if they had never come, and so is the mock."""
+
+
+# mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, assignment"
+# ruff: noqa: ANN201 (definitions as users write them)
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pandas as pd
+import pytest
+
+from caraway import dataset, field, pipeline
+from caraway.client import Client
+from caraway.connectors import Webhook, source
+from caraway.datasets import Count, Dataset, LastK, Sum
+from caraway.dtypes import Continuous
+from caraway.lib import inputs
+from caraway.testing import MockClient
+from caraway.topics.positions import TopicEnds
+from tests.integration.archive.archive_process import ArchiveProcess, Duck, tables
+from tests.integration.server.server_process import ServerProcess, eventually
+
+__owner__ = "privacy@example.com"
+
+HOOK = Webhook(name="privacy")
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@source(HOOK.endpoint("payments"), disorder="14d", cdc="append")
+@dataset
+class Payments:
+    person: str = field(erase_key=True)
+    shop: str
+    cents: int
+    at: datetime
+
+
+@source(HOOK.endpoint("people"), disorder="14d", cdc="upsert")
+@dataset(index=True)
+class People:
+    number: int = field(key=True)
+    mail: str = field(erase_key=True)
+    at: datetime
+
+
+@dataset(index=True)
+class ByShop:
+    shop: str = field(key=True)
+    payments: int
+    cents: int
+    last: list[str]
+    at: datetime
+
+    @pipeline
+    @inputs(Payments)
+    def add(cls, payments: Dataset):
+        return payments.groupby("shop").aggregate(
+            payments=Count(window=Continuous("forever")),
+            cents=Sum(of="cents", window=Continuous("forever")),
+            last=LastK(of="person", limit=3, dedup=False, window=Continuous("forever")),
+        )
+
+
+DATASETS = [Payments, People, ByShop]
+PRIVATE = "private-person-17"
+PEOPLE = [PRIVATE, "bob", "eve"]
+
+
+def payments(first: int, count: int) -> pd.DataFrame:
+    numbers = range(first, first + count)
+    return pd.DataFrame(
+        {
+            "person": [PEOPLE[number % 3] for number in numbers],
+            "shop": [f"s{number % 2}" for number in numbers],
+            "cents": [1 << (number % 20) for number in numbers],
+            "at": [BEGIN + timedelta(minutes=number) for number in numbers],
+        }
+    )
+
+
+def people(*rows: tuple[int, str, int]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "number": [row[0] for row in rows],
+            "mail": [row[1] for row in rows],
+            "at": [BEGIN + timedelta(minutes=row[2]) for row in rows],
+        }
+    )
+
+
+def shown(client: Client) -> str:
+    """Return what the two indexes have, as text, since missing values aren't equal to themselves."""
+    shops, _ = client.lookup(ByShop, keys=pd.DataFrame({"shop": ["s0", "s1"]}), fields=["payments", "cents", "last"])
+    mails, found = client.lookup(People, keys=pd.DataFrame({"number": [1, 2, 3]}), fields=["mail"])
+    rows = [[str(value) for value in row.values()] for row in shops.to_dict("records")]
+    return f"{rows} {[mail if there else None for mail, there in zip(mails.tolist(), found.tolist(), strict=True)]}"
+
+
+def fill(client: Client) -> None:
+    client.commit("privacy", datasets=DATASETS)
+    client.log("privacy", "payments", payments(0, 60))
+    client.log("privacy", "people", people((1, "old@x", 0), (2, "two@x", 0), (3, "new@x", 1), (1, "new@x", 5)))
+
+
+def erase(client: Client) -> None:
+    assert client.erase(Payments, pd.DataFrame({"person": [PRIVATE]})).status_code == 200
+    assert client.erase("People", [{"mail": "new@x"}]).status_code == 200
+
+
+def log_more(client: Client) -> None:
+    client.log("privacy", "payments", payments(60, 30))
+    client.log("privacy", "people", people((2, "new@x", 9), (3, "three@x", 9)))
+
+
+def test_everything_is_as_if_the_rows_had_never_come(
+    server: ServerProcess, archive_of: Callable[..., ArchiveProcess]
+) -> None:
+    kafka = str(server.settings.kafka.bootstrap_servers)
+    archive = archive_of("archive", replaced_hours=0)
+    mock = MockClient()
+
+    def agree(client: Client) -> None:
+        expected = shown(mock)
+        eventually(lambda: shown(client) == expected, lambda: f"{shown(client)} {expected}\n{server.said()}")
+
+    with closing(Client(str(server.settings.server.url))) as client:
+        fill(mock)
+        fill(client)
+        agree(client)
+        refused = server.http.post("/dataset/Payments/erase", json={"erase_keys": [{"person": PRIVATE}]})
+        assert (refused.status_code, "the archive has no table" in refused.text) == (409, True)
+        archive.start()
+        eventually(lambda: len(tables(server.settings, "Payments")) == 1, archive.said)
+        before = history(server)
+        client.clone_branch("copy", "main")
+        client.checkout("main")
+        erase(mock)
+        eventually(lambda: _erased(client), lambda: server.said() + archive.said())
+        agree(client)
+        log_more(mock)
+        log_more(client)
+        agree(client)
+        # The first rows are on no topic any more, but the record of the erasure is on each, for indexes built later.
+        ends = TopicEnds(kafka)
+        for name in ("Payments", "People"):
+            topic = server.topic(name)
+
+            def is_cut(topic: str = topic) -> bool:
+                (first,) = ends.beginnings([topic])[topic].values()
+                return first > 0
+
+            eventually(is_cut, archive.said)
+
+        def done() -> bool:
+            answers = [server.http.get(f"/dataset/{name}/erasures").json() for name in ("Payments", "People")]
+            return all(erasure["waits_for"] == [] for answer in answers for erasure in answer["erasures"])
+
+        eventually(done, lambda: f"{server.http.get('/dataset/Payments/erasures').text}\n{archive.said()}")
+        with closing(Duck()) as duck:
+            (table,) = tables(server.settings, "Payments")
+            eventually(lambda: duck.ask("SELECT count(*) FROM {table}", table) == (60,), archive.said)
+            assert duck.ask(f"SELECT count(*) FROM {{table}} WHERE person = '{PRIVATE}'", table) == (0,)
+        assert PRIVATE.encode() not in b"".join(path.read_bytes() for path in table.rglob("*") if path.is_file())
+        # The commits of both branches were made again, and neither these nor a rollback bring the rows back.
+        after = history(server)
+        assert len(after) > len(before)
+        client.checkout("copy")
+        agree(client)
+        client.checkout("main")
+        answer = server.http.post("/branch/rollback", json={"commit_id": before[0]})
+        assert answer.status_code == 200, answer.text
+        agree(client)
+
+
+def history(server: ServerProcess) -> list[str]:
+    """Return the commits of the main branch, the newest first."""
+    return [commit["id"] for commit in server.http.get("/branch/log").json()["commits"]]
+
+
+def _erased(client: Client) -> bool:
+    """Erase once the archive has tables of both topics; return whether that was so."""
+    try:
+        erase(client)
+    except Exception as error:
+        if "the archive has no table" not in str(error):
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("downstream", "message"), [(False, "is no key, so its rows can be erased only together")])
+def test_what_is_not_possible_is_refused(server: ServerProcess, downstream: bool, message: str) -> None:  # noqa: FBT001 (a case)
+    with closing(Client(str(server.settings.server.url), branch="refused")) as client:
+        client.init_branch("refused")
+        client.commit("privacy", datasets=DATASETS)
+        with pytest.raises(Exception, match=message):
+            client.erase(Payments, pd.DataFrame({"person": [PRIVATE]}), downstream=downstream)
