@@ -25,7 +25,7 @@ from caraway.spark.jobs import Trigger, start_job, trigger_of
 from caraway.spark.letters import LetterCount
 from caraway.topics.admin import ensure_topics
 from caraway.topics.block_sizes import records_per_message
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS, DEAD_LETTERS_CONFIG
 from caraway.topics.ids import topic_id
 from caraway.topics.positions import TopicEnds
 
@@ -70,7 +70,8 @@ class SparkRuntime:
                 neither topics nor archive have all that the job is to read.
         """
         inputs = [topic.name for topic in plan.inputs]
-        ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
+        ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs], self.partitions)
+        ensure_topics(self.bootstrap_servers, [DEAD_LETTERS], 1, config=DEAD_LETTERS_CONFIG)
         self.observer.watch(plan.inputs)
         checkpoint = self.checkpoint_of(plan.job_id)
         events = [topic.name for topic in plan.inputs if topic.kind is TopicKind.EVENTS]

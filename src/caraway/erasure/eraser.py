@@ -4,26 +4,27 @@
 2. This server hides the keys from then on and refuses rows of them; others do so within a second or two.
 3. A record on the topic reaches all indexes that are ever built from it.
 4. Each server removes the entries of the keys from its index, and writes that to Postgres.
-5. After an erasure downstream, the archive removes the rows from its table and the topic; then a server has everything
+5. A server removes the dead letters of the keys.
+6. After an erasure downstream, the archive removes the rows from its table and the topic; then a server has everything
    that was computed from them computed again (`caraway.erasure.recomputing`), and each server removes the old indexes
    from its files and snapshots.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 import structlog
 from confluent_kafka import KafkaException
 
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
-from caraway.erasure.places import DERIVED, index_files_of, index_of
+from caraway.erasure.places import DEAD_LETTERS_PLACE, DERIVED, index_files_of, index_of
 from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
 from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
 from caraway.objects.folder import ObjectFolder
-from caraway.plan.model import IndexPlan, topic_of_scope
+from caraway.plan.model import GraphPlan, IndexPlan, topic_of_scope
 from caraway.recurring import Recurring
 from caraway.state.blueprints import EMITS
 from caraway.state.plans import Needed
@@ -59,6 +60,14 @@ class ServerIndexes(Removing, Purging, Protocol):
     """The index of a server."""
 
 
+class DeadLetters(Protocol):
+    """The dead letters (`caraway.ingest.erased_letters.LetterErasure`)."""
+
+    def sweep(self, plans: Sequence[GraphPlan], retired_jobs: Collection[str]) -> bool:
+        """Remove the dead letters of erased keys and of retired jobs; return whether none is left."""
+        ...
+
+
 class Eraser(Recurring):
     """Reads which keys are to be erased, and erases them, in a thread."""
 
@@ -71,6 +80,7 @@ class Eraser(Recurring):
         *,
         archive: tuple[ErasedRows, ObjectFolder],
         recomputing: Recomputing,
+        letters: DeadLetters,
         member: str,
         needed: Callable[[], Needed | None],
     ) -> None:
@@ -83,6 +93,7 @@ class Eraser(Recurring):
             writer: The writer of the records.
             archive: The finder of the archive's rows of erased keys, and the archive.
             recomputing: Has everything computed again that was computed from erased rows.
+            letters: The dead letters.
             member: The name of this server, under which its progress is written down.
             needed: Returns what the branches need, None before the first read; only topics in it get records.
         """
@@ -94,6 +105,8 @@ class Eraser(Recurring):
         self._rows, self._objects = archive
         self._searched = -1
         self._recomputing = recomputing
+        self._letters = letters
+        self._letters_tried: set[int] = set()
         self.member = member
         """The name of this server."""
         self._place = index_of(member)
@@ -136,6 +149,7 @@ class Eraser(Recurring):
             self.write_records()
             self.remove()
             self.recompute()
+            self.remove_letters()
 
     def write_records(self) -> None:
         """Write the records that aren't on their topics yet; writing a record twice changes nothing.
@@ -206,6 +220,23 @@ class Eraser(Recurring):
             if self._index.purge(gone, self.stopping):
                 self._log.done([record.id for record in due], self._files_place)
                 LOG.info("removed indexes with erased rows from files and snapshots", indexes=len(gone))
+
+    def remove_letters(self) -> None:
+        """Remove the dead letters of erased keys, once for each erasure; a restart tries those again that stayed.
+
+        Raises `UnavailableError` if Postgres or Kafka doesn't answer, or a secret to compare keys is missing.
+        """
+        needed = self._needed()
+        downstream = {record.id: record for record in self._log.between(DERIVED, DEAD_LETTERS_PLACE)}
+        due = {*self._log.undone(DEAD_LETTERS_PLACE, downstream=False), *downstream} - self._letters_tried
+        if needed is None or not due:
+            return
+        since = min((record.asked_at for record in downstream.values()), default=None)
+        retired = frozenset() if since is None else self._recomputing.retired_jobs(since=since)
+        gone = self._letters.sweep([planned.plan for planned in needed.commits.values()], retired)
+        self._letters_tried |= due
+        if gone:
+            self._log.done(due, DEAD_LETTERS_PLACE)
 
     def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((scope, erasure)) for erasure in erasures)

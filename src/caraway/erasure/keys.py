@@ -168,7 +168,7 @@ class ErasedKeys:
         return known[1]
 
     def hides_record(self, scope: str, schema: RecordSchema) -> HidesRecord | None:
-        """Return the check whether a record of a schema is erased in a scope; None if none is. Raises as `hides_row`."""
+        """Return the check whether a record is erased in a scope; None if none is. It raises as `hides_row` does."""
         key, row = self.hides(scope, schema.keys), self.hides_row(scope, schema)
         return None if key is None and row is None else HidesRecord(key, row)
 
@@ -203,7 +203,11 @@ class ErasedKeys:
         """Return the test of a row, and the names of the secrets that are missing for it."""
         mac_keys = self._mac_keys()
         keys, there = {key.name for key in schema.keys}, {column.name for column in schema.columns}
-        wanted = {group: digests for group, digests in groups.items() if set(group[0]) <= there and not set(group[0]) <= keys}
+        wanted = {
+            group: digests
+            for group, digests in groups.items()
+            if there.issuperset(group[0]) and not keys.issuperset(group[0])
+        }
         missing = sorted({key_id for _, key_id in wanted if key_id not in mac_keys})
         tests = [
             _row_test(scope, schema.columns, columns, mac_keys[key_id], digests)

@@ -82,25 +82,28 @@ class Recomputing(AssetWriter):
                 return
             existing = _existing(connection)
             retired = set(connection.execute(_retired_ids()).scalars())
-            done = [
-                row.id
-                for row in rows
-                if not computed_from({f"{AssetKind.TOPIC}:{row.topic}"}, existing) & retired
-            ]
+            done = [row.id for row in rows if not computed_from({f"{AssetKind.TOPIC}:{row.topic}"}, existing) & retired]
             _note(connection, done, DERIVED)
 
         self._in_transaction(run, "look what erased rows are still in")
 
     def retired_indexes(self, *, since: datetime) -> frozenset[str]:
         """Return the names of the indexes that were retired since some time and are gone."""
+        return self._retired(AssetKind.INDEX, since)
+
+    def retired_jobs(self, *, since: datetime) -> frozenset[str]:
+        """Return the names of the jobs that were retired since some time and are gone."""
+        return self._retired(AssetKind.JOB, since)
+
+    def _retired(self, kind: AssetKind, since: datetime) -> frozenset[str]:
         query = sa.select(assets.c.id).where(
-            assets.c.kind == AssetKind.INDEX, assets.c.retired_at >= since, assets.c.state == AssetState.GONE
+            assets.c.kind == kind, assets.c.retired_at >= since, assets.c.state == AssetState.GONE
         )
 
         def read(connection: sa.Connection) -> frozenset[str]:
             return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
 
-        return self._in_transaction(read, "read retired indexes")
+        return self._in_transaction(read, "read what is retired")
 
 
 def _between(reached: str, missing: str) -> sa.Select[tuple[int, str, str, bool]]:

@@ -51,7 +51,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
     ]
     return [
         *places,
-        Remains(f"topic {DEAD_LETTERS}", "rows that were refused or failed before the erasure", "somebody removes it"),
+        Remains(
+            f"topic {DEAD_LETTERS}",
+            "rows that were refused or failed before the erasure",
+            "Kafka has compacted the topic (minutes); rows above 16 KiB, of which only the head is kept, stay",
+        ),
         Remains(f"topic {SERVED}", "features that queries with `log` were answered with", "seven days have passed"),
         Remains(
             "archive of served features",

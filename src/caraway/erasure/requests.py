@@ -37,7 +37,7 @@ erasures = sa.Table(
     # found by the erased key.
     sa.Column("by_key", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("downstream", sa.Boolean, nullable=False, server_default=sa.false()),
-    # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row. Before them it has some.
+    # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row.
     sa.Column("cut", JSONB(none_as_null=True)),
     sa.UniqueConstraint("topic", "columns", "key_id", "digest", name="erasures_once"),
     sa.Index("erasures_unrecorded", "id", postgresql_where=sa.text("recorded_at IS NULL")),
@@ -133,14 +133,19 @@ class ErasureLog:
         query = sa.select(erasures).where(erasures.c.recorded_at.is_(None))
         return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
 
-    def undone(self, place: str) -> list[int]:
-        """Return the numbers of the erased keys that a place (an index of a server, the archive) may still hold."""
+    def undone(self, place: str, *, downstream: bool = True) -> list[int]:
+        """Return the numbers of the erased keys that a place (an index of a server, the archive) may still hold.
+
+        If `downstream` is false, erasures downstream are left out.
+        """
         done = sa.select(erasure_places.c.erasure_id).where(erasure_places.c.place == place)
         query = sa.select(erasures).where(erasures.c.id.not_in(done)).order_by(erasures.c.id).limit(READ_AT_ONCE)
+        if not downstream:
+            query = query.where(sa.not_(erasures.c.downstream))
         return [record.id for record in self._read(query)]
 
     def downstream(self, topics: Collection[str], *, without: str) -> list[ErasureRecord]:
-        """Return the erasures downstream on some topics that haven't reached a place, with the places that they have."""
+        """Return the erasures downstream on some topics that haven't reached a place, with those that they have."""
         done = sa.select(erasure_places.c.erasure_id).where(erasure_places.c.place == without)
         query = sa.select(erasures).where(
             erasures.c.downstream, erasures.c.topic.in_(topics), erasures.c.id.not_in(done)

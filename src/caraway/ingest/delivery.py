@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import orjson
@@ -12,7 +13,7 @@ from caraway.ingest.marks import Marks
 from caraway.ingest.table import Table
 from caraway.ingest.targets import EncodedRecord, RowError, Target
 from caraway.topics.blocks import block_of, blocks_of
-from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
+from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES, MAX_PAYLOAD
 from caraway.topics.producer import TopicItem
 
 # The number of rows that are cast and encoded at a time. They take some 2 ms, after which the event loop can serve
@@ -122,7 +123,10 @@ class Deliverer:
                 "row": _payload(self._rows.row(row)),
                 "time": now_us,
             }
-            items.append((None, orjson.dumps(letter), headers))
+            content = orjson.dumps(letter)
+            # A mark stands for one row, also if it is sent again. Two equal rows of one payload have two dead letters.
+            unique = content + row.to_bytes(8) if mark is None else f"{target.topic}/{mark}".encode()
+            items.append((blake2b(unique, digest_size=KEY_BYTES).digest(), content, headers))
         return items
 
     def _is_erased(self, row: object) -> bool:

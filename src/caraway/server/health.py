@@ -10,7 +10,7 @@ from caraway.served.log import SERVED, SERVED_TOPIC_CONFIG
 from caraway.server.watch import Watch
 from caraway.topics.admin import ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS, DEAD_LETTERS_CONFIG
 
 KAFKA_TIMEOUT_S = 3.0
 
@@ -53,7 +53,7 @@ class KafkaCheck:
         except KafkaException as error:
             raise UnavailableError(f"no broker answers at {servers} ({error.args[0].str()})") from error
         if not self._ready:
-            ensure_topics(servers, [DEAD_LETTERS], partitions=1)
+            ensure_topics(servers, [DEAD_LETTERS], partitions=1, config=DEAD_LETTERS_CONFIG)
             ensure_topics(servers, [SERVED], partitions=1, config=SERVED_TOPIC_CONFIG)
             self._ready = True
             self._when_ready()

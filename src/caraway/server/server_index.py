@@ -123,10 +123,11 @@ class ServerIndex:
         Callers repeat the call until it is. Raises `UnavailableError` if the database refuses.
         """
         self.forget(gone)
-        if not all([compact(store, asset, stopping) for store in self._stores() for asset in sorted(gone)]):
+        if not all(compact(store, asset, stopping) for store in self._stores() for asset in sorted(gone)):
             return False
         # All keepers are asked before one of them is waited for.
-        return all([keeper.renew() for keeper in self._keepers()])
+        renewed = [keeper.renew(frozenset(gone)) for keeper in self._keepers()]
+        return all(renewed)
 
     def _stores(self) -> list[IndexStore]:
         """Return the open databases of this server."""

@@ -25,6 +25,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import decode_graph
 from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.backpressure import Backpressure, Bounds
+from caraway.ingest.erased_letters import LetterErasure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
@@ -189,6 +190,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         writer,
         archive=(erased_rows, objects),
         recomputing=Recomputing(engine),
+        letters=LetterErasure(servers, erased),
         member=member,
         needed=lambda: plans.needed,
     )

@@ -87,7 +87,11 @@ def compile_job(
     own, dead = result.own(), name(SIDE) == DEAD
     return result.frame.select(
         F.when(dead, F.lit(DEAD_LETTERS)).otherwise(F.lit(plan.output.name)).alias("topic"),
-        F.when(own, key).when(name(SIDE) == MARKER, F.lit(ARRIVAL_KEY)).alias("key"),
+        # Kafka keeps the newest one of the dead letters with one key, so each content has a key of its own.
+        F.when(own, key)
+        .when(name(SIDE) == MARKER, F.lit(ARRIVAL_KEY))
+        .when(dead, F.md5(name(PACKED)).cast("binary"))
+        .alias("key"),
         F.when(own, value).when(dead, letter).otherwise(arrival(result, plan.job_id)).alias("value"),
         *([partitions_of(partitions).alias("partition")] if partitions > 1 and result.copies else []),
     )

@@ -76,7 +76,7 @@ assets = sa.Table(
     # Assets that are gone stay in this table, and these two indexes keep them out of the way of commits and the ledger.
     sa.Index("assets_not_gone", "id", postgresql_where=sa.text("state <> 'gone'")),
     sa.Index("assets_requires", "requires", postgresql_using="gin", postgresql_where=sa.text("state <> 'gone'")),
-    sa.Index("assets_retired", "id", postgresql_where=sa.text("retired_at IS NOT NULL AND kind = 'index'")),
+    sa.Index("assets_retired", "id", postgresql_where=sa.text("retired_at IS NOT NULL")),
 )
 
 # The assets that a branch needs: for its head, and for the commit that it serves until the head is ready.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.topics.connection import consumer_config, kafka_logger
@@ -20,6 +20,12 @@ READ_TIMEOUT_S = 10.0
 READ_BATCH = 500
 # The kB of messages that librdkafka may fetch ahead and keep in memory.
 BUFFER_KB = 8 * 1024
+CONFIG: dict[str, Any] = {
+    "group.id": "caraway-dead-letters",
+    "enable.auto.commit": False,
+    # The offsets before an end may be those of removed dead letters. Then only the end of the partition is reported.
+    "enable.partition.eof": True,
+}
 _ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
@@ -32,12 +38,14 @@ class Letter:
         offset: Its offset in the partition.
         written_ms: When it was written, in milliseconds since the epoch.
         body: The content: dataset, reason, row and origin of the row.
+        key: Its Kafka key; None in dead letters of earlier releases.
     """
 
     partition: int
     offset: int
     written_ms: int
     body: Mapping[str, Any]
+    key: bytes | None = None
 
     @property
     def id(self) -> str:
@@ -95,9 +103,21 @@ def letter_at(bootstrap_servers: str, partition: int, offset: int) -> Letter | N
         return found[0] if found else None
 
 
+def every(bootstrap_servers: str) -> Iterator[list[Letter]]:
+    """Yield all dead letters that are there now, some hundreds at a time. Blocks.
+
+    Raises `UnavailableError` if Kafka doesn't answer in time.
+    """
+    with _consumer(bootstrap_servers) as consumer:
+        for partition in _partitions(consumer):
+            low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
+            for begin in range(low, high, READ_BATCH):
+                yield _read(consumer, {partition: (begin, min(begin + READ_BATCH, high))})[partition]
+
+
 @contextmanager
 def _consumer(bootstrap_servers: str) -> Iterator[Consumer]:
-    config = {"group.id": "caraway-dead-letters", "enable.auto.commit": False, "queued.max.messages.kbytes": BUFFER_KB}
+    config = CONFIG | {"queued.max.messages.kbytes": BUFFER_KB}
     consumer = Consumer(consumer_config(bootstrap_servers) | config, logger=kafka_logger())
     try:
         yield consumer
@@ -121,12 +141,15 @@ def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int
         if time.monotonic() > deadline:
             raise UnavailableError("Kafka took too long to return the dead letters; ask for fewer with limit")
         for message in consumer.consume(READ_BATCH, timeout=0.2):
-            if message.error() is not None:
-                raise KafkaException(message.error())
             partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+            if (error := message.error()) is not None:
+                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)
+                    raise KafkaException(error)
+                left.pop(partition, None)
+                continue
             end = wanted[partition][1]
             if offset < end:
-                letter = _letter(partition, offset, message.timestamp()[1], message.value())
+                letter = _letter(partition, offset, message.timestamp()[1], message.value(), message.key())
                 if letter is not None:
                     found[partition].append(letter)
             if offset + 1 >= end:
@@ -134,7 +157,9 @@ def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int
     return found
 
 
-def _letter(partition: int, offset: int, written_ms: int, value: bytes | str | None) -> Letter | None:
+def _letter(
+    partition: int, offset: int, written_ms: int, value: bytes | str | None, key: bytes | str | None
+) -> Letter | None:
     """Return the dead letter in a message; None for other messages, which any client of the broker may write."""
     try:
         body = orjson.loads(value or b"")
@@ -142,4 +167,5 @@ def _letter(partition: int, offset: int, written_ms: int, value: bytes | str | N
         return None
     if not isinstance(body, dict) or not isinstance(body.get("dataset"), str):
         return None
-    return Letter(partition=partition, offset=offset, written_ms=written_ms, body=body)
+    known = key.encode() if isinstance(key, str) else key
+    return Letter(partition=partition, offset=offset, written_ms=written_ms, body=body, key=known)

@@ -7,6 +7,7 @@
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -92,6 +93,8 @@ def people(*rows: tuple[int, str, int]) -> pd.DataFrame:
 
 def shown(client: Client) -> str:
     """Return what the two indexes have, as text, since missing values aren't equal to themselves."""
+    shops: Any
+    mails: Any
     shops, _ = client.lookup(ByShop, keys=pd.DataFrame({"shop": ["s0", "s1"]}), fields=["payments", "cents", "last"])
     mails, found = client.lookup(People, keys=pd.DataFrame({"number": [1, 2, 3]}), fields=["mail"])
     rows = [[str(value) for value in row.values()] for row in shops.to_dict("records")]
@@ -161,7 +164,7 @@ def test_everything_is_as_if_the_rows_had_never_come(
         with closing(Duck()) as duck:
             (table,) = tables(server.settings, "Payments")
             eventually(lambda: duck.ask("SELECT count(*) FROM {table}", table) == (60,), archive.said)
-            assert duck.ask(f"SELECT count(*) FROM {{table}} WHERE person = '{PRIVATE}'", table) == (0,)
+            assert duck.ask("SELECT count(*) FROM {table} WHERE person NOT IN ('bob', 'eve')", table) == (0,)
         assert PRIVATE.encode() not in b"".join(path.read_bytes() for path in table.rglob("*") if path.is_file())
         # The commits of both branches were made again, and neither these nor a rollback bring the rows back.
         after = history(server)
@@ -191,7 +194,7 @@ def _erased(client: Client) -> bool:
 
 
 @pytest.mark.parametrize(("downstream", "message"), [(False, "is no key, so its rows can be erased only together")])
-def test_what_is_not_possible_is_refused(server: ServerProcess, downstream: bool, message: str) -> None:  # noqa: FBT001 (a case)
+def test_what_is_not_possible_is_refused(server: ServerProcess, downstream: bool, message: str) -> None:
     with closing(Client(str(server.settings.server.url), branch="refused")) as client:
         client.init_branch("refused")
         client.commit("privacy", datasets=DATASETS)

@@ -44,9 +44,7 @@ def records(numbers: Sequence[int]) -> pa.Table:
 
 
 def opened(folder: Path) -> ArchiveTable:
-    return ArchiveTable.opened(
-        str(folder), "archive/t/id", COLUMNS.arrow, dataset="T", statistics=COLUMNS.statistics
-    )
+    return ArchiveTable.opened(str(folder), "archive/t/id", COLUMNS.arrow, dataset="T", statistics=COLUMNS.statistics)
 
 
 def offsets(table: ArchiveTable) -> list[int]:

@@ -134,7 +134,7 @@ def test_a_row_is_erased_by_its_key_or_by_other_columns(
     known = erased(*keys)
     row = {USER: user, RATE: rate, SHOP: shop}
 
-    def found(by_key: bool) -> bool:  # noqa: FBT001 (passed by position)
+    def found(by_key: bool) -> bool:
         return any(
             all(row[c] == v for c, v in zip(columns, values, strict=True))
             for columns, values, _ in keys

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 
 import msgspec
 from rocksdict import WriteBatch
@@ -18,7 +19,7 @@ from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics.blocks import is_block, split
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES
 from caraway.topics.identity import position_id, position_ids, spelled
 from caraway.topics.markers import is_marker
 from caraway.topics.reader import Message
@@ -123,7 +124,9 @@ class IndexWriter:
                 record = read(key or b"", value or b"", position)
             except InvalidInputError as error:
                 if isinstance(error, DeadLetterError):
-                    letters.append((b"", error.letter))
+                    # Each server that indexes the row writes the same dead letter, of which Kafka keeps one.
+                    letter_key = blake2b(position, digest_size=KEY_BYTES, person=plan.asset).digest()
+                    letters.append((letter_key, error.letter))
                 applied.refused += 1
                 if applied.refused <= LOGGED_REFUSALS:
                     LOGGER.warning("skipped %s/%s: %s", plan.topic, spelled(position), error)

@@ -8,7 +8,7 @@ a whole or not at all. Its name has the digest of its content, by which later da
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -223,32 +223,31 @@ class SnapshotKeeper(Recurring):
         """Prepare to take `snapshots` of `store`."""
         self._snapshots = snapshots
         self._store = store
-        # A snapshot that replaces all older ones was asked for, and was taken.
-        self._asked = False
-        self._renewed = False
+        # The reason for which a snapshot that replaces all older ones was asked for, and that for which one was taken.
+        self._asked: Hashable = None
+        self._renewed: Hashable = None
         # True as long as the object store may have files of replaced snapshots, which stay there for a while.
         self._is_untidy = False
         super().__init__("index-snapshots", self._take, seconds)
 
-    def renew(self) -> bool:
-        """Ask for a snapshot that replaces all older ones; return whether it was taken since this was first asked.
+    def renew(self, reason: Hashable) -> bool:
+        """Ask for a snapshot that replaces all older ones; return whether it was taken since first asked for a reason.
 
         The caller asks again until it was. There may be only one caller.
         """
-        if self._renewed:
-            self._asked = self._renewed = False
+        if self._renewed == reason:
             return True
-        if not self._asked:
-            self._asked = True
+        if self._asked != reason:
+            self._asked = reason
             self.wake()
         return False
 
     def _take(self) -> None:
         if self._store.damaged:
             return
-        if self._asked and not self._renewed:
+        if (asked := self._asked) != self._renewed:
             self._snapshots.take(self._store, only=True)
-            self._renewed = self._is_untidy = True
+            self._renewed, self._is_untidy = asked, True
         elif self._snapshots.take(self._store) is None and self._is_untidy:
             # Nothing was written since the last snapshot, which would have removed the files.
             self._is_untidy = not self._snapshots.tidy()

@@ -16,11 +16,10 @@ from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.erased_letters import scopes_of_step, values_of
 from caraway.ingest.requests import RequestKey
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
-from caraway.plan.model import RecordSchema
-from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
@@ -191,23 +190,10 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
         if topic != target.topic and topic not in topics:
             return False
         return not context.deployment.erased.hides_values(target.topic, target.erasable_of(row))
-    jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
-    touched = [(topic.name, topic.schema) for job in jobs for topic in (*job.inputs, job.output)]
-    label = dead_letter.body.get("index")
-    indexes = [index for index in served.plan.indexes if index.direct is not None and index.direct.label == label]
-    touched += [(index.erasure_scope, index.schema) for index in indexes]
-    return bool(jobs or indexes) and not any(_hides(context, scope, schema, row) for scope, schema in touched)
-
-
-def _hides(context: ServerContext, scope: str, schema: RecordSchema, row: object) -> bool:
-    if not isinstance(row, dict):
-        return False
-    values = {}
-    for column in schema.keys:
-        cast = ColumnCast(column.dtype)([row.get(column.name, MISSING)])
-        if not cast.errors:
-            values[column] = cast.values[0]
-    return context.deployment.erased.hides_values(scope, values)
+    touched = list(scopes_of_step(served.plan, dead_letter.body))
+    known = row if isinstance(row, dict) else {}
+    erased = context.deployment.erased
+    return bool(touched) and not any(erased.hides_values(scope, values_of(schema, known)) for scope, schema in touched)
 
 
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:

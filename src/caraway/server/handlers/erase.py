@@ -9,7 +9,15 @@ from msgspec import Meta, Struct
 
 from caraway.dtypes.values import ROWS
 from caraway.erasure.keys import erasure_of
-from caraway.erasure.places import ARCHIVE, ARCHIVE_FILES, DERIVED, RECOMPUTATION, TOPIC, index_files_of
+from caraway.erasure.places import (
+    ARCHIVE,
+    ARCHIVE_FILES,
+    DEAD_LETTERS_PLACE,
+    DERIVED,
+    RECOMPUTATION,
+    TOPIC,
+    index_files_of,
+)
 from caraway.erasure.remaining import remaining
 from caraway.erasure.requests import ErasedKey, ErasureRecord
 from caraway.errors import ConflictError, InvalidInputError
@@ -164,7 +172,7 @@ def scopes_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
 def _erasure(record: ErasureRecord, member: str) -> dict[str, object]:
     """Return an erased key as plain values; `waits_for` are the next places, those of this server among them."""
     downstream = (TOPIC, RECOMPUTATION, DERIVED, index_files_of(member), ARCHIVE_FILES)
-    places = (ARCHIVE, *(downstream if record.key.downstream else ()))
+    places = (ARCHIVE, *(downstream if record.key.downstream else ()), DEAD_LETTERS_PLACE)
     return {
         "request": record.key.request,
         "topic": topic_of_scope(record.key.topic),

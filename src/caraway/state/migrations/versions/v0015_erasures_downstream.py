@@ -16,6 +16,4 @@ def upgrade() -> None:
     op.add_column("erasures", sa.Column("downstream", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("erasures", sa.Column("cut", JSONB(none_as_null=True)))
     op.add_column("assets", sa.Column("retired_at", sa.DateTime(timezone=True)))
-    op.create_index(
-        "assets_retired", "assets", ["id"], postgresql_where=sa.text("retired_at IS NOT NULL AND kind = 'index'")
-    )
+    op.create_index("assets_retired", "assets", ["id"], postgresql_where=sa.text("retired_at IS NOT NULL"))

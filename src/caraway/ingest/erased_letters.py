@@ -1,0 +1,149 @@
+"""Erased keys in dead letters: their rows are found, and removed from the topic of dead letters.
+
+Kafka removes a dead letter when its topic is compacted, after a record with the same key and without a value.
+"""
+
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from caraway.erasure.keys import ErasedKeys
+from caraway.errors import UnavailableError
+from caraway.ingest.targets import Target
+from caraway.plan.model import Column, GraphPlan, RecordSchema
+from caraway.rows.column_casts import MISSING, ColumnCast
+from caraway.state.blueprints import content_of
+from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES
+from caraway.topics.letters import Letter, every
+from caraway.topics.positions import TopicEnds
+from caraway.topics.segments import begin_segments
+
+LOG = structlog.get_logger(__name__)
+
+WRITE_SECONDS = 10.0
+PRODUCING: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": int(WRITE_SECONDS * 1000)}
+
+
+def scopes_of_step(plan: GraphPlan, body: Mapping[str, Any]) -> Iterator[tuple[str, RecordSchema]]:
+    """Yield the scopes, with their schemas, whose rows the step reads and writes that made a dead letter."""
+    for job in plan.jobs:
+        if job.job_id == body.get("job"):
+            yield from ((topic.name, topic.schema) for topic in (*job.inputs, job.output))
+    for index in plan.indexes:
+        if index.direct is not None and index.direct.label == body.get("index"):
+            yield index.erasure_scope, index.schema
+            yield index.topic, index.direct.source
+
+
+def values_of(schema: RecordSchema, row: Mapping[str, object]) -> dict[Column, object]:
+    """Return the columns that a row has and that fit their types, in stored form."""
+    casts = [(column, ColumnCast(column.dtype)([row.get(column.name, MISSING)])) for column in schema.columns]
+    return {column: cast.values[0] for column, cast in casts if not cast.errors}
+
+
+class _Finder:
+    """Finds rows of erased keys in dead letters."""
+
+    def __init__(self, erased: ErasedKeys, plans: Sequence[GraphPlan]) -> None:
+        self._erased = erased
+        self._plans = plans
+        self._targets: dict[str, list[Target]] = {}
+        for ingest in {content_of(ingest): ingest for plan in plans for ingest in plan.ingests}.values():
+            self._targets.setdefault(ingest.topic.dataset, []).append(Target(ingest))
+
+    def is_erased(self, body: Mapping[str, Any]) -> bool:
+        """Return whether the row of a dead letter is of an erased key.
+
+        A row of which only the beginning was kept, since it is large, is not found.
+        """
+        row = body.get("row")
+        if not isinstance(row, dict):
+            return False
+        if "webhook" in body or "source" in body:
+            targets = self._targets.get(str(body.get("dataset")), ())
+            return any(self._erased.hides_values(target.topic, target.erasable_of(row)) for target in targets)
+        scopes = (found for plan in self._plans for found in scopes_of_step(plan, body))
+        return any(self._erased.hides_values(scope, values_of(schema, row)) for scope, schema in scopes)
+
+
+class LetterErasure:
+    """Removes dead letters of erased keys. For one thread at a time."""
+
+    def __init__(self, bootstrap_servers: str, erased: ErasedKeys) -> None:
+        """Work on the topic of the broker "host:port"; `erased` are the keys."""
+        self._bootstrap_servers = bootstrap_servers
+        self._erased = erased
+
+    def sweep(self, plans: Sequence[GraphPlan], retired_jobs: Collection[str]) -> bool:
+        """Remove the dead letters of erased keys, and all of jobs that are retired; return whether none is left.
+
+        A job that is retired has been computed again by another one, which has written its own dead letters.
+
+        Args:
+            plans: The plans of all commits in use.
+            retired_jobs: The names of jobs.
+
+        Raises:
+            UnavailableError: Kafka doesn't answer, or a secret to compare keys is missing.
+        """
+        finder = _Finder(self._erased, plans)
+        found = [
+            letter
+            for letters in every(self._bootstrap_servers)
+            for letter in letters
+            if letter.body.get("job") in retired_jobs or finder.is_erased(letter.body)
+        ]
+        if not found:
+            return True
+        removable = [letter for letter in found if letter.key]
+        if len(removable) < len(found) or not self._is_compacted():
+            LOG.warning(
+                "dead letters of erased keys stay, since an earlier release wrote them or created their topic",
+                topic=DEAD_LETTERS,
+                letters=len(found),
+            )
+            return False
+        self._remove(removable)
+        LOG.info("removed dead letters of erased keys", letters=len(removable))
+        return True
+
+    def _is_compacted(self) -> bool:
+        resource = ConfigResource(ResourceType.TOPIC, DEAD_LETTERS)
+        admin = AdminClient(client_config(self._bootstrap_servers), logger=kafka_logger())
+        try:
+            (answer,) = admin.describe_configs([resource], request_timeout=WRITE_SECONDS).values()
+            return "compact" in str(answer.result()["cleanup.policy"].value)
+        except KafkaException as error:
+            raise UnavailableError(f"Kafka didn't return the settings of {DEAD_LETTERS}: {error}") from error
+
+    def _remove(self, letters: Sequence[Letter]) -> None:
+        producer = Producer(client_config(self._bootstrap_servers) | PRODUCING, logger=kafka_logger())
+        partitions = sorted(TopicEnds(self._bootstrap_servers).ends([DEAD_LETTERS])[DEAD_LETTERS])
+        failures: list[str] = []
+
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                failures.append(str(error))
+
+        def write() -> None:
+            """Write a record to each partition that stands for nothing, and wait for all records."""
+            for partition in partitions:
+                producer.produce(
+                    DEAD_LETTERS, None, secrets.token_bytes(KEY_BYTES), partition=partition, on_delivery=delivered
+                )
+            if producer.flush(WRITE_SECONDS) or failures:
+                raise UnavailableError(f"Kafka doesn't take records on {DEAD_LETTERS}: {failures[:1]}")
+
+        try:
+            for letter in letters:
+                producer.produce(DEAD_LETTERS, None, letter.key, partition=letter.partition, on_delivery=delivered)
+                producer.poll(0)
+            # Kafka compacts all files of the topic but the newest one.
+            begin_segments(self._bootstrap_servers, DEAD_LETTERS, write)
+        except (BufferError, KafkaException) as error:
+            raise UnavailableError(f"Kafka doesn't take records on {DEAD_LETTERS}: {error}") from error
