@@ -102,10 +102,11 @@ def answered(spec: DatasetSpec, asked: Sequence[tuple[Key, int]], engine: LocalE
     """Ask the in-process engine."""
     columns = compared_columns(spec)
     values, found = engine.lookup(spec.name, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
-    return _by_question(columns, values, found)
+    return by_question(columns, values, found)
 
 
-def _by_question(columns: Sequence[str], values: Sequence[Sequence[object]], found: Sequence[bool]) -> Answers:
+def by_question(columns: Sequence[str], values: Sequence[Sequence[object]], found: Sequence[bool]) -> Answers:
+    """Return what was read in columns as an answer to each question."""
     return [
         {"found": found[at], **{name: values[position][at] for position, name in enumerate(columns)}}
         for at in range(len(found))
@@ -115,14 +116,14 @@ def _by_question(columns: Sequence[str], values: Sequence[Sequence[object]], fou
 def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]:
     part, spec = expected.part, expected.spec
     plan = part.index(spec.name)
-    encoded = [_encoded(plan, dict(zip(spec.keys, key, strict=True))) for key, _ in expected.asked]
+    encoded = [encoded_key(plan, dict(zip(spec.keys, key, strict=True))) for key, _ in expected.asked]
     columns = compared_columns(spec)
-    answers = _by_question(columns, *traffic.index.read(plan, encoded, [at_us for _, at_us in expected.asked], columns))
+    answers = by_question(columns, *traffic.index.read(plan, encoded, [at_us for _, at_us in expected.asked], columns))
     if traffic.archived is not None:
         whole = traffic.archived.read(part, spec.name, expected.asked, columns)
         divided = traffic.archived.read_divided(part, spec.name, expected.asked, columns)
         for kind, rows in (("offline", whole), ("divided", divided or whole)):
-            for asked, online, past in zip(expected.asked, answers, _by_question(columns, *rows), strict=True):
+            for asked, online, past in zip(expected.asked, answers, by_question(columns, *rows), strict=True):
                 apart = columns_apart(spec, online, past)
                 assert not apart, (
                     f"seed {part.case.seed}, {spec.name}, {asked}: {online} online, {past} {kind} ({apart})"
@@ -140,7 +141,7 @@ def columns_apart(spec: DatasetSpec, one: Mapping[str, object], other: Mapping[s
     return {name for name in one if not equal(one[name], other[name], tolerant=name in tolerant)}
 
 
-def _encoded(plan: IndexPlan, key: Mapping[str, object]) -> bytes:
+def encoded_key(plan: IndexPlan, key: Mapping[str, object]) -> bytes:
     """Return the bytes of a key, with the window if that is a part of it."""
     schema = RecordSchema(keys=plan.keys, columns=(), timestamp=plan.schema.timestamp, fingerprint=0)
     return RecordCodec(schema).encode_key([key[column.name] for column in plan.keys]) or b""

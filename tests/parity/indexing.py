@@ -10,6 +10,7 @@ from multiprocessing.managers import BaseManager, RemoteError
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from caraway.erasure.keys import ErasedKeys
 from caraway.index.feeding.tail import every_partition
 from caraway.index.feeding.worker import IndexStatus, IndexWorker, merged
 from caraway.index.reader import IndexReader, kafka_key
@@ -61,6 +62,7 @@ class DoubleIndex:
     """An index in this process, whole, and divided into shards as well; both must answer the same."""
 
     def __init__(self, bootstrap_servers: str, whole: IndexStore, shards: Sequence[IndexStore]) -> None:
+        self._store = whole
         self._stores = shards
         self._whole = LocalIndex(bootstrap_servers, whole)
         self._shards = [
@@ -93,6 +95,17 @@ class DoubleIndex:
             # Text, so that NaN equals NaN, and 0.0 doesn't equal -0.0.
             assert repr(divided) == repr(rows), f"a divided index of {plan.dataset} answers otherwise"
         return rows
+
+    def read_without(
+        self,
+        erased: ErasedKeys,
+        plan: IndexPlan,
+        keys: Sequence[bytes],
+        at_us: Sequence[int],
+        columns: Sequence[str],
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read as `read` does, but not the rows of erased keys."""
+        return IndexReader(self._store, erased).read(plan, keys, at_us, columns)
 
     def stop(self) -> None:
         for index in (self._whole, *self._shards):

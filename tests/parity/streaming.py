@@ -19,6 +19,7 @@ from caraway.spark.jobs import start_job
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import running_session
 from tests.parity.archived import Archived
+from tests.parity.erasing import ErasureCheck
 from tests.parity.graphs import Case
 from tests.parity.indexing import DoubleIndex
 from tests.parity.traffic import Traffic
@@ -79,6 +80,10 @@ class Run(Traffic):
             time.sleep(self._pauses.choice([0.0, 0.2, 0.5]))
         self._archive.archive(self.parts, steps=self._pauses.choice([1, 2, 5]))
         self.settle()
+
+    def erasures(self) -> ErasureCheck:
+        """Return the check of what holds after erasures, once everything has settled and was compared."""
+        return ErasureCheck(self.servers, self._machinery.folder / "objects", self._machinery.index)
 
     def settle(self) -> None:
         """Wait until all jobs have read their inputs to the end, and the index has their outputs."""

@@ -29,6 +29,14 @@ def erase(
     file: Annotated[
         Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
     ] = None,
+    downstream: Annotated[
+        bool | None,
+        typer.Option(
+            "--downstream/--only-here",
+            help="Remove the rows from the topic as well, and compute again what depends on them; or don't. "
+            "By default only if an erase key is no key of the dataset.",
+        ),
+    ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Show erased keys, and where they have been removed.")
     ] = False,
@@ -37,10 +45,9 @@ def erase(
 ) -> None:
     """Erase keys from a dataset: rows of them are served no more, those that come later included. It can't be undone.
 
-    Clear text of the rows stays in some places, which the answer lists: on the dataset's topic until the topic is
-    removed, in datasets that are computed from this one and in those that this one is computed from (such as streams of
-    events without keys), in dead letters, for a week on the topic of served features, in snapshots of the index until
-    newer ones replace them, in backups and where the rows came from.
+    With --downstream everything that was computed from the rows is computed again without them, and they leave the
+    dataset's topic. Otherwise datasets that are computed from this one keep what they have. Clear text of the rows
+    stays in some places for a while, and in backups and where the rows came from for ever; the answer lists them.
     """
     if status:
         path = f"/dataset/{dataset}/erasures"
@@ -51,7 +58,9 @@ def erase(
         raise InvalidInputError("give the keys: --key column=value, or --file")
     answers = []
     for start in range(0, len(rows), AT_ONCE):
-        body = {"erase_keys": rows[start : start + AT_ONCE]}
+        body: dict[str, Any] = {"erase_keys": rows[start : start + AT_ONCE]}
+        if downstream is not None:
+            body["downstream"] = downstream
         path = f"/dataset/{dataset}/erase"
         answers.append(ask("POST", path, server=server, body=body))
     if as_json:
@@ -79,11 +88,17 @@ def _show(answer: Any, *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
         return
-    table = plain_table("asked", "by", "keys by", "hash", "on the topic", "gone from")
+    table = plain_table("asked", "by", "keys by", "hash", "on the topic", "gone from", "waits for")
     for found in answer["erasures"]:
         gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
         cells = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
-        table.add_row(*map(escape, cells), (found["recorded_at"] or "not yet")[:19], escape(gone or "nowhere yet"))
+        waits_for = "\n".join(found.get("waits_for", ()))
+        table.add_row(
+            *map(escape, cells),
+            (found["recorded_at"] or "not yet")[:19],
+            escape(gone or "nowhere yet"),
+            escape(waits_for or "nothing"),
+        )
     out.print(table if table.row_count else "Nothing was erased.")
     _show_remaining(answer)
 

@@ -36,7 +36,7 @@ def computed_from(topics: Collection[str], existing: Iterable[Asset], *, spared:
     """Return the ids of the assets that are computed from topics: jobs, indexes, and the topics that these write.
 
     Args:
-        topics: The ids of the topics.
+        topics: The ids of topics of sources, which no job and no index writes.
         existing: All assets that aren't gone.
         spared: Ids of indexes that stay, although they read one of the topics.
     """
@@ -49,7 +49,8 @@ def computed_from(topics: Collection[str], existing: Iterable[Asset], *, spared:
     # A topic that a job or an emitting index writes is among those that it requires. If nothing else writes or reads
     # the topic, it is computed as well.
     used = {name for a in left.values() if a.id not in found for name in a.requires} | set(topics)
-    return found | {name for asset_id in found for name in left[asset_id].requires if name in left and name not in used}
+    written = {name for asset_id in found for name in left[asset_id].requires if name in left and name not in used}
+    return found | {name for name in written if left[name].kind is AssetKind.TOPIC}
 
 
 class Recomputing(AssetWriter):

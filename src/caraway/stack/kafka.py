@@ -53,6 +53,10 @@ PROPERTIES = {
     # The log cleaner takes this memory out of the broker's heap, 384 MiB by default, when the broker starts. Kafka's
     # default for it is 128 MiB, a third of that heap.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    # Files with records that are removed from a topic, such as erased ones, are deleted half a minute later; by default
+    # Kafka looks for such files every five minutes, and deletes them a minute after that.
+    "log.retention.check.interval.ms": "20000",
+    "log.segment.delete.delay.ms": "10000",
     # After a kill, Kafka's controller refuses to register the broker again until the session of the killed one has
     # expired, by default after 9 s. So the session is short, and heartbeats renew it more often.
     "broker.session.timeout.ms": "3000",

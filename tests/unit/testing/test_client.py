@@ -1,7 +1,8 @@
 """Committing, logging and reading with the mock client."""
 
 # Checkers see classes where decorators make datasets and featuresets.
-# mypy: disable-error-code="arg-type, attr-defined, list-item, no-redef, assignment"
+# ruff: noqa: ANN201 (definitions as users write them)
+# mypy: disable-error-code="arg-type, attr-defined, list-item, no-redef, assignment, no-untyped-def"
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from caraway import dataset, field
+from caraway import dataset, field, pipeline
 from caraway.client import Client, Response
 from caraway.connectors import source
+from caraway.datasets import Dataset, Sum
+from caraway.dtypes import Continuous
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.lib import meta, secrets
+from caraway.lib import inputs, meta, secrets
 from caraway.testing import MockClient, log, mock
 from tests.unit.testing import shop
 from tests.unit.testing.shop import HOUR, T0, Buyer, Orders, Request, Spending, Users, Vault, commit, filled
@@ -21,6 +24,27 @@ from tests.unit.testing.shop import HOUR, T0, Buyer, Orders, Request, Spending, 
 __owner__ = "tests@example.com"
 
 LATER = T0 + 3 * HOUR
+
+
+@source(shop.hook.endpoint("paid"), disorder="1d", cdc="append")
+@dataset
+class Paid:
+    user: int
+    card: str = field(erase_key=True)
+    amount: float
+    at: datetime
+
+
+@dataset(index=True)
+class Spent:
+    user: int = field(key=True, erase_key=True)
+    amount: float
+    at: datetime
+
+    @pipeline
+    @inputs(Paid)
+    def aggregate(cls, paid: Dataset):
+        return paid.groupby("user").aggregate(amount=Sum(of="amount", window=Continuous("forever")))
 
 
 def ask(client: Any, *outputs: Any, user: int = 1, at: datetime | None = None) -> Any:
@@ -329,3 +353,24 @@ def test_logging_to_a_dataset_itself_is_for_the_environment_of_tests() -> None:
 def test_the_decorator_gives_a_fresh_client(client: MockClient) -> None:
     assert client.get_datasets() == []
     assert isinstance(client.commit("x"), Response)
+
+
+def test_an_erasure_downstream_is_as_if_the_rows_had_never_come() -> None:
+    client = filled()
+    client.commit("paid", datasets=[Paid, Spent], incremental=True)
+    client.erase(Users, pd.DataFrame({"user": [1]}), downstream=True)
+    assert client.get_dataset_df("Users")["name"].tolist() == ["Bob"]
+    with pytest.raises(ValueError, match="its pipeline aggregate would compute the rows again"):
+        client.erase(Spent, [{"user": 1}], downstream=True)
+    with pytest.raises(ValueError, match="erase key card is no key"):
+        client.erase(Paid, [{"card": "a"}], downstream=False)
+    client = MockClient()
+    client.commit("paid", datasets=[Paid, Spent])
+    rows = [{"user": 1, "card": card, "amount": 2.0, "at": shop.T0} for card in "aab"]
+    client.log("shop", "paid", pd.DataFrame(rows))
+    # Without `downstream` an erase key that isn't a key reaches what depends on it, since nothing else could.
+    assert client.erase(Paid, [{"card": "a"}]).status_code == 200
+    client.log("shop", "paid", pd.DataFrame([*rows[:1], {**rows[2], "amount": 3.0}]))
+    amounts: Any = client.lookup(Spent, pd.DataFrame({"user": [1]}), ["amount"])[0]
+    assert amounts.tolist() == [5.0]
+    assert client.get_dataset_df("Paid")["card"].tolist() == ["b", "b"]
