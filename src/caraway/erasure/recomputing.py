@@ -60,16 +60,19 @@ class Recomputing(AssetWriter):
     """
 
     def begin(self) -> tuple[str, ...]:
-        """Begin with the erasures whose topics have no row of them any more; return the branches with new commits."""
-        due = _between(TOPIC, RECOMPUTATION)
-        if not self._in_transaction(lambda connection: connection.execute(due).all(), "look for erasures"):
+        """Begin with the erasures whose topics have no row of them any more; return the branches with new commits.
+
+        Erasures of a topic wait as long as an earlier one of it isn't done. Otherwise each would retire what was begun
+        for the one before, and if they came faster than the computations end, none would ever end.
+        """
+        if not self._in_transaction(_due, "look for erasures"):
             return ()
 
         def run() -> tuple[str, ...]:
             at = self._moment()
             with self._engine.begin() as connection:
                 lock_asset_store(connection)
-                return _begin(connection, connection.execute(due).all(), at)
+                return _begin(connection, _due(connection), at)
 
         return self._retry(run, "have erased rows' results computed again")
 
@@ -120,6 +123,12 @@ def _between(reached: str, missing: str) -> sa.Select[tuple[int, str, str, bool]
     )
 
 
+def _due(connection: sa.Connection) -> list[sa.Row[tuple[int, str, str, bool]]]:
+    """Return the erasures with which to begin."""
+    under_way = {row.topic for row in connection.execute(_between(RECOMPUTATION, DERIVED))}
+    return [row for row in connection.execute(_between(TOPIC, RECOMPUTATION)) if row.topic not in under_way]
+
+
 def _existing(connection: sa.Connection) -> tuple[Asset, ...]:
     return tuple(asset for asset in read_asset_store(connection) if asset.state is not AssetState.GONE)
 
@@ -136,6 +145,9 @@ def _note(connection: sa.Connection, numbers: Collection[int], place: str) -> No
 
 def _begin(connection: sa.Connection, due: Sequence[sa.Row[tuple[int, str, str, bool]]], at: Moment) -> tuple[str, ...]:
     """Retire what was computed from the topics of some erasures, and commit each branch that needs it again."""
+    if not due:
+        # Another server has begun meanwhile.
+        return ()
     existing = _existing(connection)
     retired: set[str] = set()
     for topic in {row.topic for row in due}:
