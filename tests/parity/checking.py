@@ -47,8 +47,8 @@ def _outcome(run: Run) -> Outcome:
         expected = [expected for expected in wanted if expected.part is part]
         judged = apart_from_ties(part, [difference for e in expected for difference in differing(run, e)])
         differences = [*(d for d in failing if d.part is part), *judged.differences]
-        # A case whose engines differ anyway is made small without erasures. Where answers depend on the order of ties,
-        # those after an erasure do, too.
+        # A case whose engines differ anyway is made small without erasures. Answers that depend on the order of ties do
+        # so after an erasure, too.
         if not differences and not judged.undefined:
             differences = run.erasures().differing(part, expected)
         found += differences[:1]

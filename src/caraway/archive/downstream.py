@@ -2,7 +2,7 @@
 
 A topic has no way to remove single records. But the archive has all records of the topic, and readers of the topic read
 what it lacks from the archive. So first the erased rows are removed from the table, and then all records before some
-offset from the topic. What was computed from the rows is computed again after that (`caraway.erasure.recomputing`).
+offset from the topic. After that their results are computed again (`caraway.erasure.recomputing`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

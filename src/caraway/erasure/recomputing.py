@@ -3,7 +3,7 @@
 An erasure downstream first removes the rows from the archive and from the topic of their dataset. Then everything that
 was computed from the topic is retired: no commit may use it any more. Each branch that needs some of it gets a commit
 with the same definitions, for which it is computed again, from the archive and the topic. The branch serves the old one
-until the new one has caught up, as after any other commit. What is retired is then destroyed at once.
+until the new one has caught up, as after any other commit. Retired assets are then destroyed at once.
 """
 
 import uuid

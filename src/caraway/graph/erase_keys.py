@@ -19,7 +19,7 @@ def goes_downstream(spec: DatasetSpec, asked: bool | None) -> bool:  # noqa: FBT
         asked: The value that the caller gave; None for the default, which is true only if an erase key isn't a key.
 
     Raises:
-        InvalidInputError: What was asked for isn't possible for this dataset.
+        InvalidInputError: The dataset doesn't allow the value that was given.
     """
     where = f"erase in {spec.name}"
     values = [field.name for field in spec.fields if field.erase_key and not field.key]
