@@ -4,6 +4,7 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, assignment"
 # ruff: noqa: ANN201 (definitions as users write them)
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -17,11 +18,15 @@ from caraway.client import Client
 from caraway.connectors import Webhook, source
 from caraway.datasets import Count, Dataset, LastK, Sum
 from caraway.dtypes import Continuous
+from caraway.erasure.places import ARCHIVE_FILES, DEAD_LETTERS_PLACE
+from caraway.erasure.requests import ErasureLog, ErasureRecord
 from caraway.lib import inputs
+from caraway.state.database import connect
 from caraway.testing import MockClient
 from caraway.topics.positions import TopicEnds
 from tests.integration.archive.archive_process import ArchiveProcess, Duck, tables
 from tests.integration.server.server_process import ServerProcess, eventually
+from tests.timeouts import deadline_in
 
 __owner__ = "privacy@example.com"
 
@@ -175,6 +180,57 @@ def test_everything_is_as_if_the_rows_had_never_come(
         answer = server.http.post("/branch/rollback", json={"commit_id": before[0]})
         assert answer.status_code == 200, answer.text
         agree(client)
+
+
+@pytest.mark.full(
+    reason="eight kills; the steps are repeated after errors in the test above, and each alone by unit tests"
+)
+def test_kills_between_all_steps_lose_nothing(
+    server: ServerProcess, archive_of: Callable[..., ArchiveProcess], postgres: str
+) -> None:
+    archive = archive_of("archive", replaced_hours=0)
+    mock = MockClient()
+    log = ErasureLog(connect(postgres))
+    branch = "killed"
+
+    def records() -> list[ErasureRecord]:
+        return [record for name in ("Payments", "People") for record in log.of(name, branch, limit=10)]
+
+    def is_done() -> bool:
+        found = records()
+        return len(found) == 2 and all(
+            record.left(DEAD_LETTERS_PLACE) and record.left(ARCHIVE_FILES) for record in found
+        )
+
+    with closing(Client(str(server.settings.server.url), branch=branch)) as client:
+        client.init_branch(branch)
+        archive.start()
+        for each in (mock, client):
+            fill(each)
+        erase(mock)
+        eventually(lambda: _erased(client), lambda: server.said() + archive.said())
+        kills: list[int] = []
+        known = 0
+        deadline = deadline_in(300)
+        # The place that an erasure reaches is written at the end of a step. So each kill comes soon after such an end:
+        # the next step has begun, or is about to.
+        while not is_done():
+            assert time.monotonic() < deadline, (records(), server.said(), archive.said())
+            reached = sum(len(record.places) for record in records())
+            if reached > known and len(kills) < 8:
+                known = reached
+                kills.append(reached)
+                if len(kills) % 2:
+                    archive.kill()
+                    archive.start()
+                else:
+                    server.kill()
+                    server.start()
+        assert len(kills) == 8
+        log_more(mock)
+        log_more(client)
+        expected = shown(mock)
+        eventually(lambda: shown(client) == expected, lambda: f"{shown(client)} {expected}\n{server.said()}")
 
 
 def history(server: ServerProcess) -> list[str]:
