@@ -6,8 +6,9 @@ import sys
 
 from caraway.archive.archiver import Archiver
 from caraway.archive.erasing import TableErasures
-from caraway.archive.follower import Follower
+from caraway.archive.follower import Follower, encoder_of
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.served import SERVED_PLAN, ServedEncoder, ServedErasures
 from caraway.archive.trimming import Trimming
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import ARCHIVES, Member
@@ -15,7 +16,9 @@ from caraway.config.errors import ConfigurationError
 from caraway.config.settings import load_settings
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
+from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import CarawayError
+from caraway.graph.wire.graphs import decode_graph
 from caraway.logs import configure_logging
 from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
@@ -43,20 +46,25 @@ def main() -> int:
         database = connect(settings.postgres.url)
         require_tables(database, metadata.tables)
         reports = ArchiveReports(database)
-        erasures = TableErasures(ErasureLog(database), ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()))
+        erased, state = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()), StateReader(database)
+        erasures = TableErasures(ErasureLog(database), erased)
+        erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
+        served = ServedEncoder(erased_rows)
         follower = Follower(
             sign_in(settings.kafka),
             settings.objects_url,
             settings.archive.seconds,
             report=reports.write,
             hides=erasures.hides,
+            encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan),
         )
         member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")
         archiver = Archiver(
             follower,
-            StateReader(database),
+            state,
             member,
             erasures=erasures,
+            served=ServedErasures(ErasureLog(database), erased_rows, lambda _: None),
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
             trimming=Trimming(sign_in(settings.kafka), settings.archive.topic_days),

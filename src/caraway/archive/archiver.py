@@ -11,6 +11,7 @@ import structlog
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.served import SERVED_PLAN, ServedErasures
 from caraway.archive.store.model import archived_topics, topic_folder
 from caraway.archive.trimming import Trimming
 from caraway.cluster.assignment import chosen
@@ -46,17 +47,19 @@ class Archiver:
         member: Member,
         *,
         erasures: TableErasures,
+        served: ServedErasures,
         reports: ArchiveReports,
         objects: ObjectFolder,
         trimming: Trimming,
     ) -> None:
-        """Archive the topics of all branches.
+        """Archive the topics of all branches, and that of served features.
 
         Args:
             follower: Archives those of the topics that are this process's.
             state: The commits of the branches.
             member: The membership of this process in the group that divides the topics.
             erasures: The keys whose rows are to be removed from tables.
+            served: The same for the table of served features.
             reports: The tables that there are.
             objects: The object store, from which the tables of removed topics are removed.
             trimming: Removes from topics what is archived.
@@ -66,6 +69,7 @@ class Archiver:
         self._follower = follower
         self._state = state
         self._erasures = erasures
+        self._served = served
         self._reports = reports
         self._objects = objects
         self._plans = Plans(state)
@@ -113,6 +117,7 @@ class Archiver:
         try:
             topics = self._share()
             self._erasures.refresh()
+            self._served.refresh()
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
                 self._cleared_at = time.monotonic()
                 self.clear()
@@ -129,6 +134,9 @@ class Archiver:
         for topic, numbers in list(self._erasures.pending.items()):
             if topic in topics and self._follower.erase(topic):
                 self._erasures.done(topic, list(numbers))
+        name = SERVED_PLAN.name
+        if self._served.pending and name in topics and self._follower.remove(name, self._served.remove):
+            self._served.done()
 
     def _share(self) -> Mapping[str, TopicPlan]:
         # A process that was restarted takes the lease of its predecessor at once, since both can't run at a time.
@@ -138,6 +146,7 @@ class Archiver:
         members = {*self._member.look().members, name}
         needed = self._plans.refresh()
         topics = archived_topics(planned.plan for planned in needed.commits.values())
+        topics[SERVED_PLAN.name] = SERVED_PLAN
         self._needed = frozenset(topics)
         return {topic: plan for topic, plan in topics.items() if chosen(topic, members) == name}
 

@@ -163,7 +163,6 @@ class ServerSettings(_Section):
             behind by more records than this and by more than `max_lag_seconds`; 0: they are never refused.
         max_lag_seconds: The bound in seconds, as above; 0: rows are never refused.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
-        archive_seconds: Seconds after which features served with `log=true` are in a file of the object store.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -187,7 +186,6 @@ class ServerSettings(_Section):
     max_lag_seconds: Annotated[float, Field(ge=0)] = 300.0
     connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
-    archive_seconds: Annotated[float, Field(gt=0)] = 60.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
 
     @property

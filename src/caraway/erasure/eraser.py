@@ -15,9 +15,7 @@ from confluent_kafka import KafkaException
 
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
 from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
-from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
-from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import IndexPlan, topic_of_scope
 from caraway.recurring import Recurring
 from caraway.state.plans import Needed
@@ -51,7 +49,6 @@ class Eraser(Recurring):
         index: Removing,
         writer: TopicWriter,
         *,
-        archive: tuple[ErasedRows, ObjectFolder],
         member: str,
         needed: Callable[[], Needed | None],
     ) -> None:
@@ -62,7 +59,6 @@ class Eraser(Recurring):
             erased: The keys to hide, which the eraser keeps up to date.
             index: The index of this server.
             writer: The writer of the records.
-            archive: The finder of the archive's rows of erased keys, and the archive.
             member: The name of this server, under which its progress is written down.
             needed: Returns what the branches need, None before the first read; only topics in it get records.
         """
@@ -71,8 +67,6 @@ class Eraser(Recurring):
         self._erased = erased
         self._index = index
         self._writer = writer
-        self._rows, self._objects = archive
-        self._searched = -1
         self._place = f"index of {member}"
         self._needed = needed
         self._number = 0
@@ -102,7 +96,6 @@ class Eraser(Recurring):
                     key, erasure = record.key, erasure_by(record.key)
                     self._known[key.topic, erasure] = record.id
                     self._erased.add(key.topic, [erasure])
-                    self._rows.watch(key.dataset, key.topic)
                 self._number = records[-1].id
 
     def _erase(self) -> None:
@@ -154,15 +147,6 @@ class Eraser(Recurring):
             if left and self._index.remove_erased(plan, self.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.erasure_scope, left)
-        # Each sweep removes the rows of all erased keys, not only of the new ones: another server may have archived
-        # rows of a key before it knew of the erasure. If a crash ends a sweep, the erasures stay undone in Postgres,
-        # and the next start sweeps again.
-        number = self._number
-        if number > self._searched:
-            undone = [n for n in self._log.undone(PLACE) if n <= number]
-            if not undone or self._rows.sweep(self._objects, self.stopping):
-                self._unwritten.setdefault(PLACE, set()).update(undone)
-                self._searched = number
         for place, numbers in self._unwritten.items():
             if numbers:
                 self._log.done(numbers, place)

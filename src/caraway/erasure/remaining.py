@@ -66,8 +66,9 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains
         Remains(f"topic {SERVED}", "features that queries with `log` were answered with", "seven days have passed"),
         Remains(
             "archive of served features",
-            "rows whose key was computed by an extractor; rows with the key itself are removed",
-            "somebody removes the files",
+            "rows whose key was computed by an extractor; rows with the key itself are removed, and their files a day "
+            "later",
+            "somebody deletes these rows from its table",
         ),
         Remains(
             "archive",

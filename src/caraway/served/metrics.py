@@ -20,7 +20,6 @@ EXTRACT_ERRORS = Counter(
 SERVED_ROWS = Counter(
     "caraway_served_rows_counter", "Rows of queries with log=true: kept on the topic, or lost.", ["workflow", "outcome"]
 )
-ARCHIVED_ROWS = Counter("caraway_archived_rows_counter", "Rows of served features that were written to the archive.")
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
 # The most workflows that are counted apart. Clients choose their names, so there could be any number of them; further

@@ -15,13 +15,10 @@ from caraway.control.reconciler import Control
 from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
-from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError
 from caraway.functions.confinement.configured import confinement_of, write_note
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.functions.sources.calls import FunctionCalls
-from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import decode_graph
 from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.intake_process import IntakeProcess
@@ -32,7 +29,6 @@ from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
-from caraway.served.archive import Archive
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
@@ -66,7 +62,7 @@ DELIVERY_TIMEOUT_S = 8.0
 # The longest wait, in seconds, for a watch to stop and for the rows of log requests to reach Kafka. A supervisor kills
 # the server 15 s after SIGTERM, and `serving.END_S` ends it before.
 STOP_S = 3.0
-# The longest wait, in seconds, for each part that works in the background (archive, erasure, expiry, snapshots) to
+# The longest wait, in seconds, for each part that works in the background (erasure, expiry, snapshots) to
 # stop. Their unfinished work is done after the next start, or by another server.
 BACKGROUND_STOP_S = 1.0
 
@@ -172,21 +168,16 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     served_writer = TopicWriter(servers)
     served = ServedLog(served_writer)
 
-    def graph_of(commit: str) -> Graph:
-        return decode_graph(state.graph(commit))
-
     def newest_secret(name: str) -> str:
         secrets.refresh()
         return secrets.get(name)
 
-    erased_rows, erasures = ErasedRows(erased, graph_of), ErasureLog(engine)
-    archive = Archive(servers, objects, server.archive_seconds, member=member, hides=erased_rows.hides)
+    erasures = ErasureLog(engine)
     eraser = Eraser(
         erasures,
         erased,
         index,
         writer,
-        archive=(erased_rows, objects),
         member=member,
         needed=lambda: plans.needed,
     )
@@ -245,7 +236,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
     watches = {
         "postgres": graphs.watch,
-        "kafka": Watch("kafka", KafkaCheck(servers, archive.start), KAFKA_INTERVAL_S),
+        "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),
         "ledger": Watch("ledger", reconciling.run, reconciling.interval_s),
     }
 
@@ -255,9 +246,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             woken.wake()
 
     listener = Listener(engine, look_at_once)
-    background = [
-        part for part in (listener, archive, expiry, eraser, offline_runner, index.keeper) if part is not None
-    ]
+    background = [part for part in (listener, expiry, eraser, offline_runner, index.keeper) if part is not None]
     starts: list[Callable[[], object]] = [
         served.start,
         index.start,

@@ -45,7 +45,6 @@ class ServerProcess:
         *,
         kafka: str | KafkaSettings,
         postgres: str,
-        archive_seconds: float = 60.0,
         snapshot_seconds: float = 300.0,
         tokens: bool = False,
         admin_token_file: Path | None = None,
@@ -63,7 +62,6 @@ class ServerProcess:
             offline=offline or OfflineSettings(),
             server=ServerSettings(
                 port=ports.choose(),
-                archive_seconds=archive_seconds,
                 snapshot_seconds=snapshot_seconds,
                 tokens=tokens,
                 admin_token_file=admin_token_file,

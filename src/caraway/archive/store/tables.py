@@ -6,7 +6,7 @@ transactions another commit has meanwhile. So no record is in the table twice or
 writer dies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -160,21 +160,41 @@ class ArchiveTable:
         return dict(self._options)
 
     def remove(self, columns: TableColumns, hides: Hides) -> int:
-        """Remove the rows whose Kafka key `hides` is true of, and return how many.
+        """Remove the rows whose Kafka key `hides` is true of, and return how many; see `remove_rows`."""
+
+        def hidden(batch: pa.RecordBatch) -> list[bool]:
+            return [hides(key) for key in kafka_keys(batch, columns)]
+
+        at = (columns.partition, columns.offset, columns.number)
+        return self.remove_rows(at, [key.name for key in columns.schema.keys], hidden)
+
+    def remove_rows(
+        self,
+        position: Sequence[str],
+        wanted: Sequence[str],
+        hidden: Callable[[pa.RecordBatch], list[bool]],
+        before: Callable[[pa.Table], object] = lambda _: None,
+    ) -> int:
+        """Remove rows, and return how many.
 
         The files that had them are replaced, and removed by `vacuum` once no reader uses them any more.
+
+        Args:
+            position: The columns that identify a row.
+            wanted: The columns that `hidden` needs besides.
+            hidden: Returns which of some rows are to be removed.
+            before: Called with the positions of all of these rows before they are removed.
         """
-        at = [columns.partition, columns.offset, columns.number]
-        wanted = [*at, *(key.name for key in columns.schema.keys)]
         found = []
         with _translated_errors(self.url):
-            for batch in self._table.to_pyarrow_dataset().to_batches(columns=wanted):
-                hidden = pa.array([hides(key) for key in kafka_keys(batch, columns)], pa.bool_())
-                found.append(pa.table([batch[name] for name in at], names=at).filter(hidden))
+            for batch in self._table.to_pyarrow_dataset().to_batches(columns=[*position, *wanted]):
+                rows = pa.table([batch[name] for name in position], names=list(position))
+                found.append(rows.filter(pa.array(hidden(batch), pa.bool_())))
             rows = pa.concat_tables(found) if found else pa.table({})
             if not rows.num_rows:
                 return 0
-            same = " AND ".join(f'target."{name}" = source."{name}"' for name in at)
+            before(rows)
+            same = " AND ".join(f'target."{name}" = source."{name}"' for name in position)
             merge = self._table.merge(
                 rows, same, source_alias="source", target_alias="target", writer_properties=_WRITER
             )
