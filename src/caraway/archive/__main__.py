@@ -22,6 +22,7 @@ from caraway.graph.wire.graphs import decode_graph
 from caraway.logs import configure_logging
 from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
+from caraway.served.skew import SkewStore
 from caraway.state.database import connect, require_tables
 from caraway.state.reader import StateReader
 from caraway.state.tables import metadata
@@ -64,7 +65,7 @@ def main() -> int:
             state,
             member,
             erasures=erasures,
-            served=ServedErasures(ErasureLog(database), erased_rows, lambda _: None),
+            served=ServedErasures(ErasureLog(database), erased_rows, SkewStore(database).forget),
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
             trimming=Trimming(sign_in(settings.kafka), settings.archive.topic_days),

@@ -116,8 +116,9 @@ class Archiver:
         """Read which topics are this process's, and what is erased; without Postgres, go on as before."""
         try:
             topics = self._share()
-            self._erasures.refresh()
+            # In this order, all keys of which served features may have rows are hidden before their rows are removed.
             self._served.refresh()
+            self._erasures.refresh()
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
                 self._cleared_at = time.monotonic()
                 self.clear()

@@ -27,6 +27,8 @@ SERVED_PLAN = TopicPlan(
     schema=RecordSchema(keys=(), columns=(), timestamp=TIME, fingerprint=0),
     disorder_us=0,
 )
+# The position of a row: partition, offset, number.
+Position = tuple[int, int, int]
 # The most unreadable records for each of which a warning is logged.
 LOGGED_REFUSALS = 5
 
@@ -72,7 +74,7 @@ class ServedEncoder:
 class ServedErasures:
     """The erased keys of which the table may still have rows. Not thread safe."""
 
-    def __init__(self, log: ErasureLog, rows: ErasedRows, forget: Callable[[pa.Table], object]) -> None:
+    def __init__(self, log: ErasureLog, rows: ErasedRows, forget: Callable[[Sequence[Position]], object]) -> None:
         """Remove the rows that `rows` hides.
 
         Args:
@@ -99,6 +101,11 @@ class ServedErasures:
             self._pending |= {record.id for record in found} & set(self._log.undone(PLACE))
 
     @property
+    def number(self) -> int:
+        """The number of the newest erasure that is known."""
+        return self._number
+
+    @property
     def pending(self) -> Collection[int]:
         """The numbers of the erasures that the table may still have rows of."""
         return self._pending
@@ -110,12 +117,15 @@ class ServedErasures:
             UnavailableError: The object store or Postgres doesn't answer.
             ReplacedError: Another writer has changed the table; nothing was removed.
         """
-        return table.remove_rows(POSITION, (COMMIT, INPUTS, OUTPUTS), self._hidden, self._forget)
+        return table.remove_rows(POSITION, (COMMIT, INPUTS, OUTPUTS), self._hidden, self._forget_rows)
 
     def done(self) -> None:
         """Note that the table has no rows of the pending erasures any more."""
         self._log.done(self._pending, PLACE)
         self._pending = set()
+
+    def _forget_rows(self, positions: pa.Table) -> None:
+        self._forget(list(zip(*(positions[name].to_pylist() for name in POSITION), strict=True)))
 
     def _hidden(self, batch: pa.RecordBatch) -> list[bool]:
         columns = (batch[name].to_pylist() for name in (COMMIT, INPUTS, OUTPUTS))

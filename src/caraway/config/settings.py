@@ -270,6 +270,26 @@ class OfflineSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
+class SkewSettings(_Section):
+    """The skew watch, which computes a sample of served features again from the archive.
+
+    Attributes:
+        enabled: False: nothing is computed again.
+        rows_per_minute: The most rows of queries that are computed again in a minute. Of more, a part is drawn.
+        seconds: The shortest pause between two passes. A pass takes all rows that have come.
+        delay_seconds: Seconds after which a served row is computed again, so that records that came late are known.
+        memory_mb: Features of a dataset whose records need more memory, in MiB, aren't computed again.
+        kept_days: Days for which counts and samples of mismatches are kept.
+    """
+
+    enabled: bool = True
+    rows_per_minute: Annotated[float, Field(gt=0)] = 600.0
+    seconds: Annotated[float, Field(gt=0)] = 30.0
+    delay_seconds: Annotated[float, Field(ge=0)] = 120.0
+    memory_mb: Annotated[int, Field(ge=1)] = 512
+    kept_days: Annotated[float, Field(gt=0)] = 30.0
+
+
 class SecretsSettings(_Section):
     """The store of secrets, and its keys.
 
@@ -345,6 +365,7 @@ class Settings(BaseSettings):
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()
+    skew: SkewSettings = SkewSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

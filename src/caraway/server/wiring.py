@@ -30,6 +30,7 @@ from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
 from caraway.served.log import CLOSE_S, ServedLog
+from caraway.served.skew import SkewStore, watcher
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
 from caraway.server.divided_server_index import DividedServerIndex
@@ -41,6 +42,7 @@ from caraway.server.offline_runner import OfflineRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
@@ -190,6 +192,14 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         kept=timedelta(days=settings.offline.kept_days),
         environment=settings.environment(),
     )
+    reports, skew = ArchiveReports(engine), SkewStore(engine)
+    skew_runner = SkewRunner(
+        skew,
+        reports,
+        enabled=settings.skew.enabled,
+        name=watcher(settings.data_dir),
+        environment=settings.environment(),
+    )
     definitions = Definitions(url, plans, secrets, eraser)
     resolve = resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
@@ -246,7 +256,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             woken.wake()
 
     listener = Listener(engine, look_at_once)
-    background = [part for part in (listener, expiry, eraser, offline_runner, index.keeper) if part is not None]
+    background = [
+        part for part in (listener, expiry, eraser, offline_runner, skew_runner, index.keeper) if part is not None
+    ]
     starts: list[Callable[[], object]] = [
         served.start,
         index.start,
@@ -256,6 +268,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         *(watch.start for watch in watches.values()),
         eraser.start,
         offline_runner.start,
+        skew_runner.start,
         gate.start,
         listener.start,
     ]
@@ -264,7 +277,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         # With one, the readers answer queries and start such processes of their own.
         starts.insert(0, functions.start)
     return Deployment(
-        archive_reports=ArchiveReports(engine),
+        archive_reports=reports,
         backpressure=backpressure,
         bootstrap_servers=servers,
         figures=generate_latest if shared is None else partial(page, shared),
@@ -288,6 +301,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         replays=Replays(engine),
         secrets=secrets,
         served=served,
+        skew=skew,
         sources=sources,
         state=state,
         writer=writer,
