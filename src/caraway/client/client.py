@@ -628,7 +628,7 @@ class Client:
 
         Returns:
             `features` has for each feature and commit the numbers of values that were `checked` and `mismatched`, the
-            `reasons` of mismatches, and why others are `unchecked`. `samples` has values that differ, newest first.
+            `reasons` of mismatches, and why others are `unchecked`. `samples` has values that differ.
 
         Raises `UnknownEntityError` if the branch has no such feature.
         """

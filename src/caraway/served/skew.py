@@ -101,12 +101,16 @@ class SkewStore(Store):
         ]
 
     def samples(self, branch: str, since: datetime, features: Collection[str], limit: int) -> list[Sample]:
-        """Return the newest samples of features of a branch, of values that were served since a time."""
+        """Return samples of features of a branch, of values that were served since a time.
+
+        The newest ones of each finding about each feature come first, so that none of them hides the others.
+        """
         table = skew_samples
+        kind = sa.func.row_number().over(partition_by=[table.c.feature, table.c.finding], order_by=table.c.id.desc())
         query = (
             sa.select(table)
             .where(table.c.branch == branch, table.c.served_at >= since, table.c.feature.in_(features))
-            .order_by(table.c.id.desc())
+            .order_by(kind, table.c.id.desc())
             .limit(limit)
         )
         rows = self._in_transaction(

@@ -26,22 +26,6 @@ class PlacedTopics(ArchivedTopics):
         return self._places[key]
 
 
-class KeptRecords(TopicRecords):
-    """Records that are read several times, and stay in memory meanwhile."""
-
-    def __init__(self, source: TopicRecords) -> None:
-        """Read each topic from `source` once for each choice of columns."""
-        self._source = source
-        self._kept: dict[tuple[str, tuple[str, ...]], ArchivedRecords] = {}
-
-    def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
-        """Return the records of a topic; see `TopicRecords.records`."""
-        key = topic.name, tuple(wanted)
-        if key not in self._kept:
-            self._kept[key] = self._source.records(topic, wanted)
-        return self._kept[key]
-
-
 class LaterRecords(TopicRecords):
     """Records as if they had been ingested later than they were.
 

@@ -12,11 +12,10 @@ The reasons are tried one after the other. The first one that explains a value i
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from caraway.offline.reader import OfflineReader
+from caraway.offline.reader import SeriesReader
 from caraway.query.model import PythonStep
 from caraway.served.findings import Finding
 from caraway.skew.code import may_vary
-from caraway.skew.history import KeptRecords, LaterRecords
 from caraway.skew.recomputing import CommitQueries, Failure, Question, Recomputed, json_text, recompute
 from caraway.skew.sampling import ServedRow
 
@@ -58,7 +57,7 @@ class Compared:
         ]
 
 
-def reasons(queries: CommitQueries, compared: Compared, reader: OfflineReader) -> dict[Place, Finding]:
+def reasons(queries: CommitQueries, compared: Compared, reader: SeriesReader) -> dict[Place, Finding]:
     """Return the reason of each value that differs.
 
     Args:
@@ -105,7 +104,6 @@ def _varying(compared: Compared, again: Sequence[Recomputed]) -> frozenset[str]:
 def _known_earlier(queries: CommitQueries, compared: Compared, left: Sequence[Place]) -> dict[Place, Finding]:
     """Return the places whose served values are those of what had been ingested by then, or a little earlier."""
     found: dict[Place, Finding] = {}
-    kept = KeptRecords(queries.source)
     shifts: dict[int, list[Place]] = {}
     for number, name in left:
         row = compared.rows[number]
@@ -115,15 +113,12 @@ def _known_earlier(queries: CommitQueries, compared: Compared, left: Sequence[Pl
             waiting = [place for place in shifts[shift_us] if place not in found]
             if not waiting:
                 break
-            with queries.reader(LaterRecords(kept, lag_us - shift_us), known=True) as reader:
-                same = _agreeing(queries, compared, waiting, reader)
+            same = _agreeing(queries, compared, waiting, queries.reader_then(lag_us - shift_us))
             found |= dict.fromkeys(same, Finding.NOT_INDEXED if lag_us else Finding.LATE_DATA)
     return found
 
 
-def _agreeing(
-    queries: CommitQueries, compared: Compared, places: Sequence[Place], reader: OfflineReader
-) -> list[Place]:
+def _agreeing(queries: CommitQueries, compared: Compared, places: Sequence[Place], reader: SeriesReader) -> list[Place]:
     """Return the places whose served values are computed by a reader."""
     names = tuple(dict.fromkeys(name for _, name in places))
     numbers = list(dict.fromkeys(number for number, _ in places))
@@ -139,7 +134,7 @@ def _agreeing(
 
 
 def _extractors(
-    queries: CommitQueries, question: Question, names: Collection[str], reader: OfflineReader
+    queries: CommitQueries, question: Question, names: Collection[str], reader: SeriesReader
 ) -> Mapping[str, list[str]]:
     """Return the texts of the functions by which each output is computed."""
     return {

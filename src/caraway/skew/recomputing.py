@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
@@ -10,12 +11,14 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import ExtractorError, InvalidInputError, UnknownEntityError
 from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
-from caraway.offline.reader import OfflineReader
+from caraway.offline.reader import OfflineReader, SeriesReader
 from caraway.offline.sizes import sizes_of
 from caraway.query.catalog import Catalog
 from caraway.query.executor import CompilePython
 from caraway.query.model import LookupStep, PythonStep
 from caraway.served.findings import Finding
+from caraway.skew.history import LaterRecords
+from caraway.skew.narrowing import KeyRecords, NarrowReader
 from caraway.skew.sampling import ServedRow
 from caraway.state.plans import Planned
 
@@ -74,7 +77,8 @@ class CommitQueries:
             memory_mb: The most memory in MiB for the records of a dataset.
         """
         self.catalog = Catalog(commit, planned.graph)
-        self.source = source
+        self._source = source
+        self._records = KeyRecords(source, planned.plan.indexes)
         self._plan = planned.plan
         self._topics = topics
         self._erased = erased
@@ -82,11 +86,18 @@ class CommitQueries:
         self._memory_mb = memory_mb
         self._unchecked: dict[str, Finding | None] = {}
 
-    def reader(self, source: TopicRecords, *, known: bool = False) -> OfflineReader:
-        """Return a reader of all datasets; see `OfflineReader`."""
+    def reader(self) -> NarrowReader:
+        """Return a reader of all datasets, which sees all that is known now."""
+        return NarrowReader(self._records, partial(self._made, known=False))
+
+    def reader_then(self, later_us: int) -> NarrowReader:
+        """Return a reader of what had been ingested by the time of each read, so many microseconds before it."""
+        return NarrowReader(self._records, lambda source: self._made(LaterRecords(source, later_us), known=True))
+
+    def _made(self, source: TopicRecords, *, known: bool) -> OfflineReader:
         return OfflineReader(source, self._plan.indexes, self._plan.topics, erased=self._erased, known=known)
 
-    def compiled(self, question: Question, reader: OfflineReader) -> OfflinePlan:
+    def compiled(self, question: Question, reader: SeriesReader) -> OfflinePlan:
         """Return the plan of a query, whose lookups read through `reader`.
 
         Raises:
@@ -95,7 +106,7 @@ class CommitQueries:
         """
         return OfflineEngine(self.catalog, reader, self._compile_python).plan(question.inputs, question.outputs)
 
-    def unchecked(self, question: Question, reader: OfflineReader) -> dict[str, Finding]:
+    def unchecked(self, question: Question, reader: SeriesReader) -> dict[str, Finding]:
         """Return the outputs that can't be computed again, each with the reason.
 
         Raises `UnavailableError` if the broker or the object store doesn't answer.
@@ -107,7 +118,7 @@ class CommitQueries:
                 found[name] = reason
         return found
 
-    def _why_not(self, question: Question, reader: OfflineReader) -> Finding | None:
+    def _why_not(self, question: Question, reader: SeriesReader) -> Finding | None:
         try:
             plan = self.compiled(question, reader)
         except (UnknownEntityError, InvalidInputError):
@@ -137,7 +148,7 @@ class CommitQueries:
             return Finding.CHANGED_DEFINITION
         steps = [step for step in plan.plan.steps if _reads(step, dataset)]
         topics = [topic for topic in self._plan.topics if topic.name in self._topics]
-        sizes = sizes_of(steps, indexes, topics, self.source, piece=MESSAGES)
+        sizes = sizes_of(steps, indexes, topics, self._source, piece=MESSAGES)
         if sum(size.bytes for size in sizes) > self._memory_mb * MIB:
             return Finding.TOO_MUCH_HISTORY
         return None

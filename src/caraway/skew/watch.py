@@ -26,7 +26,7 @@ from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.wire.graphs import decode_graph
-from caraway.offline.reader import OfflineReader
+from caraway.offline.reader import SeriesReader
 from caraway.secrets.store import SecretStore
 from caraway.served.findings import MISMATCHES, CountKey, Finding, Findings, Sample
 from caraway.served.log import SERVED
@@ -97,6 +97,7 @@ class SkewWatch:
         Raises `UnavailableError` if Postgres, the broker or the object store doesn't answer; the rows are then looked
         at again.
         """
+        began = time.monotonic()
         self._prune()
         most = self._allowance()
         table = self._table() if most else None
@@ -117,7 +118,7 @@ class SkewWatch:
             hides=self._erased_rows.hides,
             chance=self._chance,
         )
-        if drawn.until == since:
+        if all(end == since.get(partition, 0) for partition, end in drawn.until.items()):
             return False
         counted = _Counted()
         branches = {branch.name for branch in self._state.branch_heads().branches}
@@ -135,6 +136,7 @@ class SkewWatch:
             rows=len(rows),
             values=sum(counted.counts.values()),
             mismatches=sum(count for key, count in counted.counts.items() if key.finding in MISMATCHES),
+            seconds=round(time.monotonic() - began, 3),
         )
         return True
 
@@ -156,21 +158,19 @@ class SkewWatch:
             # The topic may be shared with another deployment, which has commits of its own.
             LOG.debug("served features are of no commit of this deployment", commit=commit, rows=len(rows))
             return
-        with queries.reader(queries.source) as reader:
-            for question, alike in _by_question(rows):
-                try:
-                    self._compare_alike(queries, question, alike, counted, reader)
-                except UnavailableError:
-                    raise
-                except Exception as error:
-                    # Rows that can't be handled here must not keep the watch from all later ones.
-                    known = isinstance(error, CarawayError)
-                    LOG.warning(
-                        "served features can't be compared", commit=commit, exc_info=not known, reason=str(error)
-                    )
-                    failed = dict.fromkeys(question.outputs, Finding.FAILED)
-                    for row in alike:
-                        counted.add(row, failed, {}, str(error))
+        reader = queries.reader()
+        for question, alike in _by_question(rows):
+            try:
+                self._compare_alike(queries, question, alike, counted, reader)
+            except UnavailableError:
+                raise
+            except Exception as error:
+                # Rows that can't be handled here must not keep the watch from all later ones.
+                known = isinstance(error, CarawayError)
+                LOG.warning("served features can't be compared", commit=commit, exc_info=not known, reason=str(error))
+                failed = dict.fromkeys(question.outputs, Finding.FAILED)
+                for row in alike:
+                    counted.add(row, failed, {}, str(error))
 
     def _queries(self, commit: str, planned: Planned) -> CommitQueries:
         cuts = cuts_now(self._servers, archived_topics([planned.plan]))
@@ -190,7 +190,7 @@ class SkewWatch:
         question: Question,
         rows: Sequence[ServedRow],
         counted: "_Counted",
-        reader: OfflineReader,
+        reader: SeriesReader,
     ) -> None:
         """Compare rows of one commit that have the same inputs and outputs."""
         unchecked = queries.unchecked(question, reader)

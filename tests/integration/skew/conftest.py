@@ -110,7 +110,7 @@ class Shop:
         """Return how many rows of this deployment are archived."""
         frame = served_rows(self.server.settings)
         known = {entry["id"] for entry in self.server.http.get("/branch/log").json()["commits"]}
-        return 0 if frame.is_empty() else frame["commit"].is_in(known).sum()
+        return 0 if frame.is_empty() else len(frame.filter(frame["commit"].is_in(known)))
 
     def watch(self) -> SkewWatch:
         keyring = open_keyring(self.settings.key_file)

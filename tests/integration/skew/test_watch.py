@@ -1,12 +1,15 @@
 """Served features are computed again: to the bit if all is well, and otherwise with the reason."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pandas as pd
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from caraway.errors import UnavailableError
 from caraway.served.findings import Finding
+from caraway.served.skew import SkewStore
 from tests.integration.server.server_process import eventually
 from tests.integration.skew.conftest import Shop
 
@@ -121,19 +124,19 @@ def test_samples_of_erased_keys_go_and_none_comes_later(shop: Shop) -> None:
     assert len(shop.client.skew()["samples"]) == 1
 
 
-def test_findings_are_void_if_a_key_is_erased_meanwhile(shop: Shop) -> None:
+def test_findings_are_void_if_a_key_is_erased_meanwhile(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     payers = shop.commit()[1]
     shop.pay_often(9)
     shop.ask([shop.till.city], [2])
     eventually(lambda: shop.rows() == 1, shop.archive.said)
     watch = shop.watch()
-    add = shop.store.add
+    record = SkewStore.add
 
-    def erase_first(*given: object) -> bool:
+    def erase_first(store: SkewStore, *given: Any) -> bool:
         shop.client.erase(payers, pd.DataFrame({"user": [2]}))
-        return add(*given)  # type: ignore[arg-type]
+        return record(store, *given)
 
-    watch._store.add = erase_first  # type: ignore[method-assign]
-    with pytest.raises(Exception, match="erased"):
+    monkeypatch.setattr(SkewStore, "add", erase_first)
+    with pytest.raises(UnavailableError, match="erased"):
         watch.run_once()
     assert shop.found() == {}
