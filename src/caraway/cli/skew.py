@@ -12,7 +12,7 @@ from caraway.cli.options import command
 from caraway.cli.output import out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 
-# What each reason means, and what to do about it.
+# The meaning of each reason, and the remedy.
 REASONS: Mapping[str, str] = {
     "late data": "records came after the feature was served; a training set has them, unless it is as_known",
     "not yet indexed": "records had been accepted, but weren't in the index yet: see `caraway status` for lags",
@@ -46,7 +46,11 @@ def skew(
         show_json(answer)
         return
     if not answer["features"]:
-        out.print(f"No features that were served in the last {hours} h have been computed again: see docs/skew.md.")
+        out.print(
+            f"No features that were served in the last {hours} h have been computed again. This is done with rows of "
+            "queries with log=true some minutes after they were served, if the archive runs.",
+            soft_wrap=True,
+        )
         return
     out.print(_features(answer["features"]))
     if answer["samples"]:

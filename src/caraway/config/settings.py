@@ -275,7 +275,7 @@ class SkewSettings(_Section):
 
     Attributes:
         enabled: False: nothing is computed again.
-        rows_per_minute: The most rows of queries that are computed again in a minute. Of more, a part is drawn.
+        rows_per_minute: The most rows of queries that are computed again in a minute; of more, some are drawn.
         seconds: The shortest pause between two passes. A pass takes all rows that have come.
         delay_seconds: Seconds after which a served row is computed again, so that records that came late are known.
         memory_mb: Features of a dataset whose records need more memory, in MiB, aren't computed again.

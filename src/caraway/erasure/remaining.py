@@ -70,6 +70,7 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str]) -> list[Remains
             "later",
             "somebody deletes these rows from its table",
         ),
+        Remains("samples of the skew watch", "features of such rows", "skew.kept_days have passed"),
         Remains(
             "archive",
             f"rows of {dataset}, in files of its table that were replaced when the key was erased",

@@ -27,7 +27,7 @@ PROGRAM = (sys.executable, "-m", "caraway.skew")
 class SkewRunner(Recurring):
     """Keeps a process running while there are served features to compare, and shows its counts as metrics.
 
-    Of several servers only one runs a process at a time. It ends with its server, and another server goes on.
+    If there are several servers, only one runs a process at a time. It ends with its server, and another one goes on.
     """
 
     def __init__(

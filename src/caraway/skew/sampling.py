@@ -1,4 +1,4 @@
-"""Samples of the rows of the table of served features, a bounded number of each stretch of the table."""
+"""Samples of the rows of the table of served features, a bounded number of those that came since the last pass."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -83,6 +83,7 @@ def test_the_places_of_every_dataset() -> None:
         "topic caraway.dead-letters",
         "topic caraway.served-features",
         "archive of served features",
+        "samples of the skew watch",
         "archive",
         "results of offline queries",
         "snapshots of the index",
