@@ -105,6 +105,28 @@ def test_rows_of_a_former_commit_are_compared_by_its_own_definitions(shop: Shop,
     assert {f["served_now"] for f in shop.client.skew()["features"]} == {False}
 
 
+def test_values_that_can_t_be_compared_are_counted_apart(shop: Shop) -> None:
+    shop.commit()
+    shop.pay_often(3, rows=12_000)
+    shop.ask([shop.till.city, shop.till.name, shop.till.n, shop.till.scaled], USERS)
+    # The row of a user that is no number can't be computed, and others of its query can.
+    shop.plant(datetime.now(UTC), {"Till.user": "nobody"}, {"Till.city": "c1"})
+    shop.plant(datetime.now(UTC), {"Till.user": 1}, {"Till.city": "c1"})
+    small = shop.settings.skew.model_copy(update={"memory_mb": 1})
+    shop.settings = shop.settings.model_copy(update={"skew": small})
+    found = shop.compared(len(USERS) + 2)
+    assert found == {
+        "city": {SAME: len(USERS) + 1, Finding.FAILED: 1},
+        "name": {Finding.NO_OFFLINE_INDEX: len(USERS)},
+        "n": {Finding.TOO_MUCH_HISTORY: len(USERS)},
+        "scaled": {Finding.TOO_MUCH_HISTORY: len(USERS)},
+    }
+    (city,) = shop.client.skew("Till.city")["features"]
+    assert (city["checked"], city["mismatched"], city["unchecked"]) == (7, 0, {"recomputation failed": 1})
+    (sample,) = shop.client.skew()["samples"]
+    assert "nobody" in sample["recomputed"]
+
+
 def test_samples_of_erased_keys_go_and_none_comes_later(shop: Shop) -> None:
     payers = shop.commit()[1]
     shop.pay_often(9)

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import pandas as pd
 
 from caraway.connectors import Webhook, source
-from caraway.datasets import Average, Count, Dataset, LastK, Stddev, Sum, dataset, field, pipeline
+from caraway.datasets import Average, Count, Dataset, LastK, Stddev, Sum, dataset, field, index, pipeline
 from caraway.dtypes import Continuous
 from caraway.expr import col
 from caraway.featuresets import Featureset, extractor, featureset
@@ -39,6 +39,14 @@ def definitions(version: int, *, factor: int = 2) -> tuple[list[Dataset], list[F
         age: Optional[int]
         at: datetime
 
+    @source(hook.endpoint("names"), disorder="14d", cdc="upsert")
+    @index(online=True, offline=None)
+    @dataset(version=version)
+    class Names:
+        user: int = field(key=True)
+        name: str
+        at: datetime
+
     @dataset(index=True, version=version)
     class Spent:
         user: int = field(key=True)
@@ -65,6 +73,7 @@ def definitions(version: int, *, factor: int = 2) -> tuple[list[Dataset], list[F
         user: int
         city: Optional[str] = F(Payers.city)
         age: Optional[int] = F(Payers.age)
+        name: Optional[str] = F(Names.name)
         n: int = F(Spent.n, default=0)
         total: Optional[float] = F(Spent.total)
         mean: Optional[float] = F(Spent.mean)
@@ -93,4 +102,4 @@ def definitions(version: int, *, factor: int = 2) -> tuple[list[Dataset], list[F
         def read_clock(cls: Any, ts: Any, n: Any) -> Any:
             return pd.Series([datetime.now(UTC).timestamp()] * len(n), name="seconds")
 
-    return [Payments, Payers, Spent], [Till]
+    return [Payments, Payers, Names, Spent], [Till]
