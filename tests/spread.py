@@ -57,6 +57,8 @@ LONGEST_FIRST = (
     "integration/server/test_surface",
     "integration/stack/test_commands",
     "integration/server/test_served",
+    "integration/skew/test_watch",
+    "integration/skew/test_process",
     "integration/server/test_erase",
     "integration/server/test_api",
     "integration/server/test_branches",

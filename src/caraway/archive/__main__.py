@@ -7,8 +7,9 @@ import sys
 from caraway.archive.archiver import Archiver
 from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
-from caraway.archive.follower import Follower
+from caraway.archive.follower import Follower, encoder_of
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.served import SERVED_PLAN, ServedEncoder, ServedErasures
 from caraway.archive.trimming import Trimming
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import ARCHIVES, Member
@@ -16,10 +17,13 @@ from caraway.config.errors import ConfigurationError
 from caraway.config.settings import load_settings
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
+from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import CarawayError
+from caraway.graph.wire.graphs import decode_graph
 from caraway.logs import configure_logging
 from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
+from caraway.served.skew import SkewStore
 from caraway.state.database import connect, require_tables
 from caraway.state.reader import StateReader
 from caraway.state.tables import metadata
@@ -45,21 +49,26 @@ def main() -> int:
         require_tables(database, metadata.tables)
         reports = ArchiveReports(database)
         log, servers = ErasureLog(database), sign_in(settings.kafka)
-        erasures = TableErasures(log, ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()))
+        erased, state = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()), StateReader(database)
+        erasures = TableErasures(log, erased)
+        erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
+        served = ServedEncoder(erased_rows)
         follower = Follower(
             servers,
             settings.objects_url,
             settings.archive.seconds,
             report=reports.write,
             hides=erasures.hides,
+            encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan),
         )
         member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")
         archiver = Archiver(
             follower,
-            StateReader(database),
+            state,
             member,
             erasures=erasures,
             downstream=DownstreamErasures(log, servers, replaced_hours=settings.archive.replaced_hours),
+            served=ServedErasures(log, erased_rows, SkewStore(database).forget),
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
             trimming=Trimming(servers, settings.archive.topic_days),

@@ -13,6 +13,7 @@ from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.served import SERVED_PLAN, ServedErasures
 from caraway.archive.store.model import archived_topics, topic_folder
 from caraway.archive.trimming import Trimming
 from caraway.cluster.assignment import chosen
@@ -49,11 +50,12 @@ class Archiver:
         *,
         erasures: TableErasures,
         downstream: DownstreamErasures,
+        served: ServedErasures,
         reports: ArchiveReports,
         objects: ObjectFolder,
         trimming: Trimming,
     ) -> None:
-        """Archive the topics of all branches.
+        """Archive the topics of all branches, and that of served features.
 
         Args:
             follower: Archives those of the topics that are this process's.
@@ -61,6 +63,7 @@ class Archiver:
             member: The membership of this process in the group that divides the topics.
             erasures: The keys whose rows are to be removed from tables.
             downstream: Removes rows of erased keys from topics and tables.
+            served: The same for the table of served features.
             reports: The tables that there are.
             objects: The object store, from which the tables of removed topics are removed.
             trimming: Removes from topics what is archived.
@@ -71,6 +74,7 @@ class Archiver:
         self._state = state
         self._erasures = erasures
         self._downstream = downstream
+        self._served = served
         self._reports = reports
         self._objects = objects
         self._plans = Plans(state)
@@ -117,6 +121,8 @@ class Archiver:
         """Read which topics are this process's, and what is erased; without Postgres, go on as before."""
         try:
             topics = self._share()
+            # In this order, all keys of which served features may have rows are hidden before their rows are removed.
+            self._served.refresh()
             self._erasures.refresh()
             if time.monotonic() >= self._cleared_at + CLEAR_SECONDS:
                 self._cleared_at = time.monotonic()
@@ -135,6 +141,9 @@ class Archiver:
             if topic in topics and self._follower.erase(topic):
                 self._erasures.done(topic, list(numbers))
         self._downstream.step(self._follower, topics, self._jobs)
+        name = SERVED_PLAN.name
+        if self._served.pending and name in topics and self._follower.remove(name, self._served.remove):
+            self._served.done()
 
     def _share(self) -> Mapping[str, TopicPlan]:
         # A process that was restarted takes the lease of its predecessor at once, since both can't run at a time.
@@ -144,6 +153,7 @@ class Archiver:
         members = {*self._member.look().members, name}
         needed = self._plans.refresh()
         topics = archived_topics(planned.plan for planned in needed.commits.values())
+        topics[SERVED_PLAN.name] = SERVED_PLAN
         self._needed = frozenset(topics)
         return {topic: plan for topic, plan in topics.items() if chosen(topic, members) == name}
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 import structlog
@@ -51,13 +52,50 @@ READING = Reading(
 )
 
 
+class Columns(Protocol):
+    """The columns of a table."""
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The schema of the table."""
+        ...
+
+    @property
+    def time(self) -> str:
+        """The column of times."""
+        ...
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The columns whose least and greatest values the table's log has."""
+        ...
+
+
+class MessageEncoder(Protocol):
+    """Makes Arrow tables of the messages of a topic."""
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of these tables."""
+        ...
+
+    def table(self, messages: Sequence[Message], hides: HidesRecord | None = None) -> pa.Table:
+        """Return the records of messages, without those whose Kafka key `hides` is true of."""
+        ...
+
+
+def encoder_of(plan: TopicPlan) -> MessageEncoder:
+    """Return the encoder of a dataset's topic."""
+    return Encoder(plan.name, columns_of(plan.schema))
+
+
 @dataclass(slots=True)
 class _Followed:
     """A topic that is archived, with the records that aren't in its table yet."""
 
     plan: TopicPlan
     table: ArchiveTable
-    encoder: Encoder
+    encoder: MessageEncoder
     positions: dict[int, int]
     messages: list[Message] = field(default_factory=list)
     records: int = 0
@@ -103,6 +141,7 @@ class Follower:
         *,
         report: Callable[[TableReport], object] = lambda _: None,
         hides: Callable[[TopicPlan], HidesRecord | None] = lambda _: None,
+        encoder: Callable[[TopicPlan], MessageEncoder] = encoder_of,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Write tables into the object store.
@@ -113,8 +152,10 @@ class Follower:
             seconds: Seconds after which a record is in its table, if it came alone.
             report: Called after each write.
             hides: Returns the check whether a record of a topic is erased, None if none is.
+            encoder: Returns the encoder of a topic's messages.
             clock: Returns the time in seconds.
         """
+        self._encoder = encoder
         self._bootstrap_servers = bootstrap_servers
         self._objects_url = objects_url
         self._seconds = seconds
@@ -179,15 +220,26 @@ class Follower:
 
         Raises `UnavailableError` if the object store doesn't answer.
         """
-        # Rows that wait since before the erasure are written first, so that they are removed as well.
-        if topic in self._followed:
-            self._write(topic)
         followed = self._followed.get(topic)
         hides = None if followed is None else self._hides(followed.plan)
         if followed is None or hides is None:
             return False
+        columns = columns_of(followed.plan.schema)
+        return self.remove(topic, lambda table: table.remove(columns, hides))
+
+    def remove(self, topic: str, remove: Callable[[ArchiveTable], int]) -> bool:
+        """Remove rows of erased keys from the table of a topic by a function; return whether that was done.
+
+        Raises `UnavailableError` if the object store doesn't answer.
+        """
+        # Rows that wait since before the erasure are written first, so that they are removed as well.
+        if topic in self._followed:
+            self._write(topic)
+        followed = self._followed.get(topic)
+        if followed is None:
+            return False
         try:
-            removed = followed.table.remove(followed.encoder.columns, hides)
+            removed = remove(followed.table)
         except ReplacedError as error:
             LOG.warning("erased keys stay in a table for now", topic=topic, reason=str(error))
             return False
@@ -240,17 +292,17 @@ class Follower:
                 LOG.warning("the archive waits", topic=name, reason=str(error))
 
     def _begin(self, plan: TopicPlan, topic_id: str, partitions: Sequence[int]) -> None:
-        columns = columns_of(plan.schema)
+        encoder = self._encoder(plan)
         table = ArchiveTable.opened(
             self._objects_url,
             table_path(plan.name, topic_id),
-            columns.arrow,
+            encoder.columns.arrow,
             dataset=plan.dataset,
-            statistics=columns.statistics,
+            statistics=encoder.columns.statistics,
         )
         positions = table.positions(partitions)
         self._reader.start(plan.name, positions)
-        followed = _Followed(plan, table, Encoder(plan.name, columns), dict(positions), vacuumed_at=self._clock())
+        followed = _Followed(plan, table, encoder, dict(positions), vacuumed_at=self._clock())
         self._followed[plan.name] = followed
         self._tell(followed)
 

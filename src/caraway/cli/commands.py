@@ -42,6 +42,7 @@ SECTIONS = (
             Listed("dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show and replay refused rows."),
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
+            Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),
     ),

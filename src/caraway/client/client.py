@@ -629,6 +629,25 @@ class Client:
         answer: dict[str, Any] = self._connection.request("GET", "/lineage", self._headers()).json()
         return answer
 
+    def skew(self, feature: str | None = None, *, hours: int = 24, samples: int = 20) -> dict[str, Any]:
+        """Return how features that were served compare with the same features computed again from the archive.
+
+        Args:
+            feature: The full name of a feature, or the name of a featureset, to see only that.
+            hours: How many hours back the features were served.
+            samples: The most values that are shown of those that differ.
+
+        Returns:
+            `features` has for each feature and commit the numbers of values that were `checked` and `mismatched`, the
+            `reasons` of mismatches, and why others are `unchecked`. `samples` has values that differ.
+
+        Raises `UnknownEntityError` if the branch has no such feature.
+        """
+        asked = {"feature": feature, "hours": str(hours), "samples": str(samples)}
+        params = {name: value for name, value in asked.items() if value is not None}
+        answer: dict[str, Any] = self._connection.request("GET", "/skew", self._headers(), params=params).json()
+        return answer
+
     # -----------------------------------------------------------------------------------------------------------------
     # Secrets
 

@@ -163,7 +163,6 @@ class ServerSettings(_Section):
             behind by more records than this and by more than `max_lag_seconds`; 0: they are never refused.
         max_lag_seconds: The bound in seconds, as above; 0: rows are never refused.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
-        archive_seconds: Seconds after which features served with `log=true` are in a file of the object store.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -187,7 +186,6 @@ class ServerSettings(_Section):
     max_lag_seconds: Annotated[float, Field(ge=0)] = 300.0
     connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
-    archive_seconds: Annotated[float, Field(gt=0)] = 60.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
 
     @property
@@ -275,6 +273,26 @@ class OfflineSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
+class SkewSettings(_Section):
+    """The skew watch, which computes a sample of served features again from the archive.
+
+    Attributes:
+        enabled: False: nothing is computed again.
+        rows_per_minute: The most rows of queries that are computed again in a minute; of more, some are drawn.
+        seconds: The shortest pause between two passes. A pass takes all rows that have come.
+        delay_seconds: Seconds after which a served row is computed again, so that records that came late are known.
+        memory_mb: Features of a dataset whose records need more memory, in MiB, aren't computed again.
+        kept_days: Days for which counts and samples of mismatches are kept.
+    """
+
+    enabled: bool = True
+    rows_per_minute: Annotated[float, Field(gt=0)] = 600.0
+    seconds: Annotated[float, Field(gt=0)] = 30.0
+    delay_seconds: Annotated[float, Field(ge=0)] = 120.0
+    memory_mb: Annotated[int, Field(ge=1)] = 512
+    kept_days: Annotated[float, Field(gt=0)] = 30.0
+
+
 class SecretsSettings(_Section):
     """The store of secrets, and its keys.
 
@@ -350,6 +368,7 @@ class Settings(BaseSettings):
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()
+    skew: SkewSettings = SkewSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

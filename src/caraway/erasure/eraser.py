@@ -21,9 +21,7 @@ from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
 from caraway.erasure.places import DEAD_LETTERS_PLACE, DERIVED, index_files_of, index_of
 from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
-from caraway.erasure.served_rows import PLACE, ErasedRows
 from caraway.errors import UnavailableError
-from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import GraphPlan, IndexPlan, topic_of_scope
 from caraway.recurring import Recurring
 from caraway.state.blueprints import EMITS
@@ -78,7 +76,6 @@ class Eraser(Recurring):
         index: ServerIndexes,
         writer: TopicWriter,
         *,
-        archive: tuple[ErasedRows, ObjectFolder],
         recomputing: Recomputing,
         letters: DeadLetters,
         member: str,
@@ -91,7 +88,6 @@ class Eraser(Recurring):
             erased: The keys to hide, which the eraser keeps up to date.
             index: The index of this server.
             writer: The writer of the records.
-            archive: The finder of the archive's rows of erased keys, and the archive.
             recomputing: Has everything computed again that was computed from erased rows.
             letters: The dead letters.
             member: The name of this server, under which its progress is written down.
@@ -102,8 +98,6 @@ class Eraser(Recurring):
         self._erased = erased
         self._index = index
         self._writer = writer
-        self._rows, self._objects = archive
-        self._searched = -1
         self._recomputing = recomputing
         self._letters = letters
         self._letters_tried: set[int] = set()
@@ -139,7 +133,6 @@ class Eraser(Recurring):
                     key, erasure = record.key, erasure_by(record.key)
                     self._known[key.topic, erasure] = record.id
                     self._erased.add(key.topic, [erasure])
-                    self._rows.watch(key.dataset, key.topic)
                 self._number = records[-1].id
 
     def _erase(self) -> None:
@@ -193,15 +186,6 @@ class Eraser(Recurring):
             if left and self._index.remove_erased(plan, self.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.erasure_scope, left)
-        # Each sweep removes the rows of all erased keys, not only of the new ones: another server may have archived
-        # rows of a key before it knew of the erasure. If a crash ends a sweep, the erasures stay undone in Postgres,
-        # and the next start sweeps again.
-        number = self._number
-        if number > self._searched:
-            undone = [n for n in self._log.undone(PLACE) if n <= number]
-            if not undone or self._rows.sweep(self._objects, self.stopping):
-                self._unwritten.setdefault(PLACE, set()).update(undone)
-                self._searched = number
         for place, numbers in self._unwritten.items():
             if numbers:
                 self._log.done(numbers, place)

@@ -59,9 +59,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
         Remains(f"topic {SERVED}", "features that queries with `log` were answered with", "seven days have passed"),
         Remains(
             "archive of served features",
-            "rows whose key was computed by an extractor; rows with the key itself are removed",
-            "somebody removes the files",
+            "rows whose key was computed by an extractor; rows with the key itself are removed, and their files a day "
+            "later",
+            "somebody deletes these rows from its table",
         ),
+        Remains("samples of the skew watch", "features of such rows", "skew.kept_days have passed"),
         Remains(
             "archive",
             f"rows of {dataset}, in files of its table that were replaced when the key was erased",

@@ -1,38 +1,27 @@
-"""Erased keys in the archive of served features: rows that were looked up by them are removed, and none is added.
+"""Erased keys in the table of served features: rows that were looked up by them are removed, and none is added.
 
 A row belongs to an erased key if it has the features by which an extractor of its commit looks up the dataset, under
 their own names or those of which they are aliases. A key that was computed during a query isn't in its row, so such
 rows aren't found.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from io import BytesIO
-from typing import Any
 
 import orjson
-import pyarrow.parquet as pq
-import structlog
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
-from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import Column
 from caraway.rows.column_casts import ColumnCast
-from caraway.served.archive import FOLDER, SCHEMA, parquet
+from caraway.served.table import COMMIT, INPUTS, OUTPUTS, SCHEMA, Row
 from caraway.topics.codec import RecordCodec
 
-LOG = structlog.get_logger(__name__)
-
-PLACE = "served features"
 KEPT_COMMITS = 1_000
-COMMIT, INPUTS, OUTPUTS = (SCHEMA.get_field_index(name) for name in ("commit", "inputs", "outputs"))
-
-Row = tuple[Any, ...]
+_PLACES = tuple(SCHEMA.get_field_index(name) for name in (COMMIT, INPUTS, OUTPUTS))
 
 _codec = lru_cache(maxsize=KEPT_COMMITS)(RecordCodec.of_keys)
 
@@ -64,17 +53,21 @@ class ErasedRows:
         """Find the rows of a dataset as well, since keys of it were erased in a scope."""
         self._scopes.setdefault(dataset, set()).add(scope)
 
-    def hides(self, row: Row) -> bool:
-        """Return whether a row, in the order of the archive's columns, is of an erased key.
+    def hides_row(self, row: Row) -> bool:
+        """Return whether a row, in the order of the table's columns, is of an erased key; see `hides`."""
+        return self.hides(*(row[place] for place in _PLACES))
 
-        Raises `UnavailableError` if the graph of the row's commit can't be read now.
+    def hides(self, commit: str, inputs: str, outputs: str) -> bool:
+        """Return whether a row of a commit with these inputs and outputs, in JSON, is of an erased key.
+
+        Raises `UnavailableError` if the graph of the commit can't be read now.
         """
-        if not self._scopes or not row[COMMIT]:
+        if not self._scopes or not commit:
             return False
-        rules = [rule for rule in self._rules(row[COMMIT]) if rule.dataset in self._scopes]
+        rules = [rule for rule in self._rules(commit) if rule.dataset in self._scopes]
         if not rules:
             return False
-        values = orjson.loads(row[INPUTS]) | orjson.loads(row[OUTPUTS])
+        values = orjson.loads(inputs) | orjson.loads(outputs)
         return any(self._is_of(rule, values) for rule in rules)
 
     def _rules(self, commit: str) -> tuple[Rule, ...]:
@@ -97,26 +90,6 @@ class ErasedRows:
         tests = [self._erased.hides(scope, rule.keys) for scope in tuple(self._scopes[rule.dataset])]
         keys = list(_keys(rule.keys, parts))
         return any(test(key) for test in tests if test is not None for key in keys)
-
-    def sweep(self, objects: ObjectFolder, stopping: threading.Event) -> bool:
-        """Remove the rows of erased keys from the files; return whether all files were checked.
-
-        Raises `UnavailableError` if the object store doesn't answer.
-        """
-        for stored in objects.stored(FOLDER):
-            if stopping.is_set():
-                return False
-            if not stored.name.endswith(".parquet"):
-                continue
-            table = pq.read_table(BytesIO(objects.read(stored.name)), schema=SCHEMA)
-            rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-            kept = [row for row in rows if not self.hides(row)]
-            if len(kept) < len(rows):
-                # The file is replaced under its old name. The name shows which offsets are archived, and from it the
-                # archive knows where to go on.
-                objects.write(stored.name, parquet(kept))
-                LOG.info("removed rows of erased keys from the archive", file=stored.name, rows=len(rows) - len(kept))
-        return True
 
 
 def _keys(columns: tuple[Column, ...], parts: Sequence[list[object]]) -> Iterator[bytes]:

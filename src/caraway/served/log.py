@@ -26,8 +26,8 @@ from caraway.topics.producer import TopicItem, TopicWriter
 LOG = structlog.get_logger(__name__)
 
 SERVED = "caraway.served-features"
-# The topic keeps rows for a week. The archive copies them to the object store within minutes
-# (`server.archive_seconds`), so it loses none even if the object store is away for days.
+# The topic keeps rows for a week. The archive copies them to a table within seconds (`archive.seconds`), so it loses
+# none even if the object store is away for days.
 SERVED_TOPIC_CONFIG = {"retention.ms": str(7 * 24 * 3600 * 1000)}
 RECORD_FORMAT = 1
 # The time for which the thread waits after the first query, so that it handles all queries of this time at once.

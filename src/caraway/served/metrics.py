@@ -1,12 +1,14 @@
 """The metrics of queries and of the features that they served, under the names that they have in the API."""
 
 from collections import Counter as Counts
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from prometheus_client import REGISTRY, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from caraway.served.findings import MISMATCHES, UNCHECKED, Finding
 
 EXTRACT_LATENCY = Histogram(
     "caraway_extract_features_latency_seconds",
@@ -20,7 +22,6 @@ EXTRACT_ERRORS = Counter(
 SERVED_ROWS = Counter(
     "caraway_served_rows_counter", "Rows of queries with log=true: kept on the topic, or lost.", ["workflow", "outcome"]
 )
-ARCHIVED_ROWS = Counter("caraway_archived_rows_counter", "Rows of served features that were written to the archive.")
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
 # The most workflows that are counted apart. Clients choose their names, so there could be any number of them; further
@@ -90,3 +91,56 @@ class FeatureCounts(Collector):
 
 FEATURE_COUNTS = FeatureCounts()
 REGISTRY.register(FEATURE_COUNTS)
+
+
+class SkewFigures(Collector):
+    """The counts of the skew watch, which are those of the whole deployment in each server."""
+
+    def __init__(self) -> None:
+        """Create counts of zero."""
+        self._totals: Mapping[tuple[str, str, Finding], int] = {}
+
+    def set(self, totals: Mapping[tuple[str, str, Finding], int]) -> None:
+        """Show the counts of all time by branch, feature and finding."""
+        self._totals = totals
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the counts per feature."""
+        checked, mismatches, unchecked = self.describe()
+        rows: Counts[tuple[str, str]] = Counts()
+        for (branch, name, finding), count in self._totals.items():
+            if finding in UNCHECKED:
+                unchecked.add_metric([branch, *_parts(name), finding.value], count)
+                continue
+            rows[branch, name] += count
+            if finding in MISMATCHES:
+                mismatches.add_metric([branch, *_parts(name), finding.value], count)
+        for (branch, name), count in rows.items():
+            checked.add_metric([branch, *_parts(name)], count)
+        return checked, mismatches, unchecked
+
+    def describe(self) -> tuple[CounterMetricFamily, CounterMetricFamily, CounterMetricFamily]:
+        """Return the metrics without counts."""
+        labels = ["branch", "featureset", "feature"]
+        return (
+            CounterMetricFamily("caraway_skew_rows_checked", "Served values that were computed again.", labels=labels),
+            CounterMetricFamily(
+                "caraway_skew_mismatches",
+                "Served values that differ from those that were computed again.",
+                labels=[*labels, "reason"],
+            ),
+            CounterMetricFamily(
+                "caraway_skew_unchecked",
+                "Served values that can't be computed again.",
+                labels=[*labels, "reason"],
+            ),
+        )
+
+
+def _parts(name: str) -> tuple[str, str]:
+    featureset, _, feature = name.partition(".")
+    return featureset, feature
+
+
+SKEW_FIGURES = SkewFigures()
+REGISTRY.register(SKEW_FIGURES)

@@ -21,6 +21,7 @@ from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
 from caraway.served.log import ServedLog
+from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
 from caraway.server.health import Health
 from caraway.server.lags import Lags
@@ -66,6 +67,7 @@ class Deployment:
     replays: Replays
     secrets: SecretStore
     served: ServedLog
+    skew: SkewStore
     sources: Sources
     state: StateReader
     writer: TopicWriter

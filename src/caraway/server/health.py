@@ -38,10 +38,9 @@ class Health:
 class KafkaCheck:
     """The check that the broker answers. At its first answer the topics of the server itself are created."""
 
-    def __init__(self, bootstrap_servers: str, when_ready: Callable[[], object]) -> None:
-        """Check the broker "host:port"; `when_ready` is called once these topics exist."""
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Check the broker "host:port"."""
         self._bootstrap_servers = bootstrap_servers
-        self._when_ready = when_ready
         self._ready = False
         self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
 
@@ -56,4 +55,3 @@ class KafkaCheck:
             ensure_topics(servers, [DEAD_LETTERS], partitions=1, config=DEAD_LETTERS_CONFIG)
             ensure_topics(servers, [SERVED], partitions=1, config=SERVED_TOPIC_CONFIG)
             self._ready = True
-            self._when_ready()

@@ -16,13 +16,10 @@ from caraway.erasure.eraser import Eraser
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasureLog
-from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError
 from caraway.functions.confinement.configured import confinement_of, write_note
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.functions.sources.calls import FunctionCalls
-from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import decode_graph
 from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.erased_letters import LetterErasure
@@ -34,8 +31,8 @@ from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
-from caraway.served.archive import Archive
 from caraway.served.log import CLOSE_S, ServedLog
+from caraway.served.skew import SkewStore, watcher
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
 from caraway.server.divided_server_index import DividedServerIndex
@@ -47,6 +44,7 @@ from caraway.server.offline_runner import OfflineRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
@@ -68,7 +66,7 @@ DELIVERY_TIMEOUT_S = 8.0
 # The longest wait, in seconds, for a watch to stop and for the rows of log requests to reach Kafka. A supervisor kills
 # the server 15 s after SIGTERM, and `serving.END_S` ends it before.
 STOP_S = 3.0
-# The longest wait, in seconds, for each part that works in the background (archive, erasure, expiry, snapshots) to
+# The longest wait, in seconds, for each part that works in the background (erasure, expiry, snapshots) to
 # stop. Their unfinished work is done after the next start, or by another server.
 BACKGROUND_STOP_S = 1.0
 
@@ -174,21 +172,16 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     served_writer = TopicWriter(servers)
     served = ServedLog(served_writer)
 
-    def graph_of(commit: str) -> Graph:
-        return decode_graph(state.graph(commit))
-
     def newest_secret(name: str) -> str:
         secrets.refresh()
         return secrets.get(name)
 
-    erased_rows, erasures = ErasedRows(erased, graph_of), ErasureLog(engine)
-    archive = Archive(servers, objects, server.archive_seconds, member=member, hides=erased_rows.hides)
+    erasures = ErasureLog(engine)
     eraser = Eraser(
         erasures,
         erased,
         index,
         writer,
-        archive=(erased_rows, objects),
         recomputing=Recomputing(engine),
         letters=LetterErasure(servers, erased),
         member=member,
@@ -201,6 +194,14 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         objects,
         processes=settings.offline.processes,
         kept=timedelta(days=settings.offline.kept_days),
+        environment=settings.environment(),
+    )
+    reports, skew = ArchiveReports(engine), SkewStore(engine)
+    skew_runner = SkewRunner(
+        skew,
+        reports,
+        enabled=settings.skew.enabled,
+        name=watcher(settings.data_dir),
         environment=settings.environment(),
     )
     definitions = Definitions(url, plans, secrets, eraser)
@@ -249,7 +250,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
     watches = {
         "postgres": graphs.watch,
-        "kafka": Watch("kafka", KafkaCheck(servers, archive.start), KAFKA_INTERVAL_S),
+        "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),
         "ledger": Watch("ledger", reconciling.run, reconciling.interval_s),
     }
 
@@ -260,7 +261,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
 
     listener = Listener(engine, look_at_once)
     background = [
-        part for part in (listener, archive, expiry, eraser, offline_runner, index.keeper) if part is not None
+        part for part in (listener, expiry, eraser, offline_runner, skew_runner, index.keeper) if part is not None
     ]
     starts: list[Callable[[], object]] = [
         served.start,
@@ -271,6 +272,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         *(watch.start for watch in watches.values()),
         eraser.start,
         offline_runner.start,
+        skew_runner.start,
         gate.start,
         listener.start,
     ]
@@ -279,7 +281,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         # With one, the readers answer queries and start such processes of their own.
         starts.insert(0, functions.start)
     return Deployment(
-        archive_reports=ArchiveReports(engine),
+        archive_reports=reports,
         backpressure=backpressure,
         bootstrap_servers=servers,
         figures=generate_latest if shared is None else partial(page, shared),
@@ -303,6 +305,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         replays=Replays(engine),
         secrets=secrets,
         served=served,
+        skew=skew,
         sources=sources,
         state=state,
         writer=writer,

@@ -183,6 +183,59 @@ offline_queries = sa.Table(
     sa.Index("offline_queries_branch", "branch", "asked_at"),
 )
 
+# The findings of the skew watch (`caraway.served.skew`). The positions are those up to which served features were
+# looked at, by the id of their topic.
+skew_positions = sa.Table(
+    "skew_positions",
+    metadata,
+    sa.Column("topic_id", sa.Text, primary_key=True),
+    sa.Column("positions", JSONB, nullable=False),
+    sa.Column("passed_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+skew_counts = sa.Table(
+    "skew_counts",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("commit_id", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("hour", sa.DateTime(timezone=True), primary_key=True),
+    sa.Column("finding", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Index("skew_counts_hour", "hour"),
+)
+
+# The counts of all time, which only ever grow, for metrics.
+skew_totals = sa.Table(
+    "skew_totals",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("finding", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+)
+
+# A few values of each finding. The position is that of the row among served features, by which an erasure finds it.
+skew_samples = sa.Table(
+    "skew_samples",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("commit_id", sa.Text, nullable=False),
+    sa.Column("feature", sa.Text, nullable=False),
+    sa.Column("finding", sa.Text, nullable=False),
+    sa.Column("served_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("query", sa.Text, nullable=False),
+    sa.Column("served", sa.Text, nullable=False),
+    sa.Column("recomputed", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("offset", sa.BigInteger, nullable=False),
+    sa.Column("row", sa.BigInteger, nullable=False),
+    sa.Index("skew_samples_feature", "branch", "feature", "finding", "id"),
+    sa.Index("skew_samples_position", "offset", "partition", "row"),
+)
+
 accounts = sa.Table(
     "accounts",
     metadata,

@@ -412,6 +412,11 @@ class MockClient(Client):
         """Return the lineage of the branch: which entity is computed from which."""
         return lineage_of(self._current().graph)
 
+    def skew(self, feature: str | None = None, *, hours: int = 24, samples: int = 20) -> dict[str, Any]:
+        """Return no findings: a mock client logs no served features that could be compared; see `Client.skew`."""
+        del feature, hours, samples
+        return {"branch": self._branch, "since": None, "features": [], "samples": []}
+
     def get_dataset_df(self, dataset_name: str) -> pd.DataFrame:
         """Return all rows that a dataset ever had, ordered by time stamp, on Arrow.
 

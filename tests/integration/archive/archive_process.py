@@ -8,6 +8,7 @@ from signal import SIGKILL, SIGTERM
 from typing import Any
 
 import duckdb
+import polars as pl
 from duckdb_extensions import import_extension
 
 from caraway.config.settings import Settings
@@ -69,6 +70,18 @@ def tables(settings: Settings, dataset: str) -> list[Path]:
     """Return the folders of the tables of a dataset's topics. A table exists from the first commit in its log on."""
     commits = Path(settings.objects_url).glob(f"archive/caraway.{dataset}.*/*/_delta_log/*.json")
     return sorted({path.parent.parent for path in commits})
+
+
+def served_table(settings: Settings) -> Path | None:
+    """Return the folder of the table of served features, if there is one by now."""
+    commits = Path(settings.objects_url).glob("archive/caraway.served-features/*/_delta_log/*.json")
+    return next((path.parent.parent for path in commits), None)
+
+
+def served_rows(settings: Settings) -> pl.DataFrame:
+    """Return the rows of served features that are archived; an empty frame before the first ones."""
+    found = served_table(settings)
+    return pl.DataFrame() if found is None else pl.read_delta(str(found))
 
 
 class Duck:

@@ -10,13 +10,15 @@ from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
+from caraway.archive.served import ServedErasures
 from caraway.archive.store.model import TableReport, TableSize, topic_folder
 from caraway.archive.trimming import Trimming
 from caraway.cluster.members import ARCHIVES, Member
 from caraway.control.service import CommitService
 from caraway.erasure.keys import ErasedKeys
 from caraway.erasure.requests import ErasureLog
-from caraway.graph.wire.graphs import CommitRequest
+from caraway.erasure.served_rows import ErasedRows
+from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.objects.folder import ObjectFolder
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
@@ -33,13 +35,15 @@ def test_the_table_of_a_removed_topic_is_removed(postgres: str, kafka: str, tmp_
     service: CommitService = plant.commits
     service.commit(CommitRequest(message="one", graph=graph(1)))
     engine, objects = connect(postgres), ObjectFolder(str(tmp_path / "objects"))
-    reports, state = ArchiveReports(engine), StateReader(engine)
+    reports, state, log, erased = ArchiveReports(engine), StateReader(engine), ErasureLog(engine), ErasedKeys(dict)
+    rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))
     archiver = Archiver(
         Follower(kafka, objects.url, 1.0),
         state,
         Member(engine=engine, group=ARCHIVES, node="test"),
-        erasures=TableErasures(ErasureLog(engine), ErasedKeys(dict)),
-        downstream=DownstreamErasures(ErasureLog(engine), kafka, replaced_hours=24),
+        erasures=TableErasures(log, erased),
+        downstream=DownstreamErasures(log, kafka, replaced_hours=24),
+        served=ServedErasures(log, rows, lambda _: None),
         reports=reports,
         objects=objects,
         trimming=Trimming(kafka, None),

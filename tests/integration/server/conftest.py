@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.server.server_process import ServerProcess
 from tests.unit.query import garden
 
@@ -40,7 +41,7 @@ def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[
     made: list[ServerProcess] = []
 
     def make() -> ServerProcess:
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, archive_seconds=0.5)
+        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
         process.start()
         made.append(process)
         return process
@@ -49,3 +50,18 @@ def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[
     for process in made:
         process.kill()
         process.http.close()
+
+
+@pytest.fixture
+def archived_by() -> Iterator[Callable[[ServerProcess], ArchiveProcess]]:
+    """Yield a function that makes an archive with the settings of a server, which is killed after the test."""
+    made: list[ArchiveProcess] = []
+
+    def make(server: ServerProcess) -> ArchiveProcess:
+        made.append(ArchiveProcess(server.settings, seconds=0.1))
+        return made[-1]
+
+    yield make
+    for archive in made:
+        if archive.lives():
+            archive.kill()

@@ -21,6 +21,7 @@ from caraway.config.settings import (
     SecretsSettings,
     ServerSettings,
     Settings,
+    SkewSettings,
 )
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
@@ -45,7 +46,6 @@ class ServerProcess:
         *,
         kafka: str | KafkaSettings,
         postgres: str,
-        archive_seconds: float = 60.0,
         snapshot_seconds: float = 300.0,
         tokens: bool = False,
         admin_token_file: Path | None = None,
@@ -54,6 +54,7 @@ class ServerProcess:
         key_file: Path | None = None,
         more: Mapping[str, object] | None = None,
         offline: OfflineSettings | None = None,
+        skew: SkewSettings | None = None,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
@@ -61,9 +62,10 @@ class ServerProcess:
             kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
             offline=offline or OfflineSettings(),
+            # All tests share the topic of served features, so each server would start a process to compare them.
+            skew=skew or SkewSettings(enabled=False),
             server=ServerSettings(
                 port=ports.choose(),
-                archive_seconds=archive_seconds,
                 snapshot_seconds=snapshot_seconds,
                 tokens=tokens,
                 admin_token_file=admin_token_file,

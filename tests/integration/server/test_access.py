@@ -1,7 +1,9 @@
 """Tests of a server with tokens: access at every endpoint, the audit log, and that no token leaks."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from caraway.served.findings import CountKey, Finding, Findings, Sample
+from caraway.served.skew import SkewStore
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
@@ -53,6 +57,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("post", "/api/v1/wait"): ("wait", {"seconds": 0}),
     ("get", "/api/v1/ledger"): ("ledger", None),
     ("get", "/api/v1/archive"): ("archive", None),
+    ("get", "/api/v1/skew"): ("skew", None),
     ("post", "/api/v1/query_offline"): ("extract_historical_features", {}),
     ("get", "/api/v1/query_offline/status"): ("offline_status", None),
     ("post", "/api/v1/query_offline/cancel"): ("cancel_offline", None),
@@ -113,7 +118,7 @@ class Users:
     """Clients of one server, each with an account of its own."""
 
     def __init__(self, server: ServerProcess, engine: sa.Engine) -> None:
-        self.server = server
+        self.server, self.engine = server, engine
         self.access = Access(engine, by="test")
         self._made: list[httpx.Client] = []
 
@@ -190,6 +195,30 @@ def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) ->
 
 
 @pytest.mark.spec("featuresets:10:2")
+def record_findings(engine: sa.Engine) -> None:
+    """Record that values of some features differ from those that are computed again."""
+    names, now = ("State.mean", "State.species", "Former.x"), datetime.now(UTC)
+    keys = [CountKey(branch="main", commit="c", feature=name, hour=now, finding=Finding.LATE_DATA) for name in names]
+    samples = [
+        Sample(
+            branch="main",
+            commit="c",
+            feature=name,
+            finding=Finding.LATE_DATA,
+            served_at=now,
+            at=now,
+            query="q",
+            served=f"of {name}",
+            recomputed="1",
+            partition=0,
+            offset=1,
+            row=0,
+        )
+        for name in names
+    ]
+    SkewStore(engine).add(Findings(topic_id="t", since={}, until={0: 2}, counts=Counter(keys), samples=samples))
+
+
 def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> None:
     guarded.log("pots", [pot(701, "oak", size=12.5)])
     data = {"Tap.pot": [701]}
@@ -217,6 +246,14 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), (path, refused.text)
         assert "oak" not in refused.text
         assert guarded.http.post(path.removeprefix("/api/v1"), json=body).status_code == 200 or path.startswith("/get")
+    record_findings(users.engine)
+    found = client.get("/api/v1/skew").json()
+    # Nobody knows the tags of a feature that isn't defined any more.
+    assert [feature["feature"] for feature in found["features"]] == ["State.mean"]
+    assert [sample["served"] for sample in found["samples"]] == ["of State.mean"]
+    assert client.get("/api/v1/skew", params={"feature": "State.species"}).json()["features"] == []
+    every = guarded.http.get("/skew").json()
+    assert [feature["feature"] for feature in every["features"]] == ["Former.x", "State.mean", "State.species"]
     rule = {"species": "private oak", "text": "rarely", "water": 1, "since": "2026-01-01T00:00:00Z"}
     taken = client.post("/api/v1/log", json={"webhook": "garden", "endpoint": "rules", "data": [rule]})
     assert taken.status_code == 200, taken.text

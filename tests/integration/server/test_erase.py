@@ -7,14 +7,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pandas as pd
+import polars as pl
 import psycopg
-import pyarrow.parquet as pq
 import pytest
 
 from caraway import Client, F, connectors, dataset, featureset, field, meta
@@ -24,6 +22,7 @@ from caraway.plan.model import Column
 from caraway.secrets.keyring import open_keyring
 from caraway.state.database import connect
 from caraway.testing import MockClient
+from tests.integration.archive.archive_process import ArchiveProcess, served_rows
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 
 GUESTS = connectors.Webhook(name="guests")
@@ -159,11 +158,12 @@ def ask_for_log(server: ServerProcess, guest: str, workflow: str) -> None:
 
 
 def archived(server: ServerProcess, workflow: str) -> list[str]:
-    """Return the guests in the files of the archive."""
-    files = Path(server.settings.objects_url).rglob("*.parquet")
-    tables = [pq.read_table(BytesIO(file.read_bytes()), columns=["workflow", "inputs"]) for file in sorted(files)]
-    rows = [row for table in tables for row in table.to_pylist() if row["workflow"] == f"nights-{workflow}"]
-    return sorted((orjson.loads(row["inputs"])["Night.guest"] for row in rows), key=[PRIVATE, "bob", "eve"].index)
+    """Return the guests in the table of served features."""
+    rows = served_rows(server.settings)
+    if rows.is_empty():
+        return []
+    found = rows.filter(pl.col("workflow") == f"nights-{workflow}")["inputs"].to_list()
+    return sorted((orjson.loads(inputs)["Night.guest"] for inputs in found), key=[PRIVATE, "bob", "eve"].index)
 
 
 def on_disk(server: ServerProcess, text: str) -> set[str]:
@@ -178,9 +178,10 @@ def on_disk(server: ServerProcess, text: str) -> set[str]:
 
 
 def test_what_is_erased_stays_so_after_kills_and_losses(
-    own_server: Callable[[], ServerProcess], kafka: str, postgres: str
+    own_server: Callable[[], ServerProcess], kafka: str, postgres: str, archived_by: Callable[..., ArchiveProcess]
 ) -> None:
     server = own_server()
+    archived_by(server).start()
     url = str(server.settings.server.url)
     with Client(url) as client:
         client.commit("nights", datasets=[Nights], featuresets=[Night])
@@ -224,7 +225,7 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
         eventually(lambda: {name.partition("-")[0] for name in on_disk(server, PRIVATE)} <= {"MANIFEST"}, server.said)
         assert on_disk(server, "bob")
         assert erasures(server)[0]["account"] == "someone"
-        # The rows go from the served features too: from older files, and from those that are written from now on.
+        # The rows go from the served features too: those that are archived, and those that come from now on.
         eventually(lambda: archived(server, "before") == ["bob"], server.said)
         for name in (PRIVATE, "eve"):
             ask_for_log(server, name, "after")

@@ -84,6 +84,7 @@ def test_the_places_of_every_dataset() -> None:
         "topic caraway.dead-letters",
         "topic caraway.served-features",
         "archive of served features",
+        "samples of the skew watch",
         "archive",
         "results of offline queries",
         "backups, and the systems that sent the rows",

@@ -1,21 +1,16 @@
 """Tests of the archived rows of an erased key: all that were looked up by it, under any name of the key's feature."""
 
-import threading
 from dataclasses import replace
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import orjson
-import polars as pl
 
 from caraway.erasure.keys import ErasedKeys, erasure_of
 from caraway.erasure.served_rows import ErasedRows, rules_of
 from caraway.errors import UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import Column
-from caraway.served.archive import file_name, parquet, rows_of
+from caraway.served.table import rows_of
 from tests.unit.query import garden
 
 MAC_KEYS = {"k": b"m" * 32}
@@ -62,25 +57,9 @@ def test_the_rules_are_the_lookups_of_a_commit() -> None:
 def test_rows_of_the_key_are_found_by_their_inputs_and_outputs() -> None:
     rows = erased_rows(3)
     given = list(rows_of(record({"Tap.pot": [3, 4, "3", None, "x"]}, {"State.species": ["a"] * 5}), 0, 0))
-    assert [rows.hides(row) for row in given] == [True, False, True, False, False]
+    assert [rows.hides_row(row) for row in given] == [True, False, True, False, False]
     shown = list(rows_of(record({"Other.x": [1, 1]}, {"State.pot": [3, 4]}), 0, 0))
-    assert [rows.hides(row) for row in shown] == [True, False]
+    assert [rows.hides_row(row) for row in shown] == [True, False]
     other = list(rows_of(record({"Tap.pot": [3]}, {"A.b": [1]}, commit="gone"), 0, 0))
-    assert not rows.hides(other[0])
-    assert not ErasedRows(ErasedKeys(dict), commits).hides(given[0])
-
-
-def test_files_keep_their_names_and_all_other_rows(tmp_path: Path) -> None:
-    objects = ObjectFolder(str(tmp_path))
-    names = [file_name("t", "2026-01-01", 0, first, first + 10) for first in (0, 10)]
-    for name, pots in zip(names, ([1, 3, 2], [5]), strict=True):
-        objects.write(name, parquet(list(rows_of(record({"Tap.pot": pots}, {"A.b": pots}), 0, 0))))
-    untouched = objects.read(names[1])
-    rows, going_on = erased_rows(3), threading.Event()
-    assert rows.sweep(objects, going_on)
-    left = pl.read_parquet(BytesIO(objects.read(names[0])))
-    assert [orjson.loads(text) for text in left["inputs"]] == [{"Tap.pot": 1}, {"Tap.pot": 2}]
-    assert objects.read(names[1]) == untouched
-    assert sorted(stored.name for stored in objects.stored("served-features")) == sorted(names)
-    going_on.set()
-    assert not rows.sweep(objects, going_on)
+    assert not rows.hides_row(other[0])
+    assert not ErasedRows(ErasedKeys(dict), commits).hides_row(given[0])

@@ -6,7 +6,7 @@ transactions another commit has meanwhile. So no record is in the table twice or
 writer dies.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -170,23 +170,43 @@ class ArchiveTable:
         return dict(self._options)
 
     def remove(self, columns: TableColumns, hides: HidesRecord) -> int:
-        """Remove the rows that `hides` is true of, and return how many.
-
-        The files that had them are replaced, and removed by `vacuum` once no reader uses them any more.
-        """
-        at = [columns.partition, columns.offset, columns.number]
+        """Remove the rows that `hides` is true of, and return how many; see `remove_rows`."""
         # Without an erasure by other columns only the keys need to be read.
         read = columns if hides.row is not None else columns_of_keys(columns)
-        wanted = [*at, *(column.name for column in read.schema.columns)]
+
+        def hidden(batch: pa.RecordBatch) -> list[bool]:
+            return are_erased(batch, read, hides)
+
+        at = (columns.partition, columns.offset, columns.number)
+        return self.remove_rows(at, [column.name for column in read.schema.columns], hidden)
+
+    def remove_rows(
+        self,
+        position: Sequence[str],
+        wanted: Sequence[str],
+        hidden: Callable[[pa.RecordBatch], list[bool]],
+        before: Callable[[pa.Table], object] = lambda _: None,
+    ) -> int:
+        """Remove rows, and return how many.
+
+        The files that had them are replaced, and removed by `vacuum` once no reader uses them any more.
+
+        Args:
+            position: The columns that identify a row.
+            wanted: The columns that `hidden` needs besides.
+            hidden: Returns which of some rows are to be removed.
+            before: Called with the positions of all of these rows before they are removed.
+        """
         found = []
         with _translated_errors(self.url):
-            for batch in self._table.to_pyarrow_dataset().to_batches(columns=wanted):
-                hidden = pa.array(are_erased(batch, read, hides), pa.bool_())
-                found.append(pa.table([batch[name] for name in at], names=at).filter(hidden))
+            for batch in self._table.to_pyarrow_dataset().to_batches(columns=[*position, *wanted]):
+                rows = pa.table([batch[name] for name in position], names=list(position))
+                found.append(rows.filter(pa.array(hidden(batch), pa.bool_())))
             rows = pa.concat_tables(found) if found else pa.table({})
             if not rows.num_rows:
                 return 0
-            same = " AND ".join(f'target."{name}" = source."{name}"' for name in at)
+            before(rows)
+            same = " AND ".join(f'target."{name}" = source."{name}"' for name in position)
             merge = self._table.merge(
                 rows, same, source_alias="source", target_alias="target", writer_properties=_WRITER
             )

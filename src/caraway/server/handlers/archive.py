@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from caraway.archive.reports import ArchivedTable
+from caraway.archive.served import SERVED_PLAN
 from caraway.archive.store.model import archived_topics
 from caraway.plan.model import TopicKind, TopicPlan
 from caraway.server.handlers.context import ServerContext
@@ -19,6 +20,9 @@ KINDS = {
     TopicKind.VERSIONS: "versions",
     TopicKind.AGGREGATE_INPUTS: "aggregate inputs",
 }
+
+# The table of served features has rows of all branches.
+SERVED_ROWS = "rows of all branches"
 
 
 class ArchiveTableAnswer(Struct):
@@ -40,17 +44,17 @@ class ArchiveTableAnswer(Struct):
 
 
 class ArchiveAnswer(Struct):
-    """The tables of a branch's datasets."""
+    """The tables of a branch's datasets, and that of served features."""
 
     branch: str
     tables: list[ArchiveTableAnswer]
 
 
 async def archive(context: ServerContext, request: Request) -> HttpResponse:
-    """Return the tables of the branch's datasets: where they are, how large, and how far behind their topics."""
+    """Return the tables of the branch's datasets, and that of served features: where they are, how large, how late."""
     deployment = context.deployment
     served = deployment.graphs.require_served_graph(request.branch)
-    topics = archived_topics([served.plan])
+    topics = {**archived_topics([served.plan]), SERVED_PLAN.name: SERVED_PLAN}
     reports = await asyncio.to_thread(deployment.archive_reports.all)
     ends = await asyncio.to_thread(TopicEnds(deployment.bootstrap_servers).ends, topics)
     return json_response(msgspec.to_builtins(ArchiveAnswer(request.branch, answered(topics.values(), reports, ends))))
@@ -62,7 +66,8 @@ def answered(
     """Return the tables of topics, in the order of their datasets."""
     tables = []
     for topic in sorted(topics, key=lambda topic: (topic.dataset, topic.name)):
-        table = ArchiveTableAnswer(topic.dataset, topic.name, KINDS[topic.kind])
+        kind = SERVED_ROWS if topic.name == SERVED_PLAN.name else KINDS[topic.kind]
+        table = ArchiveTableAnswer(topic.dataset, topic.name, kind)
         found = reports.get(topic.name)
         if found is not None:
             report, known = found.report, ends.get(topic.name)

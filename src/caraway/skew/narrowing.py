@@ -1,0 +1,115 @@
+"""Reads of a few keys: the records of all other keys are left out first.
+
+A sample has some hundred rows, so nearly all records of a dataset are of other keys. Without them, an index that is
+built anew, several times for values that differ, is small.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from caraway.archive.store.reading import ArchivedRecords
+from caraway.offline.history.groups import MISSING, Groups
+from caraway.offline.history.records import TopicRecords, index_frame
+from caraway.offline.reader import OfflineReader, SeriesReader
+from caraway.offline.spark.work import is_divisible
+from caraway.plan.model import IndexPlan, TopicPlan
+from caraway.query.model import Instants, Rows
+
+_ROW_NUMBER = "record row"
+
+Key = tuple[object, ...]
+# Returns a reader of all datasets from some records.
+MakeReader = Callable[[TopicRecords], OfflineReader]
+
+
+class KeyRecords:
+    """The records of the keys that were asked for, which stay in memory, of the datasets of one graph."""
+
+    def __init__(self, source: TopicRecords, indexes: Iterable[IndexPlan]) -> None:
+        """Take the records of the datasets that `indexes` are of from `source`."""
+        self._source = source
+        self._plans = {plan.dataset: plan for plan in indexes}
+        self._narrowed: dict[tuple[str, frozenset[str]], _OfKeys] = {}
+
+    def of(self, dataset: str, keys: Sequence[Key]) -> TopicRecords:
+        """Return the records on which the rows of some keys of a dataset depend.
+
+        Args:
+            dataset: The dataset.
+            keys: The values of the key fields in declared order, in stored form.
+        """
+        plan = self._plans[dataset]
+        once = {repr(key): key for key in keys} if is_divisible(plan) else {}
+        name = dataset, frozenset(once)
+        if name not in self._narrowed:
+            self._narrowed[name] = _OfKeys(self._source, plan, list(once.values()))
+        return self._narrowed[name]
+
+
+class _OfKeys(TopicRecords):
+    """The records of some keys; without any, all records."""
+
+    def __init__(self, source: TopicRecords, plan: IndexPlan, keys: Sequence[Key]) -> None:
+        self._source = source
+        self._plan = plan
+        fields = [field.name for field in plan.fields]
+        # Records have the keys in the order of the groupby.
+        declared = sorted((key.name for key in plan.schema.keys), key=fields.index)
+        order = [declared.index(key.name) for key in plan.schema.keys]
+        self._keys = [tuple(key[position] for position in order) for key in keys]
+        self._kept: dict[tuple[str, ...], ArchivedRecords] = {}
+
+    def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
+        """Return the records; see `TopicRecords.records`."""
+        name = tuple(wanted)
+        if name not in self._kept:
+            found = self._source.records(topic, wanted)
+            self._kept[name] = self._narrowed(found) if self._keys else found
+        return self._kept[name]
+
+    def _narrowed(self, found: ArchivedRecords) -> ArchivedRecords:
+        plan = self._plan
+        rows = found.rows.with_row_index(_ROW_NUMBER)
+        frame = index_frame(plan, replace(found, rows=rows), [_ROW_NUMBER])
+        groups = Groups(plan.schema.keys, frame)
+        asked = groups.find(self._keys)
+        kept = rows[frame[_ROW_NUMBER]].drop(_ROW_NUMBER)
+        mine = pl.Series(np.isin(groups.numbers, asked[asked != MISSING]), dtype=pl.Boolean)
+        if plan.revised:
+            # Other revisions of a record may have other keys. If one of them is left out, a record would count that
+            # is replaced or retracted.
+            identities = kept[found.columns.id]
+            mine |= identities.is_in(identities.filter(mine).drop_nulls().unique().implode()).fill_null(value=False)
+        return replace(found, rows=kept.filter(mine))
+
+
+class NarrowReader(SeriesReader):
+    """Reads datasets from the records of the keys that a read asks for."""
+
+    def __init__(self, records: KeyRecords, make: MakeReader) -> None:
+        """Read `records` by readers that `make` makes."""
+        self._records = records
+        self._make = make
+
+    def read(self, dataset: str, keys: Sequence[Key], at_us: Instants, columns: Sequence[str], /) -> Rows:
+        """Read rows; see `OfflineReader.read`."""
+        if not keys:
+            return [[] for _ in columns], []
+        with self._make(self._records.of(dataset, keys)) as reader:
+            return reader.read(dataset, keys, at_us, columns)
+
+    def has_series(self, dataset: str, columns: Sequence[str]) -> bool:
+        """Return False: the few rows of a sample are read as values."""
+        del dataset, columns
+        return False
+
+    def read_series(
+        self, dataset: str, keys: Sequence[pl.Series], at_us: npt.NDArray[np.int64], columns: Sequence[str]
+    ) -> list[pl.Series] | None:
+        """Return None: see `has_series`."""
+        del dataset, keys, at_us, columns
+        return None
