@@ -9,7 +9,7 @@ from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower, encoder_of
 from caraway.archive.reports import ArchiveReports
-from caraway.archive.served import SERVED_PLAN, ServedEncoder, ServedErasures
+from caraway.archive.served import SERVED_PLAN, ServedEncoder, ServedErasures, ServedRemoval
 from caraway.archive.trimming import Trimming
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import ARCHIVES, Member
@@ -60,6 +60,7 @@ def main() -> int:
             report=reports.write,
             hides=erasures.hides,
             encoder=lambda plan: served if plan is SERVED_PLAN else encoder_of(plan),
+            replaced_hours=settings.archive.replaced_hours,
         )
         member = Member(engine=database, group=ARCHIVES, node=f"{socket.gethostname()}:{settings.data_dir}")
         archiver = Archiver(
@@ -68,7 +69,11 @@ def main() -> int:
             member,
             erasures=erasures,
             downstream=DownstreamErasures(log, servers, replaced_hours=settings.archive.replaced_hours),
-            served=ServedErasures(log, erased_rows, SkewStore(database).forget),
+            served=ServedRemoval(
+                ServedErasures(log, erased_rows, SkewStore(database).forget),
+                servers,
+                replaced_hours=settings.archive.replaced_hours,
+            ),
             reports=reports,
             objects=ObjectFolder(settings.objects_url),
             trimming=Trimming(servers, settings.archive.topic_days),

@@ -13,7 +13,7 @@ from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
-from caraway.archive.served import SERVED_PLAN, ServedErasures
+from caraway.archive.served import SERVED_PLAN, ServedRemoval
 from caraway.archive.store.model import archived_topics, topic_folder
 from caraway.archive.trimming import Trimming
 from caraway.cluster.assignment import chosen
@@ -50,7 +50,7 @@ class Archiver:
         *,
         erasures: TableErasures,
         downstream: DownstreamErasures,
-        served: ServedErasures,
+        served: ServedRemoval,
         reports: ArchiveReports,
         objects: ObjectFolder,
         trimming: Trimming,
@@ -141,9 +141,8 @@ class Archiver:
             if topic in topics and self._follower.erase(topic):
                 self._erasures.done(topic, list(numbers))
         self._downstream.step(self._follower, topics, self._jobs)
-        name = SERVED_PLAN.name
-        if self._served.pending and name in topics and self._follower.remove(name, self._served.remove):
-            self._served.done()
+        if SERVED_PLAN.name in topics:
+            self._served.step(self._follower)
 
     def _share(self) -> Mapping[str, TopicPlan]:
         # A process that was restarted takes the lease of its predecessor at once, since both can't run at a time.

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from caraway.archive.store.columns import Encoder, columns_of
 from caraway.archive.store.model import TableReport, TableSize, table_path
-from caraway.archive.store.tables import ArchiveTable, ReplacedError
+from caraway.archive.store.tables import KEPT_HOURS, ArchiveTable, ReplacedError
 from caraway.erasure.keys import HidesRecord
 from caraway.errors import UnavailableError
 from caraway.plan.model import TopicPlan
@@ -142,6 +142,7 @@ class Follower:
         report: Callable[[TableReport], object] = lambda _: None,
         hides: Callable[[TopicPlan], HidesRecord | None] = lambda _: None,
         encoder: Callable[[TopicPlan], MessageEncoder] = encoder_of,
+        replaced_hours: int = KEPT_HOURS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Write tables into the object store.
@@ -153,9 +154,11 @@ class Follower:
             report: Called after each write.
             hides: Returns the check whether a record of a topic is erased, None if none is.
             encoder: Returns the encoder of a topic's messages.
+            replaced_hours: Hours for which tables keep files that were replaced.
             clock: Returns the time in seconds.
         """
         self._encoder = encoder
+        self._replaced_hours = replaced_hours
         self._bootstrap_servers = bootstrap_servers
         self._objects_url = objects_url
         self._seconds = seconds
@@ -348,7 +351,7 @@ class Follower:
                 LOG.info("compacted a table", topic=name, files=followed.table.compact())
             if now - followed.vacuumed_at >= VACUUM_SECONDS:
                 followed.vacuumed_at = now
-                followed.table.vacuum()
+                followed.table.vacuum(hours=self._replaced_hours)
         except (UnavailableError, ReplacedError) as error:
             LOG.warning("a table stays in small files for now", topic=name, reason=str(error))
 

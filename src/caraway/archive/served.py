@@ -2,16 +2,22 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+import orjson
 import pyarrow as pa
 import structlog
+from confluent_kafka import KafkaException
 
 from caraway.archive.store.tables import ArchiveTable
+from caraway.archive.trimming import remove_before
 from caraway.erasure.keys import HidesRecord
+from caraway.erasure.places import SERVED_PLACE
 from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
+from caraway.errors import UnavailableError
 from caraway.plan.model import RecordSchema, TopicKind, TopicPlan
-from caraway.served.log import SERVED
+from caraway.served.log import RECORD_FORMAT, SERVED
 from caraway.served.table import (
     COMMIT,
     INPUTS,
@@ -25,12 +31,29 @@ from caraway.served.table import (
     rows_of,
     table_of,
 )
+from caraway.topics.positions import Offsets, TopicEnds
+from caraway.topics.producer import TopicWriter
 from caraway.topics.reader import Message
+from caraway.topics.segments import begin_segments
 
 LOG = structlog.get_logger(__name__)
 
-# The name of the table among the places that have removed a key.
-PLACE = "served features"
+# A record without rows, for the begin of a file of the topic.
+NO_ROWS = orjson.dumps(
+    {
+        "format": RECORD_FORMAT,
+        "query": "",
+        "served_us": 0,
+        "branch": "",
+        "commit": "",
+        "workflow": "",
+        "rows": [],
+        "at_us": 0,
+        "inputs": {},
+        "outputs": {},
+    }
+)
+WRITE_SECONDS = 10.0
 # The topic as the archive follows it. Its records are JSON, so they have no schema of a dataset.
 SERVED_PLAN = TopicPlan(
     dataset=NAME,
@@ -84,8 +107,21 @@ class ServedEncoder:
         return table_of(rows)
 
 
+class ServedTables(Protocol):
+    """The tables of topics (`caraway.archive.follower.Follower`)."""
+
+    def remove(self, topic: str, remove: Callable[[ArchiveTable], int]) -> bool:
+        """Remove rows of erased keys from the table of a topic by a function; return whether that was done."""
+
+    def archived(self) -> Offsets:
+        """Return the offset of the next message to archive of each partition, by topic."""
+
+    def vacuum(self, topic: str, hours: int) -> bool:
+        """Remove files of a table that were replaced so many hours ago; return whether that was possible."""
+
+
 class ServedErasures:
-    """The erased keys of which the table may still have rows. Not thread safe."""
+    """The erased keys of which the table and the topic may still have rows. Not thread safe."""
 
     def __init__(self, log: ErasureLog, rows: ErasedRows, forget: Callable[[Sequence[Position]], object]) -> None:
         """Remove the rows that `rows` hides.
@@ -111,7 +147,7 @@ class ServedErasures:
             found += records
             self._number = records[-1].id
         if found:
-            self._pending |= {record.id for record in found} & set(self._log.undone(PLACE))
+            self._pending |= {record.id for record in found} & set(self._log.undone(SERVED_PLACE))
 
     @property
     def number(self) -> int:
@@ -132,10 +168,10 @@ class ServedErasures:
         """
         return table.remove_rows(POSITION, (COMMIT, INPUTS, OUTPUTS), self._hidden, self._forget_rows)
 
-    def done(self) -> None:
-        """Note that the table has no rows of the pending erasures any more."""
-        self._log.done(self._pending, PLACE)
-        self._pending = set()
+    def done(self, numbers: Collection[int]) -> None:
+        """Note that table and topic have no rows of these erasures any more."""
+        self._log.done(numbers, SERVED_PLACE)
+        self._pending -= set(numbers)
 
     def _forget_rows(self, positions: pa.Table) -> None:
         self._forget(list(zip(*(positions[name].to_pylist() for name in POSITION), strict=True)))
@@ -143,3 +179,61 @@ class ServedErasures:
     def _hidden(self, batch: pa.RecordBatch) -> list[bool]:
         columns = (batch[name].to_pylist() for name in (COMMIT, INPUTS, OUTPUTS))
         return [self._rows.hides(*row) for row in zip(*columns, strict=True)]
+
+
+class ServedRemoval:
+    """Removes the rows of erased keys from the table and from the topic. Not thread safe."""
+
+    def __init__(self, erasures: ServedErasures, bootstrap_servers: str, *, replaced_hours: int) -> None:
+        """Remove rows of `erasures`, which the caller refreshes.
+
+        Args:
+            erasures: The erased keys.
+            bootstrap_servers: The broker, "host:port".
+            replaced_hours: Hours for which the table keeps files that were replaced.
+        """
+        self._erasures = erasures
+        self._bootstrap_servers = bootstrap_servers
+        self._hours = replaced_hours
+        self._ends = TopicEnds(bootstrap_servers)
+        # The erasures whose rows are gone from the table, and the offsets before which the topic may still have them.
+        self._cutting: set[int] = set()
+        self._cut: dict[int, int] = {}
+
+    def refresh(self) -> None:
+        """Read the keys that were erased since the last call. Raises `UnavailableError` if Postgres doesn't answer."""
+        self._erasures.refresh()
+
+    def step(self, tables: ServedTables) -> None:
+        """Remove rows of erased keys from the table, and then all archived records from the topic.
+
+        Nobody but the archive reads the topic.
+
+        Raises `UnavailableError` if Postgres, the broker or the object store doesn't answer.
+        """
+        pending = set(self._erasures.pending)
+        if not pending <= self._cutting and tables.remove(SERVED, self._erasures.remove):
+            self._cut, self._cutting = self._begin_files(), pending
+        archived = tables.archived().get(SERVED, {})
+        if self._cutting and all(archived.get(partition, 0) >= offset for partition, offset in self._cut.items()):
+            remove_before(self._bootstrap_servers, {SERVED: self._cut})
+            tables.vacuum(SERVED, self._hours)
+            self._erasures.done(self._cutting)
+            self._cutting = set()
+
+    def _begin_files(self) -> dict[int, int]:
+        """Have the topic begin new files, and return offsets behind all rows that were there, and in these files."""
+        ends: dict[int, int] = {}
+        writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_SECONDS)
+
+        def write() -> None:
+            ends.update(self._ends.ends([SERVED]).get(SERVED, {}))
+            writer.write_to_all(SERVED, b"", NO_ROWS).result(WRITE_SECONDS)
+
+        try:
+            begin_segments(self._bootstrap_servers, SERVED, write)
+        except (KafkaException, TimeoutError) as error:
+            raise UnavailableError(f"Kafka doesn't take records on {SERVED}: {error}") from error
+        finally:
+            writer.close(WRITE_SECONDS)
+        return ends

@@ -12,8 +12,8 @@ RECOMPUTATION = "recomputation"
 DERIVED = "derived data"
 # The topic of dead letters has no row of the key any more.
 DEAD_LETTERS_PLACE = "dead letters"
-# The archive of served features has no row of the key any more.
-SERVED = "served features"
+# The table of served features and their topic have no row of the key any more.
+SERVED_PLACE = "served features"
 
 
 def index_of(member: str) -> str:

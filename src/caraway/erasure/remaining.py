@@ -1,10 +1,10 @@
 """The places that keep clear text of erased rows, as an answer to a request to erase names them (decisions 25, 43)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.graph.trees import datasets_read
+from caraway.graph.trees import datasets_read, reached
 from caraway.index.storage.snapshots import KEPT
 from caraway.plan.model import topic_of_scope
 from caraway.served.log import SERVED
@@ -42,11 +42,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
     for spec in graph.datasets:
         for name in _inputs(spec):
             readers.setdefault(name, []).append(spec.name)
-    computed = list(_reached([dataset], readers))
+    computed = list(reached([dataset], readers))
     places = [*(_going if downstream else _staying)(dataset, topics, [specs[name] for name in computed])]
     places += [
         Remains(f"dataset {name}", f"the rows from which {dataset} is computed, and their topic", _until(specs[name]))
-        for name in _reached([dataset], {spec.name: _inputs(spec) for spec in graph.datasets})
+        for name in reached([dataset], {spec.name: _inputs(spec) for spec in graph.datasets})
         if name in specs
     ]
     return [
@@ -56,11 +56,15 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
             "rows that were refused or failed before the erasure",
             "Kafka has compacted the topic (minutes); rows above 16 KiB, of which only the head is kept, stay",
         ),
-        Remains(f"topic {SERVED}", "features that queries with `log` were answered with", "seven days have passed"),
+        Remains(
+            f"topic {SERVED}",
+            "features that queries with `log` were answered with",
+            "the archive has copied them and Kafka has deleted its old files (minutes), or seven days have passed",
+        ),
         Remains(
             "archive of served features",
-            "rows whose key was computed by an extractor; rows with the key itself are removed, and their files a day "
-            "later",
+            "rows whose key was computed by an extractor, and features of other keys that show the erased one, such as "
+            "lists; rows with the key itself are removed, and their files archive.replaced_hours (24) later",
             "somebody deletes these rows from its table",
         ),
         Remains("samples of the skew watch", "features of such rows", "skew.kept_days have passed"),
@@ -123,18 +127,6 @@ def _going(dataset: str, topics: Sequence[str], computed: Sequence[DatasetSpec])
 
 def _inputs(spec: DatasetSpec) -> list[str]:
     return [name for pipeline in spec.pipelines for name in datasets_read(pipeline.operator)]
-
-
-def _reached(start: Iterable[str], edges: dict[str, list[str]]) -> Iterator[str]:
-    """Yield the names that are reached from `start`, without those of `start`, each once."""
-    seen = set(start)
-    waiting = list(seen)
-    while waiting:
-        for name in edges.get(waiting.pop(0), ()):
-            if name not in seen:
-                seen.add(name)
-                waiting.append(name)
-                yield name
 
 
 def _until(spec: DatasetSpec) -> str:

@@ -1,8 +1,8 @@
 """Erased keys in the table of served features: rows that were looked up by them are removed, and none is added.
 
-A row belongs to an erased key if it has the features by which an extractor of its commit looks up the dataset, under
-their own names or those of which they are aliases. A key that was computed during a query isn't in its row, so such
-rows aren't found.
+A row belongs to an erased key if it has the features by which an extractor of its commit looks up the dataset, or one
+that is computed from it and has a key of the same name and type, under their own names or those of which they are
+aliases. A key that was computed during a query isn't in its row, so such rows aren't found.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +13,10 @@ import orjson
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.erase_keys import erase_key_fields
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
+from caraway.graph.trees import datasets_read, reached
 from caraway.plan.model import Column
 from caraway.rows.column_casts import ColumnCast
 from caraway.served.table import COMMIT, INPUTS, OUTPUTS, SCHEMA, Row
@@ -107,16 +109,43 @@ def _keys(columns: tuple[Column, ...], parts: Sequence[list[object]]) -> Iterato
 
 def rules_of(graph: Graph) -> tuple[Rule, ...]:
     """Return the rules by which rows of a graph's queries belong to keys of its datasets."""
-    datasets = {spec.name: spec for spec in graph.datasets if any(field.erase_key for field in spec.fields)}
-    if not datasets:
+    datasets = {spec.name: spec for spec in graph.datasets}
+    erasable = [spec for spec in graph.datasets if any(field.erase_key for field in spec.fields)]
+    if not erasable:
         return ()
+    before = {spec.name: [n for p in spec.pipelines for n in datasets_read(p.operator)] for spec in graph.datasets}
     alike = _aliases(graph)
     found: dict[Rule, None] = {}
     for featureset in graph.featuresets:
         for extractor in featureset.extractors:
-            if isinstance(extractor, LookupExtractor) and extractor.dataset in datasets:
-                found[_rule(extractor, datasets[extractor.dataset], alike)] = None
+            if not isinstance(extractor, LookupExtractor) or extractor.dataset not in datasets:
+                continue
+            spec = datasets[extractor.dataset]
+            if spec in erasable:
+                found[_rule(extractor, spec, alike)] = None
+            upstream = reached([spec.name], before)
+            for name in upstream:
+                if (source := datasets.get(name)) in erasable and source is not None:
+                    rule = _rule_upstream(extractor, spec, source, alike)
+                    found |= {} if rule is None else {rule: None}
     return tuple(found)
+
+
+def _rule_upstream(
+    extractor: LookupExtractor, spec: DatasetSpec, source: DatasetSpec, alike: Mapping[str, frozenset[str]]
+) -> Rule | None:
+    """Return the rule for keys of a dataset that another one is computed from; None if that has no such keys."""
+    types = {field.name: field.dtype for field in spec.fields if field.name in spec.keys}
+    columns = [Column(name=field.name, dtype=field.dtype) for field in erase_key_fields(source)]
+    if any(types.get(column.name) != column.dtype for column in columns):
+        return None
+    features = dict(zip(spec.keys, extractor.inputs, strict=True))
+    return Rule(
+        dataset=source.name,
+        keys=tuple(columns),
+        features=tuple(alike.get(features[c.name], frozenset({features[c.name]})) for c in columns),
+        each=extractor.element_wise,
+    )
 
 
 def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, frozenset[str]]) -> Rule:

@@ -1,6 +1,6 @@
 """Walks over operator trees: the inputs of an operator, the datasets of a tree, and the end of a pipeline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from caraway.graph import operators as ops
@@ -66,3 +66,15 @@ def without_pickles(operator: ops.Operator) -> ops.Operator:
     if isinstance(bare, ops.Transform):
         return replace(bare, function=replace(bare.function, pickled=b""))
     return bare
+
+
+def reached(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the names that are reached from `start`, without those of `start`, each once."""
+    seen = set(start)
+    waiting = list(seen)
+    while waiting:
+        for name in edges.get(waiting.pop(0), ()):
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name)
+                yield name

@@ -10,7 +10,7 @@ from caraway.archive.downstream import DownstreamErasures
 from caraway.archive.erasing import TableErasures
 from caraway.archive.follower import Follower
 from caraway.archive.reports import ArchiveReports
-from caraway.archive.served import ServedErasures
+from caraway.archive.served import ServedErasures, ServedRemoval
 from caraway.archive.store.model import TableReport, TableSize, topic_folder
 from caraway.archive.trimming import Trimming
 from caraway.cluster.members import ARCHIVES, Member
@@ -43,7 +43,7 @@ def test_the_table_of_a_removed_topic_is_removed(postgres: str, kafka: str, tmp_
         Member(engine=engine, group=ARCHIVES, node="test"),
         erasures=TableErasures(log, erased),
         downstream=DownstreamErasures(log, kafka, replaced_hours=24),
-        served=ServedErasures(log, rows, lambda _: None),
+        served=ServedRemoval(ServedErasures(log, rows, lambda _: None), kafka, replaced_hours=24),
         reports=reports,
         objects=objects,
         trimming=Trimming(kafka, None),

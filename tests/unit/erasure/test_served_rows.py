@@ -1,14 +1,25 @@
 """Tests of the archived rows of an erased key: all that were looked up by it, under any name of the key's feature."""
 
+# ruff: noqa: ANN201 (definitions as users write them)
+# mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment, arg-type"
+
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import orjson
 
+from caraway import F, dataset, featureset, field, meta, pipeline
+from caraway.client.arguments import build_graph
+from caraway.connectors import Webhook, source
+from caraway.datasets import Count, Dataset, Sum
+from caraway.dtypes import Continuous
+from caraway.dtypes.types import STRING
 from caraway.erasure.keys import ErasedKeys, erasure_of
 from caraway.erasure.served_rows import ErasedRows, rules_of
 from caraway.errors import UnknownEntityError
 from caraway.graph.specs import Graph
+from caraway.lib import inputs
 from caraway.plan.model import Column
 from caraway.served.table import rows_of
 from tests.unit.query import garden
@@ -63,3 +74,60 @@ def test_rows_of_the_key_are_found_by_their_inputs_and_outputs() -> None:
     other = list(rows_of(record({"Tap.pot": [3]}, {"A.b": [1]}, commit="gone"), 0, 0))
     assert not rows.hides_row(other[0])
     assert not ErasedRows(ErasedKeys(dict), commits).hides_row(given[0])
+
+
+@meta(owner="a@b.co")
+@source(Webhook(name="shop").endpoint("payments"), disorder="1d", cdc="append")
+@dataset
+class Payments:
+    person: str = field(erase_key=True)
+    cents: int
+    at: datetime
+
+
+@meta(owner="a@b.co")
+@dataset(index=True)
+class Spent:
+    person: str = field(key=True)
+    cents: int
+    at: datetime
+
+    @pipeline
+    @inputs(Payments)
+    def add(cls, payments: Dataset):
+        return payments.groupby("person").aggregate(cents=Sum(of="cents", window=Continuous("forever")))
+
+
+@meta(owner="a@b.co")
+@dataset(index=True)
+class ByCents:
+    cents: int = field(key=True)
+    payments: int
+    at: datetime
+
+    @pipeline
+    @inputs(Payments)
+    def add(cls, payments: Dataset):
+        return payments.groupby("cents").aggregate(payments=Count(window=Continuous("forever")))
+
+
+@meta(owner="a@b.co")
+@featureset
+class Buyer:
+    person: str
+    cents: int = F(Spent.cents, default=0)
+    alike: int = F(ByCents.payments, default=0)
+
+
+def test_rows_are_found_that_were_looked_up_in_a_dataset_computed_from_the_erased_rows() -> None:
+    made = build_graph([Payments, Spent, ByCents], [Buyer])
+    assert [(rule.dataset, rule.features) for rule in rules_of(made)] == [
+        ("Payments", (frozenset({"Buyer.person"}),)),
+    ]
+    erased = ErasedKeys(lambda: MAC_KEYS)
+    rows = ErasedRows(erased, lambda _: made)
+    person = Column(name="person", dtype=STRING)
+    erased.add("caraway.Payments.1", [erasure_of("caraway.Payments.1", (person,), ["ann"], "k", MAC_KEYS["k"])])
+    rows.watch("Payments", "caraway.Payments.1")
+    given = list(rows_of(record({"Buyer.person": ["ann", "bob"]}, {"Buyer.cents": [3, 3]}), 0, 0))
+    assert [rows.hides_row(row) for row in given] == [True, False]

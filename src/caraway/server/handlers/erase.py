@@ -15,6 +15,7 @@ from caraway.erasure.places import (
     DEAD_LETTERS_PLACE,
     DERIVED,
     RECOMPUTATION,
+    SERVED_PLACE,
     TOPIC,
     index_files_of,
 )
@@ -172,7 +173,7 @@ def scopes_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
 def _erasure(record: ErasureRecord, member: str) -> dict[str, object]:
     """Return an erased key as plain values; `waits_for` are the next places, those of this server among them."""
     downstream = (TOPIC, RECOMPUTATION, DERIVED, index_files_of(member), ARCHIVE_FILES)
-    places = (ARCHIVE, *(downstream if record.key.downstream else ()), DEAD_LETTERS_PLACE)
+    places = (ARCHIVE, *(downstream if record.key.downstream else ()), DEAD_LETTERS_PLACE, SERVED_PLACE)
     return {
         "request": record.key.request,
         "topic": topic_of_scope(record.key.topic),
