@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from caraway import dataset, field, meta, pipeline
+from caraway import F, dataset, featureset, field, meta, pipeline
 from caraway.client import Client, find_server
 from caraway.config.settings import Settings, load_settings
 from caraway.connectors import Webhook, source
@@ -95,6 +95,13 @@ class ByCity:
         )
 
 
+@meta(owner="e2e@example.com")
+@featureset
+class Buyer:
+    person: str
+    payments: int = F(ByPerson.payments, default=0)
+
+
 DATASETS = [Payments, Shops, People, ByPerson, ByCity]
 
 
@@ -154,7 +161,7 @@ def test_no_file_has_an_erased_key(tmp_path: Path) -> None:
         headers = {"Authorization": f"Bearer {find_server(stack.url).token}"}
         raw = httpx.Client(base_url=f"{stack.url}/api/v1", headers=headers)
         with closing(Client(stack.url)) as client, raw as http:
-            client.commit("forgotten", DATASETS, [])
+            client.commit("forgotten", DATASETS, [Buyer])
 
             def cities() -> list[Any]:
                 found: Any
@@ -171,6 +178,9 @@ def test_no_file_has_an_erased_key(tmp_path: Path) -> None:
             body = {"webhook": "forgotten", "endpoint": "payments", "data": [refused, {**refused, "person": "bob"}]}
             assert http.post("/log", json=body).json()["rejected"] == 2
             wait_for(lambda: cities() == [[5, ["eve", PERSON]], [10, [PERSON, "bob"]]], cities)
+            asked = pd.DataFrame({"Buyer.person": [PERSON, "bob"]})
+            served = client.query([Buyer.person], [Buyer.payments], asked, log=True, workflow="forgotten")
+            assert served["Buyer.payments"].tolist() == [2, 1]
             snapshots = folder / "objects" / "index-snapshots" / "manifests"
             wait_for(lambda: any(snapshots.glob("*.json")), lambda: "no snapshot")
             before = files_with(folder, PERSON, MAIL)
