@@ -15,7 +15,7 @@ from caraway.functions.extractors.pool import FunctionPool
 from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.queries.model import OfflineRequest
-from caraway.offline.reader import OfflineReader, SeriesReader
+from caraway.offline.reader import Memory, OfflineReader, SeriesReader
 from caraway.query.catalog import Catalog
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
@@ -49,11 +49,19 @@ class QueryContext:
     functions: FunctionPool
     secrets: SecretStore
 
-    def reader(self, source: TopicRecords | None = None) -> OfflineReader:
-        """Return a new reader of all datasets, from `source` or else from all records."""
+    def reader(self, source: TopicRecords | None = None, memory: Memory | None = None) -> OfflineReader:
+        """Return a new reader of all datasets, from `source` or else from all records.
+
+        `memory` bounds the records that it holds in memory.
+        """
         plan = self.planned.plan
         return OfflineReader(
-            source or self.source, plan.indexes, plan.topics, erased=self.erased, known=self.request.as_known
+            source or self.source,
+            plan.indexes,
+            plan.topics,
+            erased=self.erased,
+            known=self.request.as_known,
+            memory=memory,
         )
 
     def plan(self, reader: SeriesReader) -> OfflinePlan:
