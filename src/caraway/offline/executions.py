@@ -15,9 +15,11 @@ from caraway.offline.coverage import Coverage, coverage_of
 from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.evaluation import evaluate
 from caraway.offline.queries.model import Execution, folder_of
+from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.running import PART_ROWS_ON_SPARK, Evaluate
 from caraway.offline.sizes import DatasetSize, sizes_of
 from caraway.query.executor import CompiledPlan
+from caraway.scratch import ScratchFolder, sweep
 
 LOG = structlog.get_logger(__name__)
 
@@ -101,8 +103,10 @@ def _on_spark(
 
     with context.reader() as reader:
         plan = context.plan(reader)
-        scratch = settings.data_dir / "offline" / query_id
-        with offline_session(settings, scratch) as spark:
+        base = spark_folder(settings)
+        base.mkdir(parents=True, exist_ok=True)
+        sweep(base)
+        with ScratchFolder("spark", base) as scratch, offline_session(settings, scratch.path / "session") as spark:
             processors = spark.sparkContext.defaultParallelism
             work = work_of(
                 context,

@@ -28,6 +28,7 @@ from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
+from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
@@ -198,6 +199,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         processes=settings.offline.processes,
         kept=timedelta(days=settings.offline.kept_days),
         environment=settings.environment(),
+        scratch=spark_folder(settings),
     )
     definitions = Definitions(url, plans, secrets, eraser)
     resolve = resolver(newest_secret, kept_s=0.0).resolve

@@ -31,6 +31,7 @@ from caraway.offline.spark.work import RecordsTask, Work
 from caraway.plan.model import Column, TopicPlan
 from caraway.query.model import Instants, Rows
 from caraway.query.rounds import added, read
+from caraway.scratch import sweep
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -79,6 +80,8 @@ class Evaluator:
     def __init__(self, work: Work) -> None:
         """Open what the evaluation needs, with the settings of this process's environment."""
         settings = load_settings()
+        # The folders of tasks whose processes were killed are still there.
+        sweep()
         self.work = work
         self.objects = ObjectFolder(settings.objects_url)
         self.context = _closing.enter_context(
