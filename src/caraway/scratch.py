@@ -26,7 +26,7 @@ class ScratchFolder:
         """Make a folder that only this user can enter.
 
         Args:
-            kind: What it is for, as a part of its name.
+            kind: A word for its purpose, as a part of its name.
             base: The folder in which it is made; None for the system's folder of temporary files.
         """
         while True:
@@ -52,7 +52,7 @@ class ScratchFolder:
         self.release()
 
     def release(self) -> None:
-        """Let others remove the folder."""
+        """Release the lock, so that others may remove the folder."""
         os.close(self._lock)
 
 

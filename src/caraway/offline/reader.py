@@ -20,6 +20,7 @@ from caraway.offline.history.replayed import KnownIndex, ReplayedIndex
 from caraway.offline.history.spilled import Spill, SpilledVersions, spilled_aggregates
 from caraway.offline.history.versions import VersionHistory, Versions
 from caraway.offline.kernel.blocks import BlockSizes
+from caraway.offline.stopwatch import READ, Stopwatch
 from caraway.plan.model import IndexKind, IndexPlan, TopicPlan
 from caraway.query.model import Instants, QueryReader, Rows
 from caraway.scratch import ScratchFolder
@@ -72,6 +73,7 @@ class OfflineReader(SeriesReader):
         erased: ErasedKeys | None = None,
         known: bool = False,
         memory: Memory | None = None,
+        watch: Stopwatch | None = None,
     ) -> None:
         """Read the datasets that `indexes` are of.
 
@@ -83,7 +85,9 @@ class OfflineReader(SeriesReader):
             known: True: a read sees only records that had been ingested by its time, so that no record which came late,
                 or was added later, shows up in the past.
             memory: The records that are held in memory; None for any number.
+            watch: Takes the time of reading and sorting records, and of building indexes.
         """
+        self._watch = watch or Stopwatch()
         self._memory = memory
         self._known = known
         self._source = source
@@ -202,7 +206,8 @@ class OfflineReader(SeriesReader):
             # A dataset that is read a second time, with further columns, is read with all of them.
             every = kind.columns_of(plan, [field.name for field in plan.fields]) if known is not None else wanted
             self._histories.pop(plan.dataset, None)
-            known = self._histories[plan.dataset] = self._made(plan, sorted(every))
+            with self._watch.step(READ):
+                known = self._histories[plan.dataset] = self._made(plan, sorted(every))
         return known
 
     def _made(self, plan: IndexPlan, wanted: Sequence[str]) -> History:
@@ -230,7 +235,8 @@ class OfflineReader(SeriesReader):
             folder = self._new_folder()
             topic = self._topics[plan.topic]
             made = KnownIndex if self._known else ReplayedIndex
-            replayed = made(plan, topic, self._source, folder=folder, erased=self._erased)
+            with self._watch.step(READ):
+                replayed = made(plan, topic, self._source, folder=folder, erased=self._erased)
             self._replayed[plan.dataset] = replayed
         return replayed
 

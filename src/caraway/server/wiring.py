@@ -292,6 +292,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         intake=intake,
         keyring=keyring,
         lags=lags,
+        offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
             settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
         ),

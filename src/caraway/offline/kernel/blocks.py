@@ -94,7 +94,7 @@ class Blocks:
         self.begins: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
         """The position of each group's first row, and the number of all rows behind them."""
         self.cache = cache
-        """What was computed from the blocks."""
+        """The results that were computed from the blocks last."""
         self._groups, times = (np.array([first[side] for first in firsts], np.int64) for side in (0, 1))
         self._firsts = Timeline(self._groups, times, len(sizes))
 
