@@ -109,7 +109,7 @@ class ExplainParameters(Struct):
 
 
 class ExplainAnswer(Struct):
-    """The explanation of an offline query: what it reads, and where it is computed; and its progress, if it was asked."""
+    """The explanation of an offline query, and its progress, if it was asked."""
 
     execution: str
     reason: str
