@@ -128,6 +128,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/query_offline/status?request_id=0"),
         _json("POST", f"{API}/query_offline/cancel?request_id=0", {}),
         Valid("GET", f"{API}/query_offline/list"),
+        Valid("GET", f"{API}/query_offline/explain?inputs=Tap.pot&outputs=State.species"),
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),

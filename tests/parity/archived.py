@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from caraway.archive.follower import Follower
@@ -26,6 +27,7 @@ class Archived:
         """Archive into a folder."""
         self._servers = servers
         self._objects = str(objects)
+        self._scratch = objects.parent
 
     def archive(self, parts: Sequence[Part], *, steps: int) -> None:
         """Archive what is read in so many steps, which may be less than all; the others stay on their topics."""
@@ -46,9 +48,17 @@ class Archived:
             return reader.read(dataset, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
 
     def read_divided(
-        self, part: Part, dataset: str, asked: Sequence[tuple[tuple[object, ...], int]], columns: Sequence[str]
+        self,
+        part: Part,
+        dataset: str,
+        asked: Sequence[tuple[tuple[object, ...], int]],
+        columns: Sequence[str],
+        limit: int,
     ) -> Rows | None:
-        """Read keys as the tasks of Spark do, each from the records of its division; None if that can't be divided."""
+        """Read keys as the tasks of Spark do, each from the records of its division; None if that can't be divided.
+
+        If the records of a division have more bytes than the limit, they are divided by time as well, on the disk.
+        """
         plan = part.index(dataset)
         if not is_divisible(plan):
             return None
@@ -69,10 +79,15 @@ class Archived:
         values: list[list[object]] = [[None] * len(asked) for _ in columns]
         found = [False] * len(asked)
         for division in range(DIVISIONS):
-            frames = [decoded(encoded(piece.frame)) for piece in _by_division(pieces)[division]]
-            rows = DividedTopic(topic, [source.nothing(topic, needed), *frames], needed)
+            nothing = source.nothing(topic, needed)
+            rows = DividedTopic(topic, needed, nothing, limit=limit, base=self._scratch)
+            for piece in _by_division(pieces)[division]:
+                rows.add(decoded(encoded(piece.frame)))
             places = [place for place, number in enumerate(divisions) if number == division]
-            with OfflineReader(rows, part.plan.indexes, part.plan.topics) as reader:
+            with (
+                closing(rows),
+                OfflineReader(rows, part.plan.indexes, part.plan.topics, memory=rows.memory()) as reader,
+            ):
                 read, there = reader.read(
                     dataset, [asked[p][0] for p in places], [asked[p][1] for p in places], columns
                 )

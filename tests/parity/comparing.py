@@ -17,6 +17,7 @@ from caraway.graph.operators import Aggregate
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.storage.keys import SIGN
+from caraway.offline.spark.dividing import RECORDS_BYTES
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.topics.codec import RETRACT, RecordCodec
 from tests.messages import positions_of
@@ -30,6 +31,9 @@ RELATIVE = 1e-12
 
 Key = tuple[object, ...]
 Answers = list[dict[str, object]]
+
+# The records of a division that fit into memory when it is divided by time as well: some dozens.
+FEW_BYTES = 4_000
 
 
 @dataclass(frozen=True)
@@ -121,8 +125,11 @@ def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]
     answers = by_question(columns, *traffic.index.read(plan, encoded, [at_us for _, at_us in expected.asked], columns))
     if traffic.archived is not None:
         whole = traffic.archived.read(part, spec.name, expected.asked, columns)
-        divided = traffic.archived.read_divided(part, spec.name, expected.asked, columns)
-        for kind, rows in (("offline", whole), ("divided", divided or whole)):
+        divided, by_time = (
+            traffic.archived.read_divided(part, spec.name, expected.asked, columns, limit)
+            for limit in (RECORDS_BYTES, FEW_BYTES)
+        )
+        for kind, rows in (("offline", whole), ("divided", divided or whole), ("divided by time", by_time or whole)):
             for asked, online, past in zip(expected.asked, answers, by_question(columns, *rows), strict=True):
                 apart = columns_apart(spec, online, past)
                 assert not apart, (

@@ -54,7 +54,12 @@ class Offline(Protocol):
     ) -> tuple[list[list[object]], list[bool]]: ...
 
     def read_divided(
-        self, part: Part, dataset: str, asked: Sequence[tuple[tuple[object, ...], int]], columns: Sequence[str]
+        self,
+        part: Part,
+        dataset: str,
+        asked: Sequence[tuple[tuple[object, ...], int]],
+        columns: Sequence[str],
+        limit: int,
     ) -> tuple[list[list[object]], list[bool]] | None: ...
 
 

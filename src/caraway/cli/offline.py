@@ -47,6 +47,32 @@ def status(request_id: IdArgument, server: BranchOptions, as_json: JsonOption = 
     _show(ask("GET", "/query_offline/status", server=server, params={"request_id": request_id}), as_json=as_json)
 
 
+@offline.command("explain")
+@command
+def explain(request_id: IdArgument, server: BranchOptions, as_json: JsonOption = False) -> None:
+    """Show what a query reads, where it is computed and why, and the seconds of its steps."""
+    answer = ask("GET", "/query_offline/explain", server=server, params={"request_id": request_id})
+    if as_json:
+        show_json(answer)
+        return
+    out.print(f"computed in: {answer['execution']}, since {answer['reason']}", markup=False, soft_wrap=True)
+    out.print(
+        f"{answer['records']:,} records need about {answer['memory_mb']:,.1f} MiB, of {answer['limit_mb']:,} that a "
+        f"process may have; reading takes about {answer['seconds']:,.1f} s",
+        markup=False,
+        soft_wrap=True,
+    )
+    table = plain_table("dataset", "records", "files", "MiB", "in columns", "by an index", "undecided")
+    for found in answer["datasets"]:
+        fields = (", ".join(found[name]) for name in ("columns", "index", "undecided"))
+        size = f"{found['memory_mb']:,.1f}"
+        table.add_row(found["dataset"], f"{found['records']:,}", f"{found['archived_files']:,}", size, *fields)
+    out.print(table)
+    progress = answer["progress"]
+    spent = ", ".join(f"{name} {seconds:,.3f} s" for name, seconds in progress["seconds"].items())
+    out.print(f"{progress['rows_done']:,} rows, {progress['bytes']:,} bytes; {spent}", markup=False, soft_wrap=True)
+
+
 @offline.command("cancel")
 @command
 def cancel(request_id: IdArgument, server: BranchOptions, as_json: JsonOption = False) -> None:

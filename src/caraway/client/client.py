@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -22,7 +23,7 @@ from caraway.client.arguments import (
 )
 from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.frames import column_values, columns_of, instants, row_frame, rows_of, typed_column, untyped_column
-from caraway.client.offline import offline_body
+from caraway.client.offline import explain_parameters, offline_body
 from caraway.client.progress import progress_for
 from caraway.client.response import BRANCH_HEADER, Response
 from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
@@ -418,6 +419,42 @@ class Client:
         params = {"request_id": str(request_id)}
         return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
 
+    def explain_offline(
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        *,
+        as_known: bool = False,
+        execution: str = "auto",
+    ) -> Any:
+        """Return what an offline query would read, where it would be computed and why, without computing it.
+
+        Args:
+            inputs: The features that the rows would supply, as objects or full names.
+            outputs: The wanted features, as objects or names.
+            as_known: See `training_set`.
+            execution: See `training_set`.
+
+        Returns:
+            A dict of `execution`, `reason`, `records`, `memory_mb`, `limit_mb`, `seconds` (an estimate), `datasets`.
+
+        Raises:
+            InvalidInputError: An argument is wrong.
+        """
+        params = explain_parameters(inputs, outputs) | {"execution": execution, "as_known": str(as_known).lower()}
+        return self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
+
+    def explain_offline_query(self, request_id: str) -> Any:
+        """Return what `explain_offline` does for an offline query that was asked, with its `progress`.
+
+        The progress has the rows, the bytes of results and the seconds of each step until now.
+
+        Raises:
+            RemoteError: There is no such query, or it hasn't begun to read.
+        """
+        params = {"request_id": str(request_id)}
+        return self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
+
     def cancel_offline_query(self, request_id: str) -> Any:
         """Request the end of an offline query, and return its progress.
 
@@ -506,7 +543,7 @@ class Client:
             timeout=timeout,
             progress=progress_for("offline query", wanted=progress),
         )
-        return TrainingSet(status, read)
+        return TrainingSet(status, read, partial(self.explain_offline_query, request_id))
 
     def lookup(
         self,

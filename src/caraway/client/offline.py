@@ -43,6 +43,13 @@ def offline_body(
     }
 
 
+def explain_parameters(
+    inputs: Sequence[Feature | str], outputs: Sequence[Feature | Featureset | str]
+) -> dict[str, str]:
+    """Check the features of an offline query, and return the parameters of a request that explains it."""
+    return {"inputs": ",".join(input_features(inputs, WHERE)), "outputs": ",".join(_outputs(outputs))}
+
+
 def _outputs(outputs: Sequence[Feature | Featureset | str]) -> list[str]:
     """Return the names of the wanted features; a featureset stands for its features that aren't deleted."""
     kept: list[Any] = []

@@ -38,8 +38,17 @@ class TrainingSet:
         short: The number of rows that asked for more history than there is; `short_history` tells which.
     """
 
-    def __init__(self, status: Mapping[str, Any], read: Callable[[int], pa.Table]) -> None:
-        """Take the progress of a query that succeeded, and a function that returns a part of its result."""
+    def __init__(
+        self,
+        status: Mapping[str, Any],
+        read: Callable[[int], pa.Table],
+        explain: Callable[[], Any] | None = None,
+    ) -> None:
+        """Take the progress of a query that succeeded, and functions that return a part of its result, and explain it.
+
+        Without `explain` there is nothing to explain: the query was computed by a mock client.
+        """
+        self._explain = explain
         self.request_id = str(status["request_id"])
         self.rows = int(status["rows_done"])
         self.failed = int(status["rows_failed"])
@@ -109,6 +118,18 @@ class TrainingSet:
                 isn't positive, or a worker reads.
         """
         return torch_dataset(lambda: self.batches(rows), columns)
+
+    def explain(self) -> Any:
+        """Return what the query read, where it was computed and why, and the seconds that its steps took.
+
+        It is the answer of `Client.explain_offline_query`.
+
+        Raises:
+            InvalidInputError: The query was computed by a mock client.
+        """
+        if self._explain is None:
+            raise InvalidInputError("a mock client reads no tables, so it has nothing to explain")
+        return self._explain()
 
     def errors(self) -> pd.DataFrame:
         """Return the rows that failed with their reasons, in the last column; their labels are the rows' numbers."""

@@ -113,6 +113,7 @@ def _run(
             evaluate=evaluation.evaluate,
             coverage=evaluation.coverage,
             stopping=stopping.is_set,
+            watch=context.watch,
         )
         status = run.run()
     if status is not None:

@@ -9,6 +9,7 @@ import polars as pl
 from caraway.dtypes.types import DataType, ListType, is_optional
 from caraway.offline.columns import SeriesBatch, SeriesColumns, filled, replaced
 from caraway.offline.reader import SeriesReader
+from caraway.offline.stopwatch import EXPRESSIONS, EXTRACTORS, LOOKUPS, Stopwatch
 from caraway.query.batch import Batch, LaterRun, Run
 from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan, CompilePython, QueryEngine
@@ -55,10 +56,20 @@ class OfflinePlan(CompiledPlan):
 class OfflineEngine(QueryEngine):
     """Answers offline queries over one version of a graph."""
 
-    def __init__(self, catalog: Catalog, reader: SeriesReader, compile_python: CompilePython) -> None:
-        """Query `catalog`, reading datasets through `reader`; `compile_python` decides where users' functions run."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        reader: SeriesReader,
+        compile_python: CompilePython,
+        watch: Stopwatch | None = None,
+    ) -> None:
+        """Query `catalog`, reading datasets through `reader`; `compile_python` decides where users' functions run.
+
+        `watch` takes the time of each step, if it is given.
+        """
         super().__init__(catalog, reader, compile_python)
         self._offline = reader
+        self._watch = watch
 
     def plan(
         self,
@@ -74,6 +85,10 @@ class OfflineEngine(QueryEngine):
 
     def compile_step(self, step: Step) -> Run | LaterRun:
         """Return the function of a step."""
+        found = self._compiled(step)
+        return found if self._watch is None or isinstance(found, LaterRun) else _timed(self._watch, step, found)
+
+    def _compiled(self, step: Step) -> Run | LaterRun:
         by_values = super().compile_step(step)
         match step:
             case LookupStep(each=False) if all(key_cast(part) is None for part in step.keys):
@@ -84,6 +99,22 @@ class OfflineEngine(QueryEngine):
                 return compile_polars(step, step.features)
             case _:
                 return by_values
+
+
+def _timed(watch: Stopwatch, step: Step, run: Run) -> Run:
+    match step:
+        case LookupStep():
+            name = LOOKUPS
+        case PythonStep():
+            name = EXTRACTORS
+        case _:
+            name = EXPRESSIONS
+
+    def timed(batch: Batch) -> None:
+        with watch.step(name):
+            run(batch)
+
+    return timed
 
 
 class _Lookup:

@@ -1,29 +1,33 @@
 """The choice of where an offline query is computed: in its own process, or on Spark."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
 import structlog
 
 from caraway.config.settings import Settings
 from caraway.errors import InvalidInputError
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.coverage import Coverage, coverage_of
+from caraway.offline.explaining import NAME, explanation_of
 from caraway.offline.queries.context import QueryContext
-from caraway.offline.queries.evaluation import evaluate
+from caraway.offline.queries.evaluation import Evaluated, evaluate
+from caraway.offline.queries.inputs import InputPart
 from caraway.offline.queries.model import Execution, folder_of
+from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.running import PART_ROWS_ON_SPARK, Evaluate
-from caraway.offline.sizes import DatasetSize, sizes_of
+from caraway.offline.sizes import MESSAGES, DatasetSize, sizes_of
+from caraway.offline.stopwatch import SPARK
 from caraway.query.executor import CompiledPlan
+from caraway.scratch import ScratchFolder, sweep
 
 LOG = structlog.get_logger(__name__)
 
 MIB = 1 << 20
-# The most messages of a topic that a task of Spark reads, if they aren't archived.
-MESSAGES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,11 @@ def evaluation_of(
     with context.reader() as reader:
         plan = context.plan(reader)
         sizes = sizes_of(plan.plan.steps, plans.indexes, plans.topics, context.source, piece=MESSAGES)
+        request = context.request
+        explanation = explanation_of(
+            sizes, plans.indexes, request.execution, limit_mb=settings.offline.memory_mb, known=request.as_known
+        )
+        objects.write(f"{folder_of(query_id)}/{NAME}", msgspec.json.encode(explanation))
         coverage = coverage_of(sizes, plans.indexes, plans.topics, context.source)
         needed_mb = sum(size.bytes for size in sizes) // MIB
         execution = chosen(context.request.execution, needed_mb, settings.offline.memory_mb)
@@ -101,8 +110,10 @@ def _on_spark(
 
     with context.reader() as reader:
         plan = context.plan(reader)
-        scratch = settings.data_dir / "offline" / query_id
-        with offline_session(settings, scratch) as spark:
+        base = spark_folder(settings)
+        base.mkdir(parents=True, exist_ok=True)
+        sweep(base)
+        with ScratchFolder("spark", base) as scratch, offline_session(settings, scratch.path / "session") as spark:
             processors = spark.sparkContext.defaultParallelism
             work = work_of(
                 context,
@@ -114,4 +125,9 @@ def _on_spark(
                 whole_bytes=settings.offline.spark_broadcast_mb * MIB,
             )
             made = SparkEvaluation(spark, objects, plan, work)
-            yield Evaluation(plan, made.evaluate, part_rows=PART_ROWS_ON_SPARK)
+
+            def timed(part: InputPart, first: int, interrupted: Callable[[], bool]) -> Evaluated | None:
+                with context.watch.step(SPARK):
+                    return made.evaluate(part, first, interrupted)
+
+            yield Evaluation(plan, timed, part_rows=PART_ROWS_ON_SPARK)

@@ -1,8 +1,8 @@
 """The reader of offline queries: rows of datasets as of many times, from the archive instead of a server's index."""
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,17 +13,21 @@ import polars as pl
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
-from caraway.offline.history.aggregates import AggregateHistory
+from caraway.offline.history.aggregates import AggregateHistory, history_of
 from caraway.offline.history.groups import MISSING
-from caraway.offline.history.records import TopicRecords, read_records
+from caraway.offline.history.records import TopicRecords, columns_needed, read_records
 from caraway.offline.history.replayed import KnownIndex, ReplayedIndex
-from caraway.offline.history.versions import VersionHistory
+from caraway.offline.history.spilled import Spill, SpilledVersions, spilled_aggregates
+from caraway.offline.history.versions import VersionHistory, Versions
+from caraway.offline.kernel.blocks import BlockSizes
+from caraway.offline.stopwatch import READ, Stopwatch
 from caraway.plan.model import IndexKind, IndexPlan, TopicPlan
 from caraway.query.model import Instants, QueryReader, Rows
+from caraway.scratch import ScratchFolder
 from caraway.topics.codec import RecordCodec
 
 Ints = npt.NDArray[np.int64]
-History = VersionHistory | AggregateHistory
+History = Versions | AggregateHistory
 
 
 class SeriesReader(QueryReader, Protocol):
@@ -40,10 +44,24 @@ class SeriesReader(QueryReader, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The records that a reader holds in memory.
+
+    Attributes:
+        rows: A dataset with more records is sorted on the disk.
+        sizes: The records that are in memory then.
+    """
+
+    rows: int
+    sizes: BlockSizes
+
+
 class OfflineReader(SeriesReader):
     """Reads datasets of one graph as of any times. Not thread safe.
 
-    A dataset's records are read at its first use, and are kept in memory until the reader is closed.
+    A dataset's records are read at its first use, and are kept in memory, or on the disk if there are too many, until
+    the reader is closed.
     """
 
     def __init__(
@@ -54,6 +72,8 @@ class OfflineReader(SeriesReader):
         *,
         erased: ErasedKeys | None = None,
         known: bool = False,
+        memory: Memory | None = None,
+        watch: Stopwatch | None = None,
     ) -> None:
         """Read the datasets that `indexes` are of.
 
@@ -64,7 +84,11 @@ class OfflineReader(SeriesReader):
             erased: Keys that are read as if they had never had a row.
             known: True: a read sees only records that had been ingested by its time, so that no record which came late,
                 or was added later, shows up in the past.
+            memory: The records that are held in memory; None for any number.
+            watch: Takes the time of reading and sorting records, and of building indexes.
         """
+        self._watch = watch or Stopwatch()
+        self._memory = memory
         self._known = known
         self._source = source
         self._plans = {plan.dataset: plan for plan in indexes}
@@ -72,7 +96,8 @@ class OfflineReader(SeriesReader):
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._histories: dict[str, History] = {}
         self._replayed: dict[str, ReplayedIndex | KnownIndex] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
+        self._folders = 0
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +114,7 @@ class OfflineReader(SeriesReader):
             replayed.close()
         self._replayed.clear()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
     def read(
@@ -181,19 +206,37 @@ class OfflineReader(SeriesReader):
             # A dataset that is read a second time, with further columns, is read with all of them.
             every = kind.columns_of(plan, [field.name for field in plan.fields]) if known is not None else wanted
             self._histories.pop(plan.dataset, None)
-            records = read_records(self._source, plan, self._topics[plan.topic], sorted(every))
-            known = self._histories[plan.dataset] = kind(plan, records, known=self._known)
+            with self._watch.step(READ):
+                known = self._histories[plan.dataset] = self._made(plan, sorted(every))
         return known
+
+    def _made(self, plan: IndexPlan, wanted: Sequence[str]) -> History:
+        """Return the history of a dataset from all its records."""
+        topic, versions = self._topics[plan.topic], plan.kind is IndexKind.VERSIONS
+        rows = 0 if self._memory is None else self._source.rows(topic)
+        if self._memory is None or rows <= self._memory.rows:
+            records = read_records(self._source, plan, topic, wanted)
+            made = VersionHistory if versions else history_of
+            return made(plan, records, known=self._known)
+        spill = Spill(self._new_folder(), rows, self._memory.sizes)
+        pieces = self._source.pieces(topic, columns_needed(plan, wanted))
+        spilled = SpilledVersions if versions else spilled_aggregates
+        return spilled(plan, pieces, wanted, spill, known=self._known)
+
+    def _new_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = ScratchFolder("offline")
+        self._folders += 1
+        return self._folder.path / str(self._folders)
 
     def _replay(self, plan: IndexPlan) -> ReplayedIndex | KnownIndex:
         replayed = self._replayed.get(plan.dataset)
         if replayed is None:
-            if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="caraway-offline-")
-            folder = Path(self._folder.name) / str(len(self._replayed))
+            folder = self._new_folder()
             topic = self._topics[plan.topic]
             made = KnownIndex if self._known else ReplayedIndex
-            replayed = made(plan, topic, self._source, folder=folder, erased=self._erased)
+            with self._watch.step(READ):
+                replayed = made(plan, topic, self._source, folder=folder, erased=self._erased)
             self._replayed[plan.dataset] = replayed
         return replayed
 

@@ -19,6 +19,8 @@ from caraway.offline.history.records import columns_needed
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.query.model import LookupStep, PythonStep, Step
 
+# The most messages of a topic that a task of Spark reads, if they aren't archived.
+MESSAGES = 100_000
 # Bytes of a record beside its values: its position, times and operation, and its place in the order by key and time.
 RECORD_BYTES = 64
 _TEXT_BYTES, _NESTED_BYTES = 32, 96

@@ -40,6 +40,7 @@ class Deployment:
     Attributes:
         bootstrap_servers: The broker, "host:port".
         figures: Returns the page of metrics.
+        offline_memory_mb: The memory that the process of an offline query may have for records, in MiB.
         offline_places: The addresses of files that offline queries may name.
         starts: The functions that start the parts, in order.
         stops: The functions that stop the parts, in order.
@@ -60,6 +61,7 @@ class Deployment:
     intake: IntakeProcess
     keyring: Keyring
     lags: Lags
+    offline_memory_mb: int
     offline_places: AllowedPlaces
     objects: ObjectFolder
     offline_queries: OfflineQueries

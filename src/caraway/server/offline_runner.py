@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 
 import structlog
 
@@ -15,6 +16,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import LATER, folder_of
 from caraway.offline.queries.store import OfflineQueries, process_name
 from caraway.recurring import Recurring
+from caraway.scratch import sweep
 
 LOG = structlog.get_logger(__name__)
 
@@ -40,6 +42,7 @@ class OfflineRunner(Recurring):
         processes: int,
         kept: timedelta,
         environment: Mapping[str, str],
+        scratch: Path,
         started: Callable[[str, int], object] = lambda _query, _pid: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -51,6 +54,7 @@ class OfflineRunner(Recurring):
             processes: The most processes at a time.
             kept: The time after the end of a query until its results are removed.
             environment: The environment of the processes, beside that of this one.
+            scratch: The folder in which queries on Spark have their folders of temporary files.
             started: Called with the id of a query and the number of its new process.
             clock: Returns the time in seconds.
         """
@@ -60,6 +64,7 @@ class OfflineRunner(Recurring):
         self._processes = processes
         self._kept = kept
         self._environment = environment
+        self._scratch = scratch
         self._started = started
         self._clock = clock
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -67,6 +72,7 @@ class OfflineRunner(Recurring):
         self._looks = 0
 
     def _look(self) -> None:
+        ended = False
         for query_id, process in list(self._running.items()):
             code = process.poll()
             if code is not None:
@@ -75,6 +81,11 @@ class OfflineRunner(Recurring):
                 if code == LATER:
                     self._paused[query_id] = self._clock() + PAUSE_SECONDS
                 LOG.info("the process of an offline query has ended", query=query_id, code=code)
+                ended = True
+        if ended or not self._looks:
+            # A process that was killed, perhaps with the server, has left folders behind.
+            sweep()
+            sweep(self._scratch)
         self._paused = {query_id: until for query_id, until in self._paused.items() if until > self._clock()}
         if len(self._running) < self._processes:
             known = self._running.keys() | self._paused.keys()

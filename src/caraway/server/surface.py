@@ -98,6 +98,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         refusals=(404,),
     ),
     Endpoint("GET", f"{API}/query_offline/list", offline.list_offline, READ_DATA, answer=offline.OfflineList),
+    Endpoint("GET", f"{API}/query_offline/explain", offline.explain_offline, READ_DATA, answer=offline.ExplainAnswer),
     Endpoint("GET", f"{API}/query_offline/result", offline.offline_result, READ_DATA, answer=None),
     Endpoint("POST", f"{API}/wait", waiting.wait, ANY_MODE, answer=waiting.WaitAnswer),
     Endpoint(

@@ -27,6 +27,7 @@ from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
+from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
@@ -195,6 +196,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         processes=settings.offline.processes,
         kept=timedelta(days=settings.offline.kept_days),
         environment=settings.environment(),
+        scratch=spark_folder(settings),
     )
     reports, skew = ArchiveReports(engine), SkewStore(engine)
     skew_runner = SkewRunner(
@@ -296,6 +298,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         intake=intake,
         keyring=keyring,
         lags=lags,
+        offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
             settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
         ),

@@ -244,6 +244,10 @@ class MockClient(Client):
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return failed(404, f"a mock client answers at once, there is no offline query {request_id}")
 
+    def explain_offline_query(self, request_id: str) -> Any:
+        """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
+        return self.track_offline_query(request_id)
+
     def cancel_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)

@@ -12,7 +12,16 @@ __all__ = ["archive_of"]
 
 
 @pytest.fixture
-def server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[ServerProcess]:
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of temporary files of the processes that the test starts."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def server(kafka: str, postgres: str, tmp_path: Path, scratch: Path) -> Iterator[ServerProcess]:
     process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
     process.start()
     yield process

@@ -48,6 +48,21 @@ def test_a_training_set_comes_to_the_desk(server: ServerProcess, shop: Shop) -> 
     assert "succeeded: 500 of 500 rows" in told
     assert "offline/" in told
     assert "succeeded" in command(url, "cancel", found.request_id)
+    before = shop.client.explain_offline([shop.buyer.user], [*outputs, shop.buyer.last])
+    after = found.explain()
+    assert (before["execution"], after["execution"]) == ("process", "process")
+    assert before["records"] == after["records"] > 0
+    spending = next(one for one in before["datasets"] if one["dataset"] == "Spending")
+    assert (spending["columns"], spending["index"]) == (["mean", "n"], ["last"])
+    assert spending["archived_records"] == 0
+    assert {"read", "lookups", "write"} <= after["progress"]["seconds"].keys()
+    assert after["progress"]["bytes"] > 0
+    asked_for_spark = shop.client.explain_offline([shop.buyer.user], outputs, execution="spark")
+    assert (asked_for_spark["execution"], asked_for_spark["reason"]) == ("spark", "the request asks for it")
+    told = command(url, "explain", found.request_id)
+    assert "computed in: process" in told
+    assert "Spending" in told
+    assert "500 rows" in told
 
 
 def test_rows_that_fail_are_told_at_the_desk(server: ServerProcess, shop: Shop) -> None:

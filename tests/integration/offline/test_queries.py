@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
@@ -189,19 +190,30 @@ def child_of(server: ServerProcess) -> psutil.Process | None:
     return None
 
 
-def test_a_query_goes_on_after_its_process_was_killed(server: ServerProcess, shop: Shop) -> None:
+def folders(scratch: Path) -> set[str]:
+    """Return the names of the folders of temporary files."""
+    return {folder.name for folder in scratch.iterdir()}
+
+
+def test_a_query_goes_on_after_its_process_was_killed(server: ServerProcess, shop: Shop, scratch: Path) -> None:
     # The extractor makes parts of 5,000 rows.
     frame = asked(40_000)
+    used = folders(scratch)
     request_id = shop.begin(frame, [shop.buyer.n, shop.buyer.per_year, shop.buyer.last])
     eventually(lambda: shop.status(request_id)["parts"] >= 1, server.said)
     process = child_of(server)
     assert process is not None
+    left = folders(scratch) - used
     os.kill(process.pid, SIGKILL)
     process.wait()
+    # It had an index of its own.
+    assert any(name.startswith("caraway-scratch-offline-") for name in left), left
     before = shop.status(request_id)
     assert 1 <= before["parts"] < 8, before
     found = shop.finished(request_id, server.said)
     assert (found["status"], found["rows_done"], found["parts"]) == ("succeeded", 40_000, 8)
+    eventually(lambda: not left & folders(scratch), server.said)
+    assert used <= folders(scratch)
     result = shop.result(request_id, 8)
     assert result["label"].tolist() == frame["label"].tolist()
     some = frame.iloc[::97].reset_index(drop=True)

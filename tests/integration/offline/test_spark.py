@@ -1,6 +1,7 @@
 """Offline queries on Spark: the same results as in process, to the bit, also for rows that fail."""
 
 import os
+import random
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -134,6 +135,54 @@ def test_a_query_on_spark_survives_a_kill(server: ServerProcess, victim: str) ->
         expected = _result(client, server, client.query_offline(*arguments, execution="process")["request_id"])
     assert found.equals(expected)
     assert found["label"].to_pylist() == rows["label"].tolist()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.full(reason="Spark starts for each kill; single kills of each process are among the tests of every run")
+def test_queries_on_spark_resume_or_say_that_they_failed_whenever_a_process_is_killed(server: ServerProcess) -> None:
+    seed = int.from_bytes(secrets.token_bytes(3))
+    chance = random.Random(seed)
+    datasets, featuresets = definitions(seed)
+    rows = asked(20_000)
+    with closing(Client(str(server.settings.server.url))) as client:
+        client.commit("shop", datasets=datasets, featuresets=featuresets)
+        for name, frame in logged().items():
+            client.log("shop", name, frame)
+        arguments: list[Any] = [[featuresets[0].user], [featuresets[0], featuresets[1]], "at", rows]
+        expected = _result(client, server, client.query_offline(*arguments, execution="process")["request_id"])
+        for victim in ("pyspark.daemon", "java", "caraway.offline", "caraway.server"):
+            begun = client.query_offline(*arguments, execution="spark")["request_id"]
+            # A moment is a number of seconds of the processor that the victim has had.
+            moment = chance.uniform(0.0, 6.0)
+            name = "caraway.offline" if victim == "caraway.server" else victim
+            eventually(lambda name=name, moment=moment, begun=begun: _has_worked(client, server, begun, name, moment))  # type: ignore[misc]
+            if victim == "caraway.server":
+                server.kill()
+                server.start()
+            elif killed := _processes(server, victim):
+                os.kill(chance.choice(killed).pid, SIGKILL)
+            eventually(lambda begun=begun: _is_over(client, begun), server.said)  # type: ignore[misc]
+            found = client.track_offline_query(begun)
+            if found["status"] == "succeeded":
+                assert client.offline_result(begun).to_arrow().equals(expected), (seed, victim, moment)
+            else:
+                assert (found["status"], bool(found["error"])) == ("failed", True), (seed, victim, moment, found)
+
+
+def _is_over(client: Client, request_id: str) -> bool:
+    return client.track_offline_query(request_id)["status"] not in {"waiting", "running"}
+
+
+def _has_worked(client: Client, server: ServerProcess, request_id: str, name: str, seconds: float) -> bool:
+    """Return whether a process of a query has had so many seconds of the processor, or the query is over."""
+    times = []
+    for process in _processes(server, name):
+        try:
+            used = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        times.append(used.user + used.system)
+    return max(times, default=-1.0) >= seconds or _is_over(client, request_id)
 
 
 def test_a_query_on_spark_is_cancelled_in_the_middle(server: ServerProcess) -> None:

@@ -62,6 +62,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/query_offline/status"): ("offline_status", None),
     ("post", "/api/v1/query_offline/cancel"): ("cancel_offline", None),
     ("get", "/api/v1/query_offline/list"): ("list_offline", None),
+    ("get", "/api/v1/query_offline/explain"): ("explain_offline", None),
     ("get", "/api/v1/query_offline/result"): ("offline_result", None),
     ("get", "/api/v1/health"): ("health", None),
     ("get", "/api/v1/status"): ("status", None),

@@ -9,12 +9,13 @@ import pytest
 
 from caraway.offline.reader import OfflineReader
 from caraway.plan.model import IndexPlan
+from caraway.query.model import Rows
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.reader import Message
 from tests.unit.index.oracle import SECOND, Case, Job, random_change
 from tests.unit.index.test_against_engine import CASES
-from tests.unit.offline.test_reader import bits, keys_of, versions_plan
+from tests.unit.offline.test_reader import SPILLED, bits, keys_of, versions_plan
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -34,13 +35,18 @@ def check(
     columns = [field.name for field in plan.fields]
     asked = [(key, at) for key in keys for at in ats]
     every, at_us = [key for key, _ in asked], [at for _, at in asked]
-    with OfflineReader(given(plan, messages), [plan], [topic_of(plan)], known=True) as known:
-        # Decayed sums are left out: they depend on the order in which an index got its inputs.
-        left_out = {spec.into for spec in plan.aggregates if spec.function == "exp_decay_sum"}
-        names = [name for name in columns if name not in left_out]
-        values, found = known.read(plan.dataset, every, at_us, names)
-        if replays is not None:
-            assert bool(known._replayed) == replays
+    read: list[Rows] = []
+    for memory in (None, SPILLED):
+        source = given(plan, messages)
+        with OfflineReader(source, [plan], [topic_of(plan)], known=True, memory=memory) as known:
+            # Decayed sums are left out: they depend on the order in which an index got its inputs.
+            left_out = {spec.into for spec in plan.aggregates if spec.function == "exp_decay_sum"}
+            names = [name for name in columns if name not in left_out]
+            read.append(known.read(plan.dataset, every, at_us, names))
+            if replays is not None:
+                assert bool(known._replayed) == replays
+    values, found = read[0]
+    assert bits(read[1]) == bits(read[0])
     for at in set(ats):
         seen = [(message, ingested) for message, ingested in messages if ingested <= at]
         rows = [row for row, (_, time) in enumerate(asked) if time == at]

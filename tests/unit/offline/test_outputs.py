@@ -89,8 +89,8 @@ def test_parts_and_the_manifest_are_files_of_the_folder(tmp_path: Path, prefix: 
         read_part(objects, prefix, 4)
     manifest = orjson.loads((tmp_path / prefix / "manifest.json").read_bytes())
     assert manifest["files"] == [
-        {"name": "part-00000.parquet", "rows": 2, "rows_failed": 1, "rows_short": 0},
-        {"name": "part-00001.parquet", "rows": 1, "rows_failed": 0, "rows_short": 0},
+        {"name": "part-00000.parquet", "rows": 2, "rows_failed": 1, "rows_short": 0, "bytes": 0},
+        {"name": "part-00001.parquet", "rows": 1, "rows_failed": 0, "rows_short": 0, "bytes": 0},
     ]
     assert (manifest["rows"], manifest["rows_failed"], manifest["commit"], manifest["branch"]) == (3, 1, "c7", "main")
     assert manifest["outputs"] == {"A.x": "Optional[int]", "A.y": None}

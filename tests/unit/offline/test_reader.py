@@ -16,9 +16,11 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import DatasetReader, IndexReader
 from caraway.index.storage.store import IndexStore
-from caraway.offline.reader import OfflineReader
+from caraway.offline.kernel.blocks import BlockSizes
+from caraway.offline.reader import Memory, OfflineReader
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
+from caraway.query.model import Rows
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.reader import Message
@@ -30,6 +32,9 @@ from tests.unit.index.test_direct import CHAINS, Source, change, planned
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
+
+# Runs and blocks of a few rows, which divide the records of each key.
+SPILLED = Memory(0, BlockSizes(run_rows=23, block_rows=5, cache_bytes=300))
 
 
 def bits(values: object) -> str:
@@ -59,17 +64,34 @@ def check(
     asked = [(key, at) for key in keys for at in ats]
     every, at_us = [key for key, _ in asked], [at for _, at in asked]
     expected = online.read(plan.dataset, every, at_us, columns)
-    with OfflineReader(GivenTopics({plan.topic: messages}), [plan], [topic_of(plan)]) as offline:
+    for memory in (None, SPILLED):
+        compare(plan, messages, (every, at_us), expected, memory, replays=replays)
+        with OfflineReader(GivenTopics({plan.topic: messages}), [plan], [topic_of(plan)], memory=memory) as offline:
+            assert bits(offline.read(plan.dataset, every[:1], at_us[0], columns)) == bits(
+                online.read(plan.dataset, every[:1], at_us[0], columns)
+            )
+
+
+def compare(
+    plan: IndexPlan,
+    messages: Sequence[Message],
+    reads: tuple[Sequence[tuple[object, ...]], Sequence[int]],
+    expected: Rows,
+    memory: Memory | None,
+    *,
+    replays: bool | None = None,
+) -> None:
+    """Compare all columns with those of an index."""
+    columns = [field.name for field in plan.fields]
+    every, at_us = reads
+    with OfflineReader(GivenTopics({plan.topic: messages}), [plan], [topic_of(plan)], memory=memory) as offline:
         # Columns are read one after the other, too, since each may have another way.
         for position, name in enumerate(columns):
             values, found = offline.read(plan.dataset, every, at_us, [name])
             assert found == expected[1], name
             for row, (value, wanted) in enumerate(zip(values[0], expected[0][position], strict=True)):
-                assert bits(value) == bits(wanted), (name, asked[row])
+                assert bits(value) == bits(wanted), (name, every[row], at_us[row], memory)
         assert bits(offline.read(plan.dataset, every, at_us, columns)) == bits(expected)
-        assert bits(offline.read(plan.dataset, every[:1], at_us[0], columns)) == bits(
-            online.read(plan.dataset, every[:1], at_us[0], columns)
-        )
         if replays is not None:
             assert bool(offline._replayed) == replays
 

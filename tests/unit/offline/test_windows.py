@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from caraway.engine_local.aggregates.functions import Sample, compiled
 from caraway.expr.polars.values import from_polars, to_polars
 from caraway.graph.windows import ContinuousWindow
-from caraway.offline.history.windows import AggregateInputs, WindowHistory, is_computable
+from caraway.offline.history.inputs import AggregateInputs
+from caraway.offline.history.windows import WindowHistory, is_computable
 from tests.unit.index.oracle import COLUMNS, SECOND, Case, case, every_function
 
 WINDOWS = [ContinuousWindow(length_us=None), ContinuousWindow(length_us=3 * SECOND), ContinuousWindow(length_us=90)]

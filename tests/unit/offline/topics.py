@@ -1,6 +1,6 @@
 """Topics whose messages are given, in place of those of a broker and an archive."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,6 +10,9 @@ from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics
 from caraway.expr.polars.values import polars_type
 from caraway.plan.model import IndexPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.topics.reader import Message
+
+# So few records come at a time, if they do.
+PIECE = 7
 
 
 class GivenTopics(ArchivedTopics):
@@ -26,6 +29,14 @@ class GivenTopics(ArchivedTopics):
         # Rows of a table are in no particular order.
         frame = framed(pa.concat_tables([columns.arrow.empty_table(), table]), types)
         return ArchivedRecords(frame.reverse(), columns, {0: 0})
+
+    def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterator[ArchivedRecords]:
+        whole = self.records(topic, wanted)
+        for rows in whole.rows.iter_slices(PIECE):
+            yield ArchivedRecords(rows, whole.columns, whole.begins)
+
+    def rows(self, topic: TopicPlan) -> int:
+        return len(self._given.get(topic.name, ()))
 
 
 def topic_of(plan: IndexPlan) -> TopicPlan:

@@ -40,6 +40,7 @@ class Runs:
             processes=processes,
             kept=timedelta(days=1),
             environment={},
+            scratch=folder,
             started=lambda query, _: self.begun.append(query),
             clock=lambda: self.now,
         )

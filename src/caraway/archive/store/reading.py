@@ -4,7 +4,7 @@ A table has the offset of the next message to archive, so the two parts meet wit
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -27,6 +27,8 @@ SILENT_SECONDS = 30.0
 POLL_SECONDS = 0.5
 # Messages are made into columns so many at a time.
 PIECE_MESSAGES = 10_000
+# The messages of a topic that are read together, if its records are read some at a time.
+SPAN_MESSAGES = 100_000
 
 # Offsets by topic and partition: only records before them are read.
 Cuts = Mapping[str, Mapping[int, int]]
@@ -131,6 +133,22 @@ class ArchivedTopics:
         return ArchivedRecords(
             pl.concat([self.nothing(topic, wanted), *pieces]), columns_of(topic.schema), found.begins
         )
+
+    def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterator[ArchivedRecords]:
+        """Yield the records of a topic as `records` returns them, those of a file or of some messages at a time.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer.
+        """
+        found = self.parts(topic, SPAN_MESSAGES)
+        for part in found.parts:
+            yield ArchivedRecords(self.read(topic, found, part, wanted), columns_of(topic.schema), found.begins)
+
+    def rows(self, topic: TopicPlan) -> int:
+        """Return how many records a topic has, about.
+
+        Raises `UnavailableError` if the broker or the object store doesn't answer.
+        """
+        return self.parts(topic).rows
 
     def nothing(self, topic: TopicPlan, wanted: Sequence[str]) -> pl.DataFrame:
         """Return no records of a topic, in the columns of `records`."""

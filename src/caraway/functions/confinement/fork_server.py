@@ -10,12 +10,10 @@ import importlib
 import os
 import pickle
 import selectors
-import shutil
 import signal
 import socket
 import struct
 import sys
-import tempfile
 import traceback
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +22,7 @@ from caraway.functions.confinement.channel import Channel
 from caraway.functions.confinement.confine import confine
 from caraway.functions.confinement.policy import Confinement
 from caraway.functions.confinement.values import packed
+from caraway.scratch import ScratchFolder, sweep
 
 # Each request carries two descriptors: the channel of the new process, and its exit socket.
 PARTS = 2
@@ -36,7 +35,7 @@ class _ForkServer:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._selector = selectors.DefaultSelector()
-        self._processes: dict[int, tuple[socket.socket, Path]] = {}
+        self._processes: dict[int, tuple[socket.socket, ScratchFolder]] = {}
         self._parent = os.getpid()
 
     def run(self) -> None:
@@ -76,7 +75,7 @@ class _ForkServer:
             return
         channel, exit_socket = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         try:
-            scratch = Path(tempfile.mkdtemp(prefix="caraway-function-"))
+            scratch = ScratchFolder("function")
             pid = os.fork()
         except OSError as error:
             # The platform waits for the first message of the new process. It sees by the closed channel that there is
@@ -86,7 +85,7 @@ class _ForkServer:
             exit_socket.close()
             return
         if pid == 0:
-            _work(channel.detach(), scratch, self._parent)
+            _work(channel.detach(), scratch.path, self._parent)
         channel.close()
         self._processes[pid] = exit_socket, scratch
         self._selector.register(exit_socket, selectors.EVENT_READ, pid)
@@ -107,15 +106,18 @@ class _ForkServer:
                     exit_socket.send(STATUS.pack(os.waitstatus_to_exitcode(status)))
                 self._remove(scratch)
 
-    def _remove(self, scratch: Path) -> None:
+    def _remove(self, scratch: ScratchFolder) -> None:
         """Remove a folder, in another process if it isn't empty, since a function may have written very many files."""
         with suppress(OSError):
-            scratch.rmdir()
+            scratch.path.rmdir()
+            scratch.release()
             return
+        # The other process holds the folder's lock, too.
         if os.fork() == 0:
             with suppress(BaseException):
-                shutil.rmtree(scratch, ignore_errors=True)
+                scratch.remove()
             os._exit(0)
+        scratch.release()
 
     def _end(self) -> None:
         for pid, (_, scratch) in self._processes.items():
@@ -123,7 +125,7 @@ class _ForkServer:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
             with suppress(Exception):
-                shutil.rmtree(scratch, ignore_errors=True)
+                scratch.remove()
 
 
 def serve(descriptor: int, module: str) -> None:
@@ -137,6 +139,8 @@ def serve(descriptor: int, module: str) -> None:
     # `warm_up` runs code that is slow at its first call. It runs before the first fork, so no forked process has to
     # wait for that code.
     getattr(importlib.import_module(module), "warm_up", lambda: None)()
+    # The folders of fork servers that were killed are still there.
+    sweep()
     _ForkServer(socket.socket(fileno=descriptor)).run()
 
 

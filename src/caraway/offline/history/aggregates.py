@@ -1,6 +1,6 @@
 """Aggregates of an index as of many times at once, as far as they are computed in columns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,10 @@ from caraway.index.aggregates.layout import reads_values
 from caraway.index.storage.intervals import has_max_event_time
 from caraway.offline.columns import replaced
 from caraway.offline.history.groups import MISSING, Groups
-from caraway.offline.history.records import INGESTED, OP, ORDER, TIME, IndexRecords
-from caraway.offline.history.windows import NEVER, AggregateInputs, WindowHistory, is_computable
+from caraway.offline.history.inputs import NEVER, AggregateInputs
+from caraway.offline.history.intervals import WindowInputs
+from caraway.offline.history.records import END, INGESTED, OP, ORDER, TIME, IndexRecords
+from caraway.offline.history.windows import WindowHistory, is_computable
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Rows
 from caraway.topics.codec import DELETE
@@ -22,52 +24,48 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 EXTREMES = frozenset({AggregateFunction.MIN, AggregateFunction.MAX})
-_END = "record end"
 _BASE = "record base"
 
 
 class AggregateHistory:
     """All aggregate inputs of an index."""
 
-    def __init__(self, plan: IndexPlan, records: IndexRecords, *, known: bool = False) -> None:
-        """Take the records of an index; if `known`, a record counts only from its ingestion on."""
-        frame = records.frame
+    def __init__(
+        self,
+        plan: IndexPlan,
+        groups: Groups,
+        loaded: frozenset[str],
+        inputs: Callable[[], WindowInputs],
+        *,
+        complete: bool,
+    ) -> None:
+        """Take the inputs of an index, unless nothing can be read from them.
+
+        Args:
+            plan: The index.
+            groups: The keys.
+            loaded: The columns of rows that the inputs have.
+            inputs: Returns the inputs.
+            complete: False if nothing can be read; see `is_complete`.
+        """
+        self.groups = groups
+        self.loaded = loaded
+        """The columns of rows that were given."""
+        self.complete = complete
+        """False if nothing can be read."""
         self.columns: frozenset[str] = frozenset()
         """The aggregates that can be read."""
-        self.complete = not (has_max_event_time(plan) or (known and records.revised))
-        """False if nothing can be read.
-
-        With discrete windows, a key is found only when one of them has closed. And what was known before a revision
-        isn't among the records.
-        """
-        types = {column.name: column.dtype for column in plan.schema.columns}
-        self.loaded = frozenset(frame.columns).intersection(types)
-        """The columns of rows that were given."""
-        ends = bool((frame[OP] == DELETE).any())
-        if ends:
-            frame = ended(plan, frame, known=known)
-        self.groups = Groups(plan.schema.keys, frame)
-        if not self.complete:
+        if not complete:
             return
-        values = {name: (types[name], frame[name]) for name in self.loaded}
-        self._history = WindowHistory(
-            plan,
-            AggregateInputs(
-                groups=self.groups.numbers,
-                count=self.groups.count,
-                times=frame[TIME].to_numpy(),
-                ends=frame[_END].to_numpy() if ends else None,
-                seen=frame[INGESTED].to_numpy() if known else None,
-                values=values,
-            ),
-        )
+        found = inputs()
+        self._history = WindowHistory(plan, found)
         self.columns = frozenset(
             spec.into
             for spec in plan.aggregates
             if is_computable(plan, spec)
-            and (not reads_values(spec) or spec.of in values)
+            and (not reads_values(spec) or spec.of in loaded)
             # An extreme of inputs that leave in another order than they came in isn't one of an interval.
-            and not ((ends or known) and spec.function in EXTREMES)
+            and not (found.overlap and spec.function in EXTREMES)
         )
 
     @staticmethod
@@ -106,6 +104,40 @@ class AggregateHistory:
         return spread, found
 
 
+def is_complete(plan: IndexPlan, *, known: bool, revised: bool) -> bool:
+    """Return whether aggregates can be read from all records of an index.
+
+    With discrete windows, a key is found only when one of them has closed. And what was known before a revision isn't
+    among the records.
+    """
+    return not (has_max_event_time(plan) or (known and revised))
+
+
+def history_of(plan: IndexPlan, records: IndexRecords, *, known: bool = False) -> AggregateHistory:
+    """Return the aggregates of records in memory; if `known`, a record counts only from its ingestion on."""
+    frame = records.frame
+    types = {column.name: column.dtype for column in plan.schema.columns}
+    loaded = frozenset(frame.columns).intersection(types)
+    ends = bool((frame[OP] == DELETE).any())
+    if ends:
+        frame = ended(plan, frame, known=known)
+    groups = Groups(plan.schema.keys)
+    numbers = groups.add(frame)
+
+    def inputs() -> WindowInputs:
+        return AggregateInputs(
+            groups=numbers,
+            count=groups.count,
+            times=frame[TIME].to_numpy(),
+            ends=frame[END].to_numpy() if ends else None,
+            seen=frame[INGESTED].to_numpy() if known else None,
+            values={name: (types[name], frame[name]) for name in loaded},
+        )
+
+    complete = is_complete(plan, known=known, revised=records.revised)
+    return AggregateHistory(plan, groups, loaded, inputs, complete=complete)
+
+
 def ended(plan: IndexPlan, frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     """Return aggregate inputs with the times of their ends, without those that never count.
 
@@ -118,14 +150,14 @@ def ended(plan: IndexPlan, frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     based = frame.with_columns(pl.col(ORDER).bin.encode("hex").str.head(-2).alias(_BASE))
     is_end = pl.col(OP) == DELETE
     end = pl.max_horizontal(TIME, INGESTED) if known else pl.col(TIME)
-    ends = based.filter(is_end).select(_BASE, end.alias(_END))
+    ends = based.filter(is_end).select(_BASE, end.alias(END))
     lives = based.filter(~is_end).join(ends, on=_BASE, how="left")
-    lives = lives.with_columns(pl.col(_END).fill_null(NEVER))
+    lives = lives.with_columns(pl.col(END).fill_null(NEVER))
     if known:
         return lives.drop(_BASE)
     # A version that ends at its own begin, or before it, never held. Its begin is its timestamp, which is a column of
     # the row if another column gives the time of the input.
-    counts = pl.col(_END) > pl.col(TIME)
+    counts = pl.col(END) > pl.col(TIME)
     if plan.along:
-        counts &= pl.col(_END) > pl.col(plan.schema.timestamp).to_physical()
+        counts &= pl.col(END) > pl.col(plan.schema.timestamp).to_physical()
     return lives.filter(counts).drop(_BASE)

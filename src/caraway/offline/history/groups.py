@@ -32,14 +32,28 @@ MISSING = -1
 class Groups:
     """The keys that occur in the records of an index, each with a number."""
 
-    def __init__(self, keys: Sequence[Column], frame: pl.DataFrame) -> None:
-        """Number the keys of a frame that has a column for each part of a key."""
+    def __init__(self, keys: Sequence[Column]) -> None:
+        """Know no keys yet."""
         self._keys = keys
-        parts = key_parts(keys, [frame[key.name] for key in keys])
-        self._known = parts.unique().with_row_index(_NUMBER)
-        self.count = self._known.height
-        self.numbers = self._numbers(parts)
-        """The number of each row's key."""
+        self._known: pl.DataFrame | None = None
+
+    @property
+    def count(self) -> int:
+        """How many keys there are."""
+        return 0 if self._known is None else self._known.height
+
+    def add(self, frame: pl.DataFrame) -> Ints:
+        """Return the number of each row's key; keys that weren't there before get the next numbers.
+
+        The frame has a column for each part of a key.
+        """
+        parts = key_parts(self._keys, [frame[key.name] for key in self._keys])
+        new = parts.unique()
+        if self._known is not None:
+            new = new.join(self._known, on=parts.columns, how="anti", nulls_equal=True)
+        numbered = new.with_row_index(_NUMBER, self.count)
+        self._known = numbered if self._known is None else pl.concat([self._known, numbered])
+        return self._numbers(parts)
 
     def find(self, keys: Sequence[Sequence[object]]) -> Ints:
         """Return the numbers of keys in stored form; MISSING for a key that doesn't occur."""
@@ -54,6 +68,8 @@ class Groups:
         return self._numbers(key_parts(self._keys, parts))
 
     def _numbers(self, parts: pl.DataFrame) -> Ints:
+        if self._known is None:
+            return np.full(parts.height, MISSING, np.int64)
         found = parts.join(self._known, on=parts.columns, how="left", nulls_equal=True, maintain_order="left")
         return found[_NUMBER].cast(pl.Int64).fill_null(MISSING).to_numpy()
 

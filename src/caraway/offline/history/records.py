@@ -1,6 +1,6 @@
 """All records of an index in columns, each identity once, in its newest revision."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,7 +21,9 @@ from caraway.topics.identity import ID_BYTES
 # The columns beside those of the rows. Fields of datasets have no space in their names.
 TIME, OP, INGESTED = "record time", "record op", "record ingested"
 ORDER = "record order"
-_REV = "record rev"
+# The end of an aggregate input, in microseconds.
+END = "record end"
+REV = "record rev"
 INT64_BITS = 63
 
 
@@ -30,6 +32,14 @@ class TopicRecords(Protocol):
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
         """Return the records of a topic in some columns; see `caraway.archive.store.reading.ArchivedTopics.records`."""
+        ...
+
+    def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterable[ArchivedRecords]:
+        """Yield the records of a topic as `records` returns them, some at a time."""
+        ...
+
+    def rows(self, topic: TopicPlan) -> int:
+        """Return how many records a topic has, about."""
         ...
 
 
@@ -71,21 +81,26 @@ def read_records(source: TopicRecords, plan: IndexPlan, topic: TopicPlan, wanted
 
 def settled(frame: pl.DataFrame) -> pl.DataFrame:
     """Return each identity once: by its greatest revision, a put before a retraction; and no retractions."""
-    if _REV in frame.columns:
+    if REV in frame.columns:
         repeated = frame[ORDER].is_duplicated()
         if repeated.any():
-            by = [ORDER, _REV, pl.col(OP) != RETRACT]
+            by = [ORDER, REV, pl.col(OP) != RETRACT]
             once = frame.filter(repeated).sort(by).unique(ORDER, keep="last", maintain_order=True)
             frame = pl.concat([frame.filter(~repeated), once])
-        frame = frame.drop(_REV)
+        frame = frame.drop(REV)
     retracted = frame[OP] == RETRACT
     return frame.filter(~retracted) if retracted.any() else frame
 
 
-def index_frame(plan: IndexPlan, read: ArchivedRecords, along: Sequence[str] = ()) -> pl.DataFrame:
-    """Return all records of an index that come from records of its topic, with further columns that go `along`."""
+def index_frame(
+    plan: IndexPlan, read: ArchivedRecords, along: Sequence[str] = (), *, numbers: bool = True
+) -> pl.DataFrame:
+    """Return all records of an index that come from records of its topic, with further columns that go `along`.
+
+    With `numbers`, ORDER may be a number that can be compared only with others of the same frame.
+    """
     columns, rows = read.columns, read.rows
-    control = _control(columns, rows)
+    control = _control(columns, rows, numbers=numbers)
     schema = plan.schema if plan.direct is None else plan.direct.source
     types = {column.name: column.dtype for column in schema.columns}
     frame = rows.select([name for name in rows.columns if name in types or name in along]).with_columns(control)
@@ -106,7 +121,7 @@ def _along(plan: IndexPlan) -> tuple[str, ...]:
     return () if along is None else (along,)
 
 
-def _control(columns: TableColumns, rows: pl.DataFrame) -> list[pl.Series]:
+def _control(columns: TableColumns, rows: pl.DataFrame, *, numbers: bool) -> list[pl.Series]:
     found = [
         rows[columns.time].to_physical().alias(TIME),
         rows[columns.op].alias(OP),
@@ -116,10 +131,10 @@ def _control(columns: TableColumns, rows: pl.DataFrame) -> list[pl.Series]:
     positions = [rows[name].to_numpy() for name in (columns.offset, columns.number, columns.partition)]
     if identity.null_count() == len(identity):
         # Positions are identities that occur once, and have no revisions.
-        numbers = _position_numbers(*positions)
-        return [*found, (_position_ids(*positions) if numbers is None else numbers).alias(ORDER)]
-    order = identity.zip_with(identity.is_not_null(), _position_ids(*positions))
-    return [*found, rows[columns.rev].fill_null(b"").alias(_REV), order.alias(ORDER)]
+        order = _position_numbers(*positions) if numbers else None
+        return [*found, (_position_ids(*positions) if order is None else order).alias(ORDER)]
+    named = identity.zip_with(identity.is_not_null(), _position_ids(*positions))
+    return [*found, rows[columns.rev].fill_null(b"").alias(REV), named.alias(ORDER)]
 
 
 def _position_numbers(

@@ -41,9 +41,9 @@ class ReplayedIndex:
         wanted = [column.name for column in plan.schema.columns]
         self._store = IndexStore(folder)
         writer = IndexWriter(self._store, erased=erased)
-        records = source.records(topic, columns_needed(plan, wanted))
-        for messages in _batches(encoded(topic.schema, records.columns, records.rows)):
-            writer.apply(plan, messages)
+        for records in source.pieces(topic, columns_needed(plan, wanted)):
+            for messages in _batches(encoded(topic.schema, records.columns, records.rows)):
+                writer.apply(plan, messages)
         self._rows = DatasetReader(IndexReader(self._store, erased), [plan])
 
     def read(

@@ -1,6 +1,7 @@
 """Versions of keyed datasets as of many times at once."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,36 +20,19 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-class VersionHistory:
+class Versions(ABC):
     """All versions of an index."""
 
-    def __init__(self, plan: IndexPlan, records: IndexRecords, *, known: bool = False) -> None:
-        """Take the records of an index; if `known`, a record is seen only from its ingestion on."""
-        frame = records.frame
-        self.groups = Groups(plan.schema.keys, frame)
-        self._timeline = Timeline(self.groups.numbers, frame[TIME].to_numpy(), self.groups.count, frame[ORDER])
-        # The row that holds when the row at each place of the timeline is the last one.
-        self._rows = self._timeline.places
-        if known:
-            self._see_late(np.maximum(frame[TIME].to_numpy(), frame[INGESTED].to_numpy()))
-        self._frame = frame.drop(ORDER)
-        self._held = frame[OP].to_numpy() == PUT
-        self._types = {column.name: column.dtype for column in plan.schema.columns}
-        self.loaded = frozenset(self._types).intersection(frame.columns)
+    def __init__(self, plan: IndexPlan, loaded: Iterable[str], *, complete: bool) -> None:
+        """Have the columns `loaded` of rows."""
+        self.groups = Groups(plan.schema.keys)
+        self.types = {column.name: column.dtype for column in plan.schema.columns}
+        self.loaded = frozenset(self.types).intersection(loaded)
         """The columns of rows that were given."""
-        self.complete = not (known and records.revised)
+        self.complete = complete
         """False if nothing can be read: what was known before a revision isn't among the records."""
         self.columns = self.loaded | {plan.schema.timestamp}
         """The columns that can be read."""
-
-    def _see_late(self, seen_us: Ints) -> None:
-        """See each row only from a time on: the row that holds is then the latest one of those that are seen."""
-        latest = np.empty(len(seen_us), np.int64)
-        latest[self._rows] = np.arange(len(seen_us))
-        seen = Timeline(self.groups.numbers, seen_us, self.groups.count)
-        # Rows of later groups are later, too, so the greatest place up to a row is always one of the row's own group.
-        self._rows = self._rows[np.maximum.accumulate(latest[seen.places])]
-        self._timeline = seen
 
     @staticmethod
     def columns_of(plan: IndexPlan, names: Sequence[str]) -> frozenset[str]:
@@ -59,15 +43,45 @@ class VersionHistory:
         """Return columns of the versions that hold at times, by the numbers of keys, in stored form."""
         columns, found = self.read_series(names, groups, at_us)
         # The only column beside those of the row is the timestamp.
-        types = [self._types.get(name, DATETIME) for name in names]
+        types = [self.types.get(name, DATETIME) for name in names]
         return [from_polars(series, dtype) for series, dtype in zip(columns, types, strict=True)], found.tolist()
+
+    @abstractmethod
+    def read_series(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[pl.Series], Flags]:
+        """Return columns as `read` does, as columns of polars."""
+
+
+class VersionHistory(Versions):
+    """All versions of an index, in memory."""
+
+    def __init__(self, plan: IndexPlan, records: IndexRecords, *, known: bool = False) -> None:
+        """Take the records of an index; if `known`, a record is seen only from its ingestion on."""
+        frame = records.frame
+        super().__init__(plan, frame.columns, complete=not (known and records.revised))
+        self._numbers = self.groups.add(frame)
+        self._timeline = Timeline(self._numbers, frame[TIME].to_numpy(), self.groups.count, frame[ORDER])
+        # The row that holds when the row at each place of the timeline is the last one.
+        self._rows = self._timeline.places
+        if known:
+            self._see_late(np.maximum(frame[TIME].to_numpy(), frame[INGESTED].to_numpy()))
+        self._frame = frame.drop(ORDER)
+        self._held = frame[OP].to_numpy() == PUT
+
+    def _see_late(self, seen_us: Ints) -> None:
+        """See each row only from a time on: the row that holds is then the latest one of those that are seen."""
+        latest = np.empty(len(seen_us), np.int64)
+        latest[self._rows] = np.arange(len(seen_us))
+        seen = Timeline(self._numbers, seen_us, self.groups.count)
+        # Rows of later groups are later, too, so the greatest place up to a row is always one of the row's own group.
+        self._rows = self._rows[np.maximum.accumulate(latest[seen.places])]
+        self._timeline = seen
 
     def read_series(self, names: Sequence[str], groups: Ints, at_us: Ints) -> tuple[list[pl.Series], Flags]:
         """Return columns as `read` does, as columns of polars."""
         places, found = self._places(groups, at_us)
         columns = []
         for name in names:
-            if name in self._types:
+            if name in self.types:
                 columns.append(self._frame[name].gather(places))
             else:
                 columns.append(self._frame[TIME].gather(places).cast(INSTANT))

@@ -8,9 +8,9 @@ limbs are put together, and the result is rounded once. So sums have the bits of
 (`caraway.index.aggregates.exact`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,9 @@ MAX_BITS = 512
 
 
 # The sums of all prefixes of a column of integers: limbs as rows of a matrix, or integers of any size.
-_Prefixes = Ints | Objects
+Prefixes = Ints | Objects
+# The names of prefix sums that aren't counts of special floats.
+TOTALS, SQUARES, COUNTS = "totals", "squares", "counts"
 
 
 class ExactSums:
@@ -49,25 +51,34 @@ class ExactSums:
     A value may count once or minus once, so that one that enters an interval and leaves it again counts for nothing.
     """
 
-    def __init__(self, values: Floats | Ints, *, squares: bool, weights: Ints | None = None) -> None:
+    def __init__(
+        self,
+        values: Floats | Ints,
+        *,
+        squares: bool,
+        weights: Ints | None = None,
+        shifts: tuple[int, int] | None = None,
+    ) -> None:
         """Sum up the values. Raises `ValueError` if there are more than `MAX_ROWS`.
 
         Args:
             values: The column.
             squares: True: sum up the squares, too.
-            weights: 1 or -1 for each value; None: all count once.
+            weights: 1, 0 or -1 for each value; None: all count once.
+            shifts: The least and the greatest exponent of all columns whose sums are to be added (`shifts_of`); None:
+                those of this column.
         """
         if len(values) > MAX_ROWS:
             raise ValueError(f"{len(values)} rows are too many at once, {MAX_ROWS} at most")
         self._exponent = 0
         self._special: dict[str, Ints] = {}
-        self._totals: _Prefixes
-        self._squares: _Prefixes | None = None
+        self._totals: Prefixes
+        self._squares: Prefixes | None = None
         self._weights = weights
         self._counts = None if weights is None else _summed(weights)
         if values.dtype.kind == "f":
             values = self._without_special(values.astype(np.float64, copy=False))
-        least, greatest = _shifts(values)
+        least, greatest = _shifts(values) if shifts is None else shifts
         self._exponent = least
         if greatest - least > MAX_BITS:
             parts = (side.tolist() for side in _parts(values, least))
@@ -77,9 +88,29 @@ class ExactSums:
             if squares:
                 self._squares = _of_integers([w * number * number for w, number in zip(counted, integers, strict=True)])
             return
-        self._totals = _limbs_of(values, least, greatest - least, square=False, weights=weights)
+        # Sums that are to be added have all limbs, so that they have the same ones.
+        every, spread = shifts is not None, greatest - least
+        self._totals = _limbs_of(values, least, spread, square=False, weights=weights, every=every)
         if squares:
-            self._squares = _limbs_of(values, least, greatest - least, square=True, weights=weights)
+            self._squares = _limbs_of(values, least, spread, square=True, weights=weights, every=every)
+
+    @classmethod
+    def of(cls, exponent: int, prefixes: Mapping[str, Prefixes]) -> Self:
+        """Return the sums of a column from its prefix sums by name, as `prefixes` returns them, and its exponent."""
+        made = cls(np.zeros(0, np.int64), squares=False)
+        made._exponent = exponent
+        left = dict(prefixes)
+        made._totals, made._squares = left.pop(TOTALS), left.pop(SQUARES, None)
+        counts = left.pop(COUNTS, None)
+        made._counts = None if counts is None else counts.astype(np.int64, copy=False)
+        made._special = {name: prefix.astype(np.int64, copy=False) for name, prefix in left.items()}
+        return made
+
+    def prefixes(self) -> dict[str, Prefixes]:
+        """Return all prefix sums by name; their last axis has the positions of the column."""
+        found: dict[str, Prefixes] = {TOTALS: self._totals, **self._special}
+        found |= {} if self._squares is None else {SQUARES: self._squares}
+        return found | ({} if self._counts is None else {COUNTS: self._counts})
 
     def counts(self, first: Ints, last: Ints) -> Ints:
         """Return how many values count in the intervals of rows from `first` up to, not including, `last`."""
@@ -157,11 +188,11 @@ class ExactSums:
         return cleared
 
 
-def _limbs(prefixes: _Prefixes, first: Ints, last: Ints) -> Ints:
+def _limbs(prefixes: Prefixes, first: Ints, last: Ints) -> Ints:
     return np.asarray(prefixes[:, last] - prefixes[:, first], np.int64)
 
 
-def _integers(prefixes: _Prefixes, first: Ints, last: Ints) -> list[int]:
+def _integers(prefixes: Prefixes, first: Ints, last: Ints) -> list[int]:
     """Return the sums of the intervals from `first` up to, not including, `last`."""
     if prefixes.dtype == object:
         return list(prefixes[last] - prefixes[first])
@@ -176,10 +207,18 @@ def _summed(counts: Ints) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
-def _of_integers(integers: Sequence[int]) -> _Prefixes:
+def _of_integers(integers: Sequence[int]) -> Prefixes:
     prefixes = np.empty(len(integers) + 1, object)
     prefixes[:] = list(accumulate(integers, initial=0))
     return prefixes
+
+
+def shifts_of(values: Floats | Ints) -> tuple[int, int]:
+    """Return the least and the greatest exponent of 2 by which the integers of a column are multiplied.
+
+    Infinities and NaN, which are counted apart, have none.
+    """
+    return _shifts(np.where(np.isfinite(values), values, 0.0) if values.dtype.kind == "f" else values)
 
 
 def _pieces(rows: int) -> Iterator[slice]:
@@ -217,8 +256,13 @@ def _parts(values: Floats | Ints, least: int) -> tuple[Unsigned, Ints, Flags]:
     return fraction.view(np.uint64), shift, signed < 0
 
 
-def _limbs_of(values: Floats | Ints, least: int, spread: int, *, square: bool, weights: Ints | None) -> Ints:
-    """Return the limbs of the prefix sums of numbers, or of their squares, which are multiples of `2**least`."""
+def _limbs_of(
+    values: Floats | Ints, least: int, spread: int, *, square: bool, weights: Ints | None, every: bool
+) -> Ints:
+    """Return the limbs of the prefix sums of numbers, or of their squares, which are multiples of `2**least`.
+
+    If `every` is false, the highest limbs are left out if they are always zero.
+    """
     most_bits = (2 * (spread + 64)) if square else spread + 64
     limbs = np.zeros((most_bits // LIMB_BITS + 3, len(values) + 1), np.int64)
     for piece in _pieces(len(values)):
@@ -230,7 +274,8 @@ def _limbs_of(values: Floats | Ints, least: int, spread: int, *, square: bool, w
             target[:, negative] *= -1
         if weights is not None:
             target *= weights[piece]
-    limbs = limbs[_used(limbs)]
+    if not every:
+        limbs = limbs[used(limbs)]
     np.cumsum(limbs, axis=1, out=limbs)
     return limbs
 
@@ -253,7 +298,7 @@ def _add(limbs: Ints, part: Unsigned, shift: Ints) -> None:
             limbs[at + step] += np.where(here, piece, np.uint64(0)).view(np.int64)
 
 
-def _used(limbs: Ints) -> slice:
+def used(limbs: Prefixes) -> slice:
     """Return the limbs up to the last one that isn't always zero."""
-    used = np.flatnonzero(limbs.any(axis=1))
-    return slice(0, int(used[-1]) + 1 if len(used) else 1)
+    nonzero = np.flatnonzero(limbs.any(axis=1))
+    return slice(0, int(nonzero[-1]) + 1 if len(nonzero) else 1)

@@ -21,13 +21,18 @@ class Extremes:
     def __init__(self, values: Numbers, *, greatest: bool) -> None:
         """Make the levels of a column."""
         self._pick = np.maximum if greatest else np.minimum
-        self._nothing = _worst(values.dtype, greatest=greatest)
+        self._nothing = worst(values.dtype, greatest=greatest)
         self._levels = [values]
         while len(self._levels[-1]) > 1:
             below = self._levels[-1]
             padded = np.full(-(-len(below) // FACTOR) * FACTOR, self._nothing, below.dtype)
             padded[: len(below)] = below
             self._levels.append(self._pick.reduce(padded.reshape(-1, FACTOR), axis=1))
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all levels."""
+        return sum(level.nbytes for level in self._levels)
 
     def between(self, first: Ints, last: Ints) -> Numbers:
         """Return the extremes of the intervals from `first` up to, not including, `last`.
@@ -57,7 +62,8 @@ class Extremes:
             found[places] = self._pick(found[places], level[at[places]])
 
 
-def _worst(dtype: np.dtype[Any], *, greatest: bool) -> Any:
+def worst(dtype: np.dtype[Any], *, greatest: bool) -> Any:
+    """Return the value of a type that no other is worse than, as a least or greatest value."""
     if dtype.kind == "f":
         return -np.inf if greatest else np.inf
     bounds = np.iinfo(dtype)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from caraway.archive.erasing import TableErasures
 from caraway.archive.store.reading import ArchivedTopics, Cuts
@@ -15,7 +15,8 @@ from caraway.functions.extractors.pool import FunctionPool
 from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
 from caraway.offline.queries.model import OfflineRequest
-from caraway.offline.reader import OfflineReader, SeriesReader
+from caraway.offline.reader import Memory, OfflineReader, SeriesReader
+from caraway.offline.stopwatch import Stopwatch
 from caraway.query.catalog import Catalog
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
@@ -38,6 +39,7 @@ class QueryContext:
         erased: The keys without rows.
         functions: The processes for users' functions.
         secrets: The values of secrets.
+        watch: Takes the time of the query's steps.
     """
 
     request: OfflineRequest
@@ -48,17 +50,27 @@ class QueryContext:
     erased: ErasedKeys
     functions: FunctionPool
     secrets: SecretStore
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
-    def reader(self, source: TopicRecords | None = None) -> OfflineReader:
-        """Return a new reader of all datasets, from `source` or else from all records."""
+    def reader(self, source: TopicRecords | None = None, memory: Memory | None = None) -> OfflineReader:
+        """Return a new reader of all datasets, from `source` or else from all records.
+
+        `memory` bounds the records that it holds in memory.
+        """
         plan = self.planned.plan
         return OfflineReader(
-            source or self.source, plan.indexes, plan.topics, erased=self.erased, known=self.request.as_known
+            source or self.source,
+            plan.indexes,
+            plan.topics,
+            erased=self.erased,
+            known=self.request.as_known,
+            memory=memory,
+            watch=self.watch,
         )
 
     def plan(self, reader: SeriesReader) -> OfflinePlan:
         """Return the plan of the query, whose lookups read through `reader`; it can't call users' functions yet."""
-        engine = OfflineEngine(Catalog(self.commit, self.planned.graph), reader, self.functions.compile)
+        engine = OfflineEngine(Catalog(self.commit, self.planned.graph), reader, self.functions.compile, self.watch)
         return engine.plan(self.request.inputs, self.request.outputs)
 
     def compiled(self, reader: SeriesReader) -> OfflinePlan:

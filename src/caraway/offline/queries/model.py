@@ -84,11 +84,16 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True):
-    """A part of the result that is written: its rows, how many failed, and how many asked for more history."""
+    """A part of the result that is written: its rows, how many failed, and how many asked for more history.
+
+    `bytes` is the size of its file. `seconds` has those of the steps that computed and wrote it.
+    """
 
     rows: int
     failed: int
     short: int = 0
+    bytes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 class OfflineQuery(Struct, frozen=True, kw_only=True):
@@ -143,6 +148,12 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
         """The number of rows that failed."""
         return sum(part.failed for part in self.parts)
 
+    @property
+    def seconds(self) -> dict[str, float]:
+        """The seconds of the steps that computed and wrote the parts."""
+        names = dict.fromkeys(name for part in self.parts for name in part.seconds)
+        return {name: round(sum(part.seconds.get(name, 0.0) for part in self.parts), 6) for name in names}
+
     def answer(self, bucket: str, prefix: str) -> dict[str, Any]:
         """Return the progress as the API shows it, given where the results are."""
         rows = self.rows or 0
@@ -159,6 +170,8 @@ class OfflineQuery(Struct, frozen=True, kw_only=True):
             "rows_failed": self.rows_failed,
             "rows_short": self.rows_short,
             "parts": len(self.parts),
+            "bytes": sum(part.bytes for part in self.parts),
+            "seconds": self.seconds,
             "error": self.error,
             "asked_at": self.asked_at.isoformat(),
             "ended_at": None if self.ended_at is None else self.ended_at.isoformat(),

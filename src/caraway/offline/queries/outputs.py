@@ -46,11 +46,16 @@ def free_name(name: str, names: Mapping[str, object]) -> str:
     return name
 
 
-def write_part(objects: ObjectFolder, prefix: str, number: int, table: pa.Table) -> None:
-    """Write a part, as a whole or not at all. Raises `UnavailableError` if the object store doesn't answer."""
+def write_part(objects: ObjectFolder, prefix: str, number: int, table: pa.Table) -> int:
+    """Write a part, as a whole or not at all, and return the bytes of its file.
+
+    Raises `UnavailableError` if the object store doesn't answer.
+    """
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    objects.write(_within(prefix, part_name(number)), sink.getvalue().to_pybytes())
+    content = sink.getvalue().to_pybytes()
+    objects.write(_within(prefix, part_name(number)), content)
+    return len(content)
 
 
 def read_part(objects: ObjectFolder, prefix: str, number: int) -> pa.Table:
@@ -72,8 +77,15 @@ def write_manifest(objects: ObjectFolder, prefix: str, query: OfflineQuery, outp
         "rows": query.rows_done,
         "rows_failed": query.rows_failed,
         "rows_short": query.rows_short,
+        "seconds": query.seconds,
         "files": [
-            {"name": part_name(number), "rows": part.rows, "rows_failed": part.failed, "rows_short": part.short}
+            {
+                "name": part_name(number),
+                "rows": part.rows,
+                "rows_failed": part.failed,
+                "rows_short": part.short,
+                "bytes": part.bytes,
+            }
             for number, part in enumerate(query.parts)
         ],
         "read_up_to": {topic: {str(p): end for p, end in ends.items()} for topic, ends in (query.cuts or {}).items()},

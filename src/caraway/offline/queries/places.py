@@ -1,7 +1,9 @@
-"""The places of results."""
+"""The places of results and of temporary files."""
 
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from caraway.config.settings import Settings
 from caraway.offline.queries.model import OfflineQuery, folder_of
 
 
@@ -16,3 +18,8 @@ def place_of(query: OfflineQuery, objects_url: str) -> tuple[str, str]:
         return objects_url, own_prefix(query.id)
     parts = urlsplit(query.request.output.url)
     return parts.netloc, parts.path.strip("/")
+
+
+def spark_folder(settings: Settings) -> Path:
+    """Return the folder in which queries on Spark have their folders of temporary files."""
+    return settings.data_dir / "offline"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -15,6 +15,7 @@ from caraway.offline.queries.inputs import InputPart, InputRows
 from caraway.offline.queries.model import OfflineQuery, Part, QueryStatus
 from caraway.offline.queries.outputs import result_table, write_manifest, write_part
 from caraway.offline.queries.store import OfflineQueries
+from caraway.offline.stopwatch import WRITE, Stopwatch
 from caraway.query.executor import CompiledPlan
 
 LOG = structlog.get_logger(__name__)
@@ -48,6 +49,7 @@ class QueryRun:
         evaluate: Computes the outputs for a part; see `caraway.offline.queries.evaluation.evaluate`.
         stopping: Returns whether the process is to end; the query then goes on in another one.
         clock: Returns the time in seconds.
+        watch: Takes the time of steps.
     """
 
     query: OfflineQuery
@@ -61,6 +63,7 @@ class QueryRun:
     coverage: Sequence[Coverage] = ()
     stopping: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
+    watch: Stopwatch = field(default_factory=Stopwatch)
 
     def run(self) -> QueryStatus | None:
         """Compute all parts that aren't written yet; return how the query ended, None if it didn't.
@@ -113,10 +116,11 @@ class QueryRun:
         short = notes(self.coverage, evaluated.times)
         timestamp_column = self.query.request.timestamp_column
         table = result_table(self.plan.plan.outputs, evaluated, timestamp_column, part.others, short)
-        write_part(self.output, self.prefix, number, table)
+        with self.watch.step(WRITE):
+            size = write_part(self.output, self.prefix, number, table)
         failed = sum(error is not None for error in evaluated.errors)
         LOG.info("wrote a part", query=self.query.id, part=number, rows=table.num_rows, failed=failed)
-        return Part(table.num_rows, failed, sum(note is not None for note in short))
+        return Part(table.num_rows, failed, sum(note is not None for note in short), size, self.watch.taken())
 
 
 def attempted(queries: OfflineQueries, query: OfflineQuery, run: Callable[[], QueryStatus | None]) -> None:

@@ -1,38 +1,125 @@
 """The division of a dataset's records by key, and readers of one division."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import polars as pl
 
 from caraway.archive.store.columns import columns_of
 from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics, Part
 from caraway.offline.history.records import index_frame
+from caraway.offline.kernel.blocks import BlockSizes
+from caraway.offline.reader import Memory
 from caraway.offline.spark.pieces import RECORDS, Piece, divided, divisions_of
 from caraway.offline.spark.work import DividedDataset
 from caraway.plan.model import TopicPlan
+from caraway.scratch import ScratchFolder
 
+# The records of a dataset and a division that a task holds in memory; it sorts more of them on the disk.
+RECORDS_BYTES = 64 << 20
+# So many runs, and so many blocks, of sorted records are as large as that.
+RUNS, BLOCKS = 2, 8
 # The kind of pieces of records that may be revised. They are brought together by identity first.
 IDENTITIES = 2
 _ROW_NUMBER, _DIVISION = "record row", "record division"
 
 
 class DividedTopic:
-    """The records of one division of a dataset."""
+    """The records of one division of a dataset: in memory, or in files if there are too many."""
 
-    def __init__(self, topic: TopicPlan, frames: Sequence[pl.DataFrame], columns: Sequence[str]) -> None:
-        """Have the records, at least one frame, in some columns of the topic's rows."""
+    def __init__(
+        self,
+        topic: TopicPlan,
+        columns: Sequence[str],
+        nothing: pl.DataFrame,
+        *,
+        limit: int = RECORDS_BYTES,
+        base: Path | None = None,
+    ) -> None:
+        """Have no records yet.
+
+        Args:
+            topic: The topic.
+            columns: The columns of its rows that the records have.
+            nothing: No records, with all columns.
+            limit: The bytes of records that are in memory.
+            base: The folder for the files; None for the system's folder of temporary files.
+        """
         self._topic = topic
-        self._frames = frames
         self._columns = frozenset(columns)
+        self._nothing = nothing
+        self._limit = limit
+        self._base = base
+        self._frames: list[pl.DataFrame] = []
+        self._files: list[Path] = []
+        self._folder: ScratchFolder | None = None
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add records."""
+        self._frames.append(frame)
+        self._rows += frame.height
+        self._bytes += int(frame.estimated_size())
+        if self._bytes <= self._limit:
+            return
+        if self._folder is None:
+            self._folder = ScratchFolder("records", self._base)
+        for some in self._frames:
+            self._files.append(self._folder.path / f"{len(self._files)}.arrow")
+            some.write_ipc(self._files[-1], compression="lz4")
+        self._frames = []
+
+    @property
+    def on_disk(self) -> bool:
+        """True if the records are in files."""
+        return self._folder is not None
+
+    def close(self) -> None:
+        """Remove all records."""
+        self._frames = []
+        self._files = []
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def memory(self) -> Memory:
+        """Return what a reader of these records may hold in memory: all of them, unless they are in files."""
+        if self._folder is None:
+            return Memory(self._rows, BlockSizes())
+        width = max(self._bytes // max(self._rows, 1), 1)
+        # A run, with what sorting it takes, and a block, with its sums, take about as much memory as the records may.
+        run_rows, block_rows = (max(self._limit // part // width, 1) for part in (RUNS, BLOCKS))
+        return Memory(0, BlockSizes(run_rows, block_rows, self._limit))
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
         """Return the records in some columns; see `ArchivedTopics.records`."""
-        if topic.name != self._topic.name or not self._columns.issuperset(wanted):
-            raise AssertionError(f"records of {topic.name} weren't divided with the columns {', '.join(wanted)}")
+        pieces = [piece.rows for piece in self.pieces(topic, wanted)]
+        names = self._names(topic, wanted)
+        return ArchivedRecords(pl.concat([self._nothing.select(names), *pieces]), columns_of(topic.schema), {})
+
+    def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterator[ArchivedRecords]:
+        """Yield the records in some columns, some at a time."""
+        names = self._names(topic, wanted)
+        for file in self._files:
+            yield ArchivedRecords(pl.read_ipc(file, columns=names), columns_of(topic.schema), {})
+        for frame in self._frames:
+            yield ArchivedRecords(frame.select(names), columns_of(topic.schema), {})
+
+    def rows(self, topic: TopicPlan) -> int:
+        """Return how many records there are."""
+        self._check(topic, ())
+        return self._rows
+
+    def _names(self, topic: TopicPlan, wanted: Sequence[str]) -> list[str]:
+        self._check(topic, wanted)
         columns = columns_of(topic.schema)
         control = [columns.time, columns.op, columns.ingested, columns.partition, columns.offset, columns.number]
-        names = dict.fromkeys([*wanted, *control, columns.id, columns.rev])
-        return ArchivedRecords(pl.concat(self._frames).select(list(names)), columns, {})
+        return list(dict.fromkeys([*wanted, *control, columns.id, columns.rev]))
+
+    def _check(self, topic: TopicPlan, wanted: Sequence[str]) -> None:
+        if topic.name != self._topic.name or not self._columns.issuperset(wanted):
+            raise AssertionError(f"records of {topic.name} weren't divided with the columns {', '.join(wanted)}")
 
 
 def divided_part(

@@ -22,6 +22,8 @@ Ints = npt.NDArray[np.int64]
 RECORDS, ROWS = 0, 1
 SCHEMA = "division int, kind int, topic string, content binary"
 _ARROW = pa.schema([("division", pa.int32()), ("kind", pa.int32()), ("topic", pa.string()), ("content", pa.binary())])
+# The most rows of a piece.
+PIECE_ROWS = 50_000
 # Hashes of keys must be the same in all tasks of a query.
 _SEED = 20_260_101
 _DIVISION = "piece division"
@@ -74,10 +76,18 @@ def divisions_of(keys: tuple[Column, ...], columns: list[pl.Series], count: int)
     return (key_parts(keys, columns).hash_rows(_SEED) % count).cast(pl.Int64).to_numpy()
 
 
+def in_order(keys: tuple[Column, ...], columns: list[pl.Series], times: pl.Series) -> pl.Series:
+    """Return the places of rows in an order in which those of one key follow each other, by time."""
+    return pl.DataFrame([key_parts(keys, columns).hash_rows(_SEED).alias(_DIVISION), times]).select(
+        pl.arg_sort_by(_DIVISION, times.name)
+    )[_DIVISION]
+
+
 def divided(frame: pl.DataFrame, divisions: Ints, kind: int, topic: str = "") -> Iterator[Piece]:
-    """Yield the rows of each division."""
+    """Yield the rows of each division, some at a time, so that a task needs little memory for a piece."""
     marked = frame.with_columns(pl.Series(_DIVISION, divisions))
     for (division,), some in marked.partition_by(
         _DIVISION, include_key=False, as_dict=True, maintain_order=True
     ).items():
-        yield Piece(int(division), kind, topic, some)
+        for piece in some.iter_slices(PIECE_ROWS):
+            yield Piece(int(division), kind, topic, piece)

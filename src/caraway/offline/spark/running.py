@@ -24,7 +24,8 @@ from caraway.offline.queries.context import QueryContext
 from caraway.offline.queries.evaluation import Evaluated, array_of, times_of
 from caraway.offline.queries.inputs import InputPart
 from caraway.offline.sizes import DatasetSize
-from caraway.offline.spark.pieces import SCHEMA, decoded, encoded
+from caraway.offline.spark.dividing import RECORDS_BYTES
+from caraway.offline.spark.pieces import PIECE_ROWS, SCHEMA, decoded, encoded
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, empty, frame_of
 from caraway.offline.spark.stages import stages_of
 from caraway.offline.spark.tasks import begin_rows, divide_records, gather_revisions, run_stage
@@ -34,9 +35,7 @@ from caraway.offline.spark.work import DividedDataset, RecordsTask, Work, column
 DIVISION_BYTES = 128 << 20
 # The rows of a piece. Those of a piece that calls users' functions are fewer, since a failing row makes the others of
 # its piece be computed again.
-PIECE_ROWS, PIECE_ROWS_OF_FUNCTIONS = 50_000, 2_500
-# The records that a task reads and divides at a time, about.
-READ_ROWS = 500_000
+PIECE_ROWS_OF_FUNCTIONS = 2_500
 LOOK_SECONDS = 0.5
 # A row is alone when its error is told, so it is the first one.
 _ROW = re.compile(r"\brow 0\b")
@@ -155,6 +154,7 @@ def work_of(
     processors: int,
     whole_bytes: int,
     division_bytes: int = DIVISION_BYTES,
+    records_bytes: int = RECORDS_BYTES,
 ) -> Work:
     """Return the work of a query.
 
@@ -167,6 +167,7 @@ def work_of(
         processors: The number of tasks that run at a time.
         whole_bytes: Datasets that are smaller are read as a whole by each task.
         division_bytes: The memory for the records of a division, about.
+        records_bytes: The records of a dataset and a division that are held in memory, not on the disk.
     """
     plans = {index.dataset: index for index in context.planned.plan.indexes}
     large = [size for size in sizes if size.bytes >= whole_bytes and is_divisible(plans[size.dataset])]
@@ -188,6 +189,7 @@ def work_of(
         datasets=datasets,
         stages=stages_of(plan.plan.steps, datasets.keys(), lambda step: ordered_keys(plans[step.dataset], step)),
         divisions=max(2 * processors, ceil(max((size.bytes for size in large), default=0) / division_bytes)),
+        records_bytes=records_bytes,
     )
 
 

@@ -1,7 +1,6 @@
 """The Spark session of an offline query, which lasts as long as the query."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,13 +25,12 @@ def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]
 
     Args:
         settings: The settings of the server.
-        scratch: A folder for the files of the session, which is removed before and afterwards.
+        scratch: A folder for the files of the session.
 
     Raises:
         JavaMissingError: There is no Java that Spark runs on.
         UnavailableError: The JVM ended, or took too long.
     """
-    shutil.rmtree(scratch, ignore_errors=True)
     master = settings.offline.spark_master
     conf = {
         # The tasks run the platform's own code. Users' functions run in processes of their own, which may only compute.
@@ -75,4 +73,3 @@ def offline_session(settings: Settings, scratch: Path) -> Iterator[SparkSession]
         except TimeoutExpired:
             process.kill()
             process.wait()
-        shutil.rmtree(scratch, ignore_errors=True)

@@ -23,13 +23,15 @@ from caraway.offline.spark.pieces import (
     divided,
     divisions_of,
     encoded,
+    in_order,
     of_batches,
 )
 from caraway.offline.spark.rows import ERROR, NUMBER, TIME, advanced
 from caraway.offline.spark.work import RecordsTask, Work
-from caraway.plan.model import TopicPlan
+from caraway.plan.model import Column, TopicPlan
 from caraway.query.model import Instants, Rows
 from caraway.query.rounds import added, read
+from caraway.scratch import sweep
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -45,12 +47,15 @@ class StagedReader(SeriesReader):
         """Read all datasets through `whole`, as long as there is no division."""
         self._whole = whole
         self._divided: dict[str, OfflineReader] = {}
+        self._records: Sequence[DividedTopic] = ()
 
-    def divide(self, readers: dict[str, OfflineReader]) -> None:
-        """Read datasets through their own readers from now on; the former ones are closed."""
+    def divide(self, readers: dict[str, OfflineReader], records: Sequence[DividedTopic]) -> None:
+        """Read datasets through their own readers of records from now on; the former ones are closed."""
         for reader in self._divided.values():
             reader.close()
-        self._divided = readers
+        for some in self._records:
+            some.close()
+        self._divided, self._records = readers, records
 
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str], /
@@ -75,6 +80,8 @@ class Evaluator:
     def __init__(self, work: Work) -> None:
         """Open what the evaluation needs, with the settings of this process's environment."""
         settings = load_settings()
+        # The folders of tasks whose processes were killed are still there.
+        sweep()
         self.work = work
         self.objects = ObjectFolder(settings.objects_url)
         self.context = _closing.enter_context(
@@ -89,18 +96,16 @@ class Evaluator:
         """Return the topic of a divided dataset."""
         return self.topics[self.work.datasets[dataset].plan.topic]
 
-    def divide(self, records: dict[str, list[pl.DataFrame]], datasets: Sequence[str]) -> None:
+    def no_records(self, dataset: str) -> DividedTopic:
+        """Return the records of a dataset in a division, none yet."""
+        columns, topic = self.work.datasets[dataset].columns, self.topic_of(dataset)
+        return DividedTopic(topic, columns, self.context.source.nothing(topic, columns), limit=self.work.records_bytes)
+
+    def divide(self, records: dict[str, DividedTopic], datasets: Sequence[str]) -> None:
         """Read datasets from the records of one division from now on."""
-        readers = {}
-        for dataset in datasets:
-            columns = self.work.datasets[dataset].columns
-            topic = self.topic_of(dataset)
-            frames = records.get(dataset)
-            if not frames:
-                nothing = self.context.source.nothing(topic, columns)
-                frames = [nothing]
-            readers[dataset] = self.context.reader(DividedTopic(topic, frames, columns))
-        self.reader.divide(readers)
+        found = {dataset: records.get(dataset) or self.no_records(dataset) for dataset in datasets}
+        readers = {dataset: self.context.reader(some, some.memory()) for dataset, some in found.items()}
+        self.reader.divide(readers, list(found.values()))
 
     def evaluated(self, stage: int, frame: pl.DataFrame) -> pl.DataFrame:
         """Return rows after the steps of a stage, with the columns that are needed afterwards."""
@@ -122,17 +127,25 @@ class Evaluator:
 
     def row_divisions(self, stage: int, frame: pl.DataFrame) -> Ints:
         """Return the division of each row in a stage."""
-        keys = self.work.stages[stage].keys
-        dataset = self.work.datasets[self.work.stages[stage].datasets[0]]
-        columns = [frame[part.column].alias(key.name) for part, key in zip(keys, dataset.plan.schema.keys, strict=True)]
+        keys, columns = self._keys(stage, frame)
         alive = frame[ERROR].is_null()
         for column in columns:
             alive &= column.is_not_null()
         # Rows that failed, or have no key, find nothing anyway.
         found = frame[NUMBER].to_numpy() % self.work.divisions
         asked = [column.filter(alive) for column in columns]
-        found[alive.to_numpy()] = divisions_of(dataset.plan.schema.keys, asked, self.work.divisions)
+        found[alive.to_numpy()] = divisions_of(keys, asked, self.work.divisions)
         return found
+
+    def by_key(self, stage: int, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of a division in order of key and time, as its records are sorted."""
+        keys, columns = self._keys(stage, frame)
+        return frame[in_order(keys, columns, frame[TIME])]
+
+    def _keys(self, stage: int, frame: pl.DataFrame) -> tuple[tuple[Column, ...], list[pl.Series]]:
+        parts = self.work.stages[stage].keys
+        keys = self.work.datasets[self.work.stages[stage].datasets[0]].plan.schema.keys
+        return keys, [frame[part.column].alias(key.name) for part, key in zip(parts, keys, strict=True)]
 
 
 def evaluator_of(work: Work) -> Evaluator:
@@ -178,17 +191,35 @@ def run_stage(work: Work, stage: int, batches: Batches) -> Batches:
     """Take the steps of a stage for divisions: of each there come first the pieces of records, then those of rows."""
     evaluator = evaluator_of(work)
     for division, pieces in groupby(of_batches(batches), key=lambda piece: piece.division):
-        records: dict[str, list[pl.DataFrame]] = {}
-        rows = 0
+        records: dict[str, DividedTopic] = {}
+        rows: list[pl.DataFrame] = []
+        number = 0
+        has_begun = on_disk = False
         for piece in pieces:
             if piece.kind == RECORDS:
-                records.setdefault(piece.topic, []).append(piece.frame)
+                if piece.topic not in records:
+                    records[piece.topic] = evaluator.no_records(piece.topic)
+                records[piece.topic].add(piece.frame)
                 continue
-            if not rows:
+            if not has_begun:
+                on_disk = any(some.on_disk for some in records.values())
                 evaluator.divide(records, work.stages[stage].datasets)
-                records = {}
-            yield from _ended(evaluator, stage, evaluator.evaluated(stage, piece.frame), f"{division}-{rows}")
-            rows += 1
+                has_begun = True
+            if on_disk:
+                rows.append(piece.frame)
+                continue
+            yield from _ended(evaluator, stage, evaluator.evaluated(stage, piece.frame), f"{division}-{number}")
+            number += 1
+        if rows:
+            # Rows that are close together on the disk are evaluated together, so that each block of records is read for
+            # few pieces of rows. All rows of the division are in memory, but not their features.
+            size = max(frame.height for frame in rows)
+            for frame in evaluator.by_key(stage, pl.concat(rows)).iter_slices(size):
+                yield from _ended(evaluator, stage, evaluator.evaluated(stage, frame), f"{division}-{number}")
+                number += 1
+        if not has_begun:
+            for some in records.values():
+                some.close()
     evaluator.divide({}, ())
 
 

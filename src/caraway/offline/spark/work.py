@@ -46,6 +46,7 @@ class Work:
         datasets: The datasets whose records are divided, by name. Tasks read all records of the others.
         stages: The stages of the plan.
         divisions: The number of divisions.
+        records_bytes: The memory for the records of a dataset and a division; more of them are sorted on the disk.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Work:
     datasets: Mapping[str, DividedDataset]
     stages: tuple[Stage, ...]
     divisions: int
+    records_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

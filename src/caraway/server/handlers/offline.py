@@ -11,7 +11,12 @@ import orjson
 import pyarrow as pa
 from msgspec import Meta, Struct
 
+from caraway.archive.store.model import archived_topics
+from caraway.archive.store.reading import ArchivedTopics, cuts_now
 from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.objects.folder import ObjectFolder
+from caraway.offline.explaining import NAME as EXPLANATION
+from caraway.offline.explaining import explanation_of
 from caraway.offline.queries.credentials import sealed
 from caraway.offline.queries.inputs import FORMATS
 from caraway.offline.queries.model import (
@@ -26,6 +31,7 @@ from caraway.offline.queries.model import (
 )
 from caraway.offline.queries.outputs import read_part
 from caraway.offline.queries.places import own_prefix, place_of
+from caraway.offline.sizes import MESSAGES, sizes_of
 from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan
 from caraway.query.lookups import require_index
@@ -38,6 +44,7 @@ from caraway.server.handlers.reads import MAX_WORKFLOW, NAMES, Names
 from caraway.server.http.bodies import Flag
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
 from caraway.state.permissions import Mode
+from caraway.state.plans import Plans
 
 T = TypeVar("T")
 
@@ -91,6 +98,29 @@ class OfflineParameters(Struct):
     execution: Where = None
 
 
+class ExplainParameters(Struct):
+    """The id of an offline query; or what one would ask for, without its rows."""
+
+    request_id: Annotated[str, Meta(max_length=100, pattern=STORABLE, description="the id of an offline query")] = ""
+    inputs: Annotated[str, Meta(description="full names of inputs, separated by commas, without an id")] = ""
+    outputs: Annotated[str, Meta(description="names of outputs, separated by commas, without an id")] = ""
+    as_known: AsKnown = None
+    execution: Where = None
+
+
+class ExplainAnswer(Struct):
+    """The explanation of an offline query, and its progress, if it was asked."""
+
+    execution: str
+    reason: str
+    records: int
+    memory_mb: float
+    limit_mb: int
+    seconds: float
+    datasets: list[dict[str, Any]]
+    progress: dict[str, Any] | None
+
+
 class RequestParameters(Struct):
     """The id of an offline query."""
 
@@ -118,6 +148,8 @@ class OfflineAnswer(Struct):
     rows_failed: int
     rows_short: int
     parts: int
+    bytes: int
+    seconds: dict[str, float]
     error: str | None
     asked_at: str
     ended_at: str | None
@@ -245,6 +277,46 @@ async def list_offline(context: ServerContext, request: Request[Any]) -> HttpRes
     found = await asyncio.to_thread(context.deployment.offline_queries.of_branch, request.branch)
     shown = [_shown(context, query) for query in found if _may_see(request, query)]
     return json_response({"queries": shown})
+
+
+async def explain_offline(context: ServerContext, request: Request[Any, ExplainParameters]) -> HttpResponse:
+    """Explain what an offline query reads, where it is computed and why, before it is asked or afterwards."""
+    asked = request.parameters()
+    if asked.request_id:
+        query = await _found(context, request, asked.request_id)
+        found = await asyncio.to_thread(_recorded, context.deployment.objects, query.id)
+        return json_response({**found, "progress": _shown(context, query)})
+    served = context.limits.seen(request)
+    if not asked.outputs:
+        raise InvalidInputError("name the outputs of a query, or the request_id of one that was asked")
+    plan = served.queries.plan(_listed(asked.inputs), _listed(asked.outputs))
+    check_offline(plan, served.queries.catalog)
+    explained = partial(
+        _explained, context, served.version, plan, asked.execution or Execution.AUTO, known=bool(asked.as_known)
+    )
+    return json_response({**await asyncio.to_thread(explained), "progress": None})
+
+
+def _recorded(objects: ObjectFolder, query_id: str) -> dict[str, Any]:
+    """Return the explanation that a query's process has written."""
+    name = f"{folder_of(query_id)}/{EXPLANATION}"
+    if all(stored.name != name for stored in objects.stored(folder_of(query_id))):
+        raise UnknownEntityError(f"the query {query_id} has not begun to read, so nothing is known of it yet")
+    found: dict[str, Any] = orjson.loads(objects.read(name))
+    return found
+
+
+def _explained(
+    context: ServerContext, commit: str, plan: CompiledPlan, wanted: Execution, *, known: bool
+) -> dict[str, Any]:
+    deployment = context.deployment
+    plans = Plans(deployment.state).planned(commit).plan
+    cuts = cuts_now(deployment.bootstrap_servers, archived_topics([plans]))
+    source = ArchivedTopics(deployment.bootstrap_servers, deployment.objects.url, cuts)
+    sizes = sizes_of(plan.plan.steps, plans.indexes, plans.topics, source, piece=MESSAGES)
+    found = explanation_of(sizes, plans.indexes, wanted, limit_mb=deployment.offline_memory_mb, known=known)
+    explained: dict[str, Any] = msgspec.to_builtins(found)
+    return explained
 
 
 async def offline_result(context: ServerContext, request: Request[Any, PartParameters]) -> HttpResponse:
