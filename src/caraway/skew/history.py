@@ -1,6 +1,6 @@
 """The records from which features are computed again, also as they were known earlier."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -40,6 +40,16 @@ class LaterRecords(TopicRecords):
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
         """Return the records of a topic; see `TopicRecords.records`."""
-        found = self._source.records(topic, wanted)
+        return self._moved(self._source.records(topic, wanted))
+
+    def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterator[ArchivedRecords]:
+        """Yield the records of a topic some at a time; see `TopicRecords.pieces`."""
+        return map(self._moved, self._source.pieces(topic, wanted))
+
+    def rows(self, topic: TopicPlan) -> int:
+        """Return how many records a topic has, about."""
+        return self._source.rows(topic)
+
+    def _moved(self, found: ArchivedRecords) -> ArchivedRecords:
         moved = pl.col(found.columns.ingested) + pl.duration(microseconds=self._later_us)
         return replace(found, rows=found.rows.with_columns(moved))

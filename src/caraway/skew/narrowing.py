@@ -4,7 +4,7 @@ A sample has some hundred rows, so nearly all records of a dataset are of other 
 built anew, several times for values that differ, is small.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ import polars as pl
 
 from caraway.archive.store.reading import ArchivedRecords
 from caraway.offline.history.groups import MISSING, Groups
-from caraway.offline.history.records import TopicRecords, index_frame
+from caraway.offline.history.records import TopicRecords, columns_needed, index_frame
 from caraway.offline.reader import OfflineReader, SeriesReader
 from caraway.offline.spark.work import is_divisible
 from caraway.plan.model import IndexPlan, TopicPlan
@@ -71,14 +71,23 @@ class _OfKeys(TopicRecords):
             self._kept[name] = self._narrowed(found) if self._keys else found
         return self._kept[name]
 
+    def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterator[ArchivedRecords]:
+        """Yield all records at once, since they are few."""
+        yield self.records(topic, wanted)
+
+    def rows(self, topic: TopicPlan) -> int:
+        """Return how many records there are."""
+        return self.records(topic, columns_needed(self._plan, ())).rows.height
+
     def _narrowed(self, found: ArchivedRecords) -> ArchivedRecords:
         plan = self._plan
         rows = found.rows.with_row_index(_ROW_NUMBER)
         frame = index_frame(plan, replace(found, rows=rows), [_ROW_NUMBER])
-        groups = Groups(plan.schema.keys, frame)
+        groups = Groups(plan.schema.keys)
+        numbers = groups.add(frame)
         asked = groups.find(self._keys)
         kept = rows[frame[_ROW_NUMBER]].drop(_ROW_NUMBER)
-        mine = pl.Series(np.isin(groups.numbers, asked[asked != MISSING]), dtype=pl.Boolean)
+        mine = pl.Series(np.isin(numbers, asked[asked != MISSING]), dtype=pl.Boolean)
         if plan.revised:
             # Other revisions of a record may have other keys. If one of them is left out, a record would count that
             # is replaced or retracted.
