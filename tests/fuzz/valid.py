@@ -129,6 +129,7 @@ def requests() -> tuple[Valid, ...]:
         _json("POST", f"{API}/query_offline/cancel?request_id=0", {}),
         Valid("GET", f"{API}/query_offline/list"),
         Valid("GET", f"{API}/query_offline/explain?inputs=Tap.pot&outputs=State.species"),
+        Valid("GET", f"{API}/skew?feature=State.species&hours=2"),
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),

@@ -256,6 +256,8 @@ class OfflineSettings(_Section):
         spark_driver_memory: Java heap of these sessions.
         spark_broadcast_mb: Datasets whose records need less memory, in MiB, are read as a whole by each task. Larger
             ones are divided by key.
+        spark_records_mb: The records of a dataset that a task of Spark holds in memory, in MiB; it sorts more of them
+            on the disk.
         spark_conf: More of Spark's own settings, as `name=value`, such as `spark.executor.memory=2g`.
         kept_days: Days after which the results of a query are removed from the server's object store.
     """
@@ -269,6 +271,7 @@ class OfflineSettings(_Section):
     spark_master: Annotated[str, AfterValidator(_spark_master)] = "local[*,3]"
     spark_driver_memory: MemorySize = "1g"
     spark_broadcast_mb: Annotated[int, Field(ge=0)] = 64
+    spark_records_mb: Annotated[float, Field(gt=0)] = 64.0
     spark_conf: tuple[Annotated[str, Field(pattern=r"^spark\.[^=\s]+=.*$")], ...] = ()
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 

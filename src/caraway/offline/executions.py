@@ -123,6 +123,7 @@ def _on_spark(
                 folder=f"{folder_of(query_id)}/work",
                 processors=processors,
                 whole_bytes=settings.offline.spark_broadcast_mb * MIB,
+                records_bytes=int(settings.offline.spark_records_mb * MIB),
             )
             made = SparkEvaluation(spark, objects, plan, work)
 

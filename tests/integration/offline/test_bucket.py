@@ -116,7 +116,13 @@ def test_rows_of_a_bucket_become_features_in_a_bucket(server: ServerProcess, pos
     assert result["Buyer.n"].to_pylist() == [int(counts.get(user, 0)) for user in range(6)]
     manifest = orjson.loads(s3.get_object(Bucket=bucket, Key="out/here/manifest.json")["Body"].read())
     assert manifest["files"] == [
-        {"name": "part-00000.parquet", "rows": 6, "rows_failed": 0, "rows_short": found["rows_short"]}
+        {
+            "name": "part-00000.parquet",
+            "rows": 6,
+            "rows_failed": 0,
+            "rows_short": found["rows_short"],
+            "bytes": len(content),
+        }
     ]
     refused = server.http.get("/query_offline/result", params={"request_id": query})
     assert (refused.status_code, bucket in refused.text) == (400, True)

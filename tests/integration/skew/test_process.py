@@ -25,6 +25,7 @@ KILLS = 3
 AT_ONCE = SkewSettings(seconds=0.05, delay_seconds=0.0, rows_per_minute=1e9)
 
 
+@pytest.mark.full(reason="three kills; test_store.py checks that counts and positions are written together")
 def test_each_row_is_counted_once_however_often_the_process_is_killed(shop: Shop) -> None:
     settings = shop.settings.model_copy(update={"skew": AT_ONCE})
     log = shop.server.settings.data_dir / "skew.log"
