@@ -10,24 +10,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
-from confluent_kafka import KafkaException
 
 from caraway.archive.trimming import processed, remove_before
 from caraway.erasure.keys import encode_erasure
 from caraway.erasure.places import ARCHIVE, ARCHIVE_FILES, TOPIC
 from caraway.erasure.requests import ErasureLog, ErasureRecord, erasure_by
-from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
-from caraway.topics.positions import Offsets, TopicEnds
-from caraway.topics.producer import TopicWriter
-from caraway.topics.segments import begin_segments
+from caraway.topics.positions import Offsets, is_behind
+from caraway.topics.segments import begin_files_with
 
 LOG = structlog.get_logger(__name__)
 
 # All servers know of an erasure within two seconds, and write no further rows of the key. After this time the topic is
 # cut behind the last row.
 SETTLED = timedelta(seconds=5)
-WRITE_SECONDS = 10.0
 
 # Returns all jobs that are to run, each with the figures that its engine reported last.
 Jobs = Callable[[], Iterable[tuple[JobPlan, Mapping[str, Any]]]]
@@ -57,7 +53,6 @@ class DownstreamErasures:
         self._log = log
         self._bootstrap_servers = bootstrap_servers
         self._hours = replaced_hours
-        self._ends = TopicEnds(bootstrap_servers)
 
     def step(self, tables: Tables, topics: Collection[str], jobs: Jobs) -> None:
         """Do what can be done now.
@@ -76,7 +71,7 @@ class DownstreamErasures:
         reached = processed(jobs())
         archived = tables.archived()
         for topic, found in _by_topic(records).items():
-            self._archive(tables, topic, [r for r in found if _is_behind(archived.get(topic, {}), r.cut)])
+            self._archive(tables, topic, [r for r in found if _has_reached(archived.get(topic, {}), r)])
             self._trim([r for r in found if r.left(ARCHIVE) and not r.left(TOPIC)], topic, reached)
             self._vacuum(tables, topic, [r for r in found if r.left(TOPIC)])
 
@@ -88,22 +83,9 @@ class DownstreamErasures:
 
     def _cut(self, topic: str, records: Collection[ErasureRecord]) -> None:
         """Find offsets behind which a topic has no erased row, and have it begin new files before them."""
-        writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_SECONDS)
-        ends: dict[int, int] = {}
-
-        def write() -> None:
-            # The records of the erasures lie behind the cut, so that indexes which are built later learn of them.
-            ends.update(self._ends.ends([topic]).get(topic, {}))
-            for record in records:
-                message = encode_erasure(topic, erasure_by(record.key))
-                writer.write_to_all(topic, *message).result(WRITE_SECONDS)
-
-        try:
-            begin_segments(self._bootstrap_servers, topic, write)
-        except (KafkaException, TimeoutError) as error:
-            raise UnavailableError(f"Kafka doesn't take the records of erasures: {error}") from error
-        finally:
-            writer.close(WRITE_SECONDS)
+        # The records of the erasures lie behind the cut, so that indexes which are built later learn of them.
+        announcements = [encode_erasure(topic, erasure_by(record.key)) for record in records]
+        ends = begin_files_with(self._bootstrap_servers, topic, announcements)
         self._log.cut([record.id for record in records], ends)
         LOG.info("a topic has no row of erased keys from some offsets on", topic=topic, offsets=ends)
 
@@ -114,7 +96,7 @@ class DownstreamErasures:
 
     def _trim(self, records: Collection[ErasureRecord], topic: str, reached: Offsets) -> None:
         """Remove the records before the cuts from a topic, once all jobs that read it have processed them."""
-        ready = [record for record in records if topic not in reached or _is_behind(reached[topic], record.cut)]
+        ready = [record for record in records if topic not in reached or _has_reached(reached[topic], record)]
         if not ready:
             return
         offsets: dict[int, int] = {}
@@ -141,6 +123,6 @@ def _by_topic(records: Iterable[ErasureRecord]) -> dict[str, list[ErasureRecord]
     return found
 
 
-def _is_behind(positions: Mapping[int, int], cut: Mapping[int, int] | None) -> bool:
-    """Return whether positions on a topic are behind a cut in each of its partitions."""
-    return cut is not None and all(positions.get(partition, 0) >= offset for partition, offset in cut.items())
+def _has_reached(positions: Mapping[int, int], record: ErasureRecord) -> bool:
+    """Return whether positions on a topic are behind all of its rows of an erased key."""
+    return record.cut is not None and is_behind(positions, record.cut)

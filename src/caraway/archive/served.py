@@ -7,7 +7,6 @@ from typing import Protocol
 import orjson
 import pyarrow as pa
 import structlog
-from confluent_kafka import KafkaException
 
 from caraway.archive.store.tables import ArchiveTable
 from caraway.archive.trimming import remove_before
@@ -15,7 +14,6 @@ from caraway.erasure.keys import HidesRecord
 from caraway.erasure.places import SERVED_PLACE
 from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
-from caraway.errors import UnavailableError
 from caraway.plan.model import RecordSchema, TopicKind, TopicPlan
 from caraway.served.log import RECORD_FORMAT, SERVED
 from caraway.served.table import (
@@ -31,10 +29,9 @@ from caraway.served.table import (
     rows_of,
     table_of,
 )
-from caraway.topics.positions import Offsets, TopicEnds
-from caraway.topics.producer import TopicWriter
+from caraway.topics.positions import Offsets, is_behind
 from caraway.topics.reader import Message
-from caraway.topics.segments import begin_segments
+from caraway.topics.segments import begin_files_with
 
 LOG = structlog.get_logger(__name__)
 
@@ -53,7 +50,6 @@ NO_ROWS = orjson.dumps(
         "outputs": {},
     }
 )
-WRITE_SECONDS = 10.0
 # The topic as the archive follows it. Its records are JSON, so they have no schema of a dataset.
 SERVED_PLAN = TopicPlan(
     dataset=NAME,
@@ -195,7 +191,6 @@ class ServedRemoval:
         self._erasures = erasures
         self._bootstrap_servers = bootstrap_servers
         self._hours = replaced_hours
-        self._ends = TopicEnds(bootstrap_servers)
         # The erasures whose rows are gone from the table, and the offsets before which the topic may still have them.
         self._cutting: set[int] = set()
         self._cut: dict[int, int] = {}
@@ -213,27 +208,10 @@ class ServedRemoval:
         """
         pending = set(self._erasures.pending)
         if not pending <= self._cutting and tables.remove(SERVED, self._erasures.remove):
-            self._cut, self._cutting = self._begin_files(), pending
-        archived = tables.archived().get(SERVED, {})
-        if self._cutting and all(archived.get(partition, 0) >= offset for partition, offset in self._cut.items()):
+            self._cut = begin_files_with(self._bootstrap_servers, SERVED, [(b"", NO_ROWS)])
+            self._cutting = pending
+        if self._cutting and is_behind(tables.archived().get(SERVED, {}), self._cut):
             remove_before(self._bootstrap_servers, {SERVED: self._cut})
             tables.vacuum(SERVED, self._hours)
             self._erasures.done(self._cutting)
             self._cutting = set()
-
-    def _begin_files(self) -> dict[int, int]:
-        """Have the topic begin new files, and return offsets behind all rows that were there, and in these files."""
-        ends: dict[int, int] = {}
-        writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_SECONDS)
-
-        def write() -> None:
-            ends.update(self._ends.ends([SERVED]).get(SERVED, {}))
-            writer.write_to_all(SERVED, b"", NO_ROWS).result(WRITE_SECONDS)
-
-        try:
-            begin_segments(self._bootstrap_servers, SERVED, write)
-        except (KafkaException, TimeoutError) as error:
-            raise UnavailableError(f"Kafka doesn't take records on {SERVED}: {error}") from error
-        finally:
-            writer.close(WRITE_SECONDS)
-        return ends

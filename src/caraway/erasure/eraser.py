@@ -101,6 +101,8 @@ class Eraser(Recurring):
         self._recomputing = recomputing
         self._letters = letters
         self._letters_tried: set[int] = set()
+        # The number up to which erasures were looked at for dead letters.
+        self._letters_number = 0
         self.member = member
         """The name of this server."""
         self._place = index_of(member)
@@ -141,8 +143,10 @@ class Eraser(Recurring):
         if self._needed() is not None:
             self.write_records()
             self.remove()
-            self.recompute()
-            self.remove_letters()
+            if self._number:
+                # Without any erasure, the database needn't be asked every second how far they are.
+                self.recompute()
+                self.remove_letters()
 
     def write_records(self) -> None:
         """Write the records that aren't on their topics yet; writing a record twice changes nothing.
@@ -212,15 +216,21 @@ class Eraser(Recurring):
         """
         needed = self._needed()
         downstream = {record.id: record for record in self._log.between(DERIVED, DEAD_LETTERS_PLACE)}
-        due = {*self._log.undone(DEAD_LETTERS_PLACE, downstream=False), *downstream} - self._letters_tried
-        if needed is None or not due:
+        # Once nothing is due, only further erasures are looked for, and not all of them every second.
+        number = self._number
+        new = self._log.undone(DEAD_LETTERS_PLACE, downstream=False) if number > self._letters_number else []
+        due = {*new, *downstream} - self._letters_tried
+        if needed is None:
+            return
+        if not due:
+            self._letters_number = number
             return
         since = min((record.asked_at for record in downstream.values()), default=None)
         retired = frozenset() if since is None else self._recomputing.retired_jobs(since=since)
         gone = self._letters.sweep([planned.plan for planned in needed.commits.values()], retired)
-        self._letters_tried |= due
         if gone:
             self._log.done(due, DEAD_LETTERS_PLACE)
+        self._letters_tried |= due
 
     def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((scope, erasure)) for erasure in erasures)

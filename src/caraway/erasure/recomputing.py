@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.erasure.places import DERIVED, RECOMPUTATION, TOPIC
-from caraway.erasure.requests import erasure_places, erasures
+from caraway.erasure.requests import erasure_places, erasures, is_between
 from caraway.graph.wire.graphs import decode_graph
 from caraway.plan.planner import plan_graph
 from caraway.state.allocation import Asset, AssetState
@@ -112,15 +112,8 @@ class Recomputing(AssetWriter):
 
 def _between(reached: str, missing: str) -> sa.Select[tuple[int, str, str, bool]]:
     """Return the query for erasures downstream that have reached one place, but not another one."""
-
-    def at(place: str) -> sa.ColumnElement[bool]:
-        return sa.exists().where(erasure_places.c.erasure_id == erasures.c.id, erasure_places.c.place == place)
-
-    return (
-        sa.select(erasures.c.id, erasures.c.topic, erasures.c.dataset, erasures.c.by_key)
-        .where(erasures.c.downstream, at(reached), ~at(missing))
-        .order_by(erasures.c.id)
-    )
+    columns = erasures.c.id, erasures.c.topic, erasures.c.dataset, erasures.c.by_key
+    return sa.select(*columns).where(is_between(reached, missing)).order_by(erasures.c.id)
 
 
 def _due(connection: sa.Connection) -> list[sa.Row[tuple[int, str, str, bool]]]:

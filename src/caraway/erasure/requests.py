@@ -53,6 +53,15 @@ erasure_places = sa.Table(
 )
 
 
+def is_between(reached: str, missing: str) -> sa.ColumnElement[bool]:
+    """Return the condition that an erasure downstream has reached one place, but not another one."""
+
+    def at(place: str) -> sa.ColumnElement[bool]:
+        return sa.exists().where(erasure_places.c.erasure_id == erasures.c.id, erasure_places.c.place == place)
+
+    return sa.and_(erasures.c.downstream, at(reached), ~at(missing))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedKey:
     """A key whose erasure was requested, as a hash.
@@ -154,11 +163,7 @@ class ErasureLog:
 
     def between(self, reached: str, missing: str) -> list[ErasureRecord]:
         """Return the erasures downstream that have reached one place, but not another one."""
-        query = sa.select(erasures).where(
-            erasures.c.downstream,
-            sa.exists().where(erasure_places.c.erasure_id == erasures.c.id, erasure_places.c.place == reached),
-            ~sa.exists().where(erasure_places.c.erasure_id == erasures.c.id, erasure_places.c.place == missing),
-        )
+        query = sa.select(erasures).where(is_between(reached, missing))
         return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
 
     def settled(self, topics: Collection[str], age: timedelta) -> list[ErasureRecord]:

@@ -86,6 +86,11 @@ class TopicEnds:
         return found
 
 
+def is_behind(positions: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
+    """Return whether positions on a topic are at or behind some offsets in each of their partitions."""
+    return all(positions.get(partition, 0) >= offset for partition, offset in offsets.items())
+
+
 def while_moving(timeout_s: float = ANSWER_TIMEOUT_S) -> Retrying:
     """Return a function that repeats a request, for so many seconds, while a partition is about to get a leader."""
     return Retrying(

@@ -5,7 +5,7 @@ after a week or a gigabyte.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 from confluent_kafka import KafkaException
@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from caraway.errors import UnavailableError
 from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.positions import TopicEnds
+from caraway.topics.producer import TopicWriter
 
 LOG = structlog.get_logger(__name__)
 
@@ -73,3 +75,31 @@ def _setting(admin: AdminClient, topic: str) -> str:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (answer,) = admin.describe_configs([resource], request_timeout=ANSWER_SECONDS).values()
     return str(answer.result()[SETTING].value)
+
+
+def begin_files_with(bootstrap_servers: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
+    """Have each partition begin a new file with some records; return offsets in these files, by partition.
+
+    All records that the topic had before are before the offsets, and in older files. The given records, of keys and
+    values, are written twice, and the second time behind the offsets.
+
+    Raises:
+        UnavailableError: The broker doesn't answer or refuses.
+    """
+    given = list(records)
+    ends: dict[int, int] = {}
+    found = TopicEnds(bootstrap_servers)
+    writer = TopicWriter(bootstrap_servers, timeout_s=ANSWER_SECONDS)
+
+    def write() -> None:
+        ends.update(found.ends([topic]).get(topic, {}))
+        for key, value in given:
+            writer.write_to_all(topic, key, value).result(ANSWER_SECONDS)
+
+    try:
+        begin_segments(bootstrap_servers, topic, write)
+    except (KafkaException, TimeoutError) as error:
+        raise UnavailableError(f"Kafka doesn't take records on {topic}: {error}") from error
+    finally:
+        writer.close(ANSWER_SECONDS)
+    return ends
