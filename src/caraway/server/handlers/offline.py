@@ -32,6 +32,7 @@ from caraway.offline.queries.model import (
 from caraway.offline.queries.outputs import read_part
 from caraway.offline.queries.places import own_prefix, place_of
 from caraway.offline.sizes import MESSAGES, sizes_of
+from caraway.plan.model import GraphPlan
 from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan
 from caraway.query.lookups import require_index
@@ -44,7 +45,6 @@ from caraway.server.handlers.reads import MAX_WORKFLOW, NAMES, Names
 from caraway.server.http.bodies import Flag
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
 from caraway.state.permissions import Mode
-from caraway.state.plans import Plans
 
 T = TypeVar("T")
 
@@ -292,7 +292,7 @@ async def explain_offline(context: ServerContext, request: Request[Any, ExplainP
     plan = served.queries.plan(_listed(asked.inputs), _listed(asked.outputs))
     check_offline(plan, served.queries.catalog)
     explained = partial(
-        _explained, context, served.version, plan, asked.execution or Execution.AUTO, known=bool(asked.as_known)
+        _explained, context, served.plan, plan, asked.execution or Execution.AUTO, known=bool(asked.as_known)
     )
     return json_response({**await asyncio.to_thread(explained), "progress": None})
 
@@ -307,10 +307,9 @@ def _recorded(objects: ObjectFolder, query_id: str) -> dict[str, Any]:
 
 
 def _explained(
-    context: ServerContext, commit: str, plan: CompiledPlan, wanted: Execution, *, known: bool
+    context: ServerContext, plans: GraphPlan, plan: CompiledPlan, wanted: Execution, *, known: bool
 ) -> dict[str, Any]:
     deployment = context.deployment
-    plans = Plans(deployment.state).planned(commit).plan
     cuts = cuts_now(deployment.bootstrap_servers, archived_topics([plans]))
     source = ArchivedTopics(deployment.bootstrap_servers, deployment.objects.url, cuts)
     sizes = sizes_of(plan.plan.steps, plans.indexes, plans.topics, source, piece=MESSAGES)
