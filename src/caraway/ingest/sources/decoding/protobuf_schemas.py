@@ -143,5 +143,5 @@ def _said(command: Sequence[str], folder: Path) -> str | None:
         done.stderr.decode(errors="replace").replace(f"{folder}/", "").replace(MAIN, "the schema").strip().splitlines()
     )
     # Lines of protoc's log aren't its messages about the schema.
-    messages = [line for line in said if not LOG_LINE.match(line)]
+    messages = [line for line in text.strip().splitlines() if not LOG_LINE.match(line)]
     return shortened("; ".join(messages[:SHOWN_LINES]))
