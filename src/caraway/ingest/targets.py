@@ -8,10 +8,10 @@ from itertools import islice, repeat
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
 from caraway.graph.functions import PythonFunction
-from caraway.graph.sources import Cdc, Computed, Constant, Ref
+from caraway.graph.sources import Computed, Constant, Ref
 from caraway.ingest.table import Table
 from caraway.plan.model import Column, IngestPlan
-from caraway.rows.batches import RecordError, Stage, member
+from caraway.rows.batches import RecordError, Stage, keeps_empty_text, member
 from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
 from caraway.rows.cdc import ChangeKind
 from caraway.rows.changes import admitted_changes, is_plain
@@ -71,6 +71,10 @@ class Target:
         self._erasable = tuple(column for column in schema.columns if column.name in erasable)
         self.plan = plan
         self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
+        # Cells of a text file are texts. Only the fields that keep them as they are can tell an empty cell from none.
+        self._empty_is_null = frozenset(
+            column.name for column in plan.fields if self.format == "csv" and not keeps_empty_text(column.dtype)
+        )
         self._columns = tuple(column.name for column in schema.columns)
         self._codec = RecordCodec(schema)
         self._how = Conversion(manner=ROWS, call=call)
@@ -103,7 +107,7 @@ class Target:
     def _raw(self, row: object, name: str) -> object:
         """Return the value of a payload that becomes a field; `MISSING` if there is none or it is computed."""
         source = self.plan.source
-        if source.cdc is Cdc.DEBEZIUM and isinstance(row, dict):
+        if source.cdc.has_envelopes and isinstance(row, dict):
             envelope = row.get("payload", row)
             sides = [envelope.get(side) for side in ("after", "before")] if isinstance(envelope, dict) else []
             row = next((side for side in sides if isinstance(side, dict)), None)
@@ -129,7 +133,10 @@ class Target:
         bad = {error.row for error in errors}
         columns: dict[str, list[object]] = {}
         for name, cast in self._casts.items():
-            column = cast(table.column(name, start, stop))
+            cells = table.column(name, start, stop)
+            if name in self._empty_is_null:
+                cells = [None if cell == "" else cell for cell in cells]
+            column = cast(cells)
             columns[name] = column.values
             for position, message in column.errors.items():
                 if start + position not in table.faults:
@@ -219,7 +226,7 @@ def _columns_read(plan: IngestPlan) -> frozenset[str] | None:
     computed = [made for _, made in source.preproc if isinstance(made, Computed)]
     if source.where is not None:
         computed.append(source.where)
-    if source.cdc is Cdc.DEBEZIUM or any(isinstance(made.by, PythonFunction) for made in computed):
+    if source.cdc.has_envelopes or any(isinstance(made.by, PythonFunction) for made in computed):
         return None
     fields = {column.name for column in plan.fields}
     return frozenset(fields | demanded_columns(plan.dataset, source).keys())

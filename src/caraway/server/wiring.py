@@ -223,6 +223,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             confinement=confinement_of(settings),
             secrets=secrets.get,
         ),
+        settings=settings.sources,
         is_late=backpressure.is_late,
     )
 

@@ -4,16 +4,16 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import cast
 
 import sqlalchemy as sa
 
 from caraway.cluster.leases import HeldLease, Lease
+from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.functions.sources.calls import FunctionCalls
-from caraway.graph.connectors import Secretish
 from caraway.ingest.sources.positions import SourcePositions
-from caraway.ingest.sources.reader import SourceReader
+from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
@@ -22,18 +22,15 @@ from caraway.recurring import Recurring
 from caraway.state.blueprints import content_of
 from caraway.topics.producer import TopicWriter
 
-# The seconds between two tries to read a source that failed, or that another server reads because it has the lease.
-RETRY_S = 2.0
+# The seconds between two tries to get the lease of a source that another server reads.
+STANDBY_S = 2.0
+# The seconds until a source that failed is tried again: after the first failure, and at most after many.
+RETRY_S = (2.0, 30.0)
 # The seconds after which a server compares the sources that it reads with the wanted ones, and starts and stops
 # workers; `set_plans` makes it do so at once.
 FOLLOW_S = 30.0
 # The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
-
-Resolve = Callable[[Secretish], str]
-# Opens a source, given its connector, the name of its consumer group, and a function that returns the value of a
-# setting or of the secret that it refers to.
-OpenReader = Callable[[Any, str, Resolve], SourceReader]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +41,17 @@ class SourceStatus:
         dataset: The dataset that it feeds.
         source: The connector, as people read it.
         system: The name of its system.
-        state: "reading", "waiting" while what is computed from its rows is too far behind, "failing" if `error` says
-            why it isn't read, or "standby" if another server reads it, or nobody yet.
+        state: "reading", "waiting" while what is computed from its rows is too far behind, "closed" if it was bounded
+            and has ended, "failing" if `error` says why it isn't read, or "standby" if another server reads it, or
+            nobody yet.
         owned: True if this server reads it.
-        lag: How many records of the source aren't read yet; None if this server doesn't know.
-        offsets: The offset of the next record of each partition, as far as this server knows.
-        read_at: When this server read the last record, in seconds since the epoch; None if it has read none.
+        lag: How many rows of the source aren't read yet; None if this server doesn't know.
+        position: How far it is read, as far as this server knows: for Kafka, the offset of the next record of each
+            partition.
+        progress: How far the current load is; None if none is going on, or its size isn't known.
+        rows: How many rows this server has read.
+        read_at: When this server read the last row, in seconds since the epoch; None if it has read none.
+        polled_at: When the source last answered this server, in seconds since the epoch; None if it hasn't.
         dead_letters: How many rows became dead letters since this server started to read.
         error: Why this server can't read it now; empty if nothing failed.
     """
@@ -60,8 +62,11 @@ class SourceStatus:
     state: str
     owned: bool
     lag: int | None
-    offsets: Mapping[str, int]
+    position: Position
+    progress: Progress | None
+    rows: int
     read_at: float | None
+    polled_at: float | None
     dead_letters: int
     error: str
 
@@ -78,6 +83,7 @@ class Sources:
         erased: ErasedKeys,
         resolve: Resolve,
         functions: Callable[[], FunctionCalls],
+        settings: SourcesSettings,
         is_late: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Prepare; nothing is read before `start`.
@@ -89,6 +95,7 @@ class Sources:
             erased: The erased keys.
             resolve: Returns the values of secrets.
             functions: Makes a process for users' functions.
+            settings: The settings of sources.
             is_late: Returns whether what is computed from the rows of a topic is too far behind.
         """
         self._bootstrap_servers = bootstrap_servers
@@ -97,6 +104,7 @@ class Sources:
         self._erased = erased
         self._resolve = resolve
         self._functions = functions
+        self._settings = settings
         self._is_late = is_late
         # The process in which users' functions of all webhooks run. Each source that the server reads has a process of
         # its own, so that slow functions of one don't delay the others.
@@ -156,13 +164,20 @@ class Sources:
         functions = self._functions()
         connector = plan.source.connector
         target = Target(plan, functions)
+        context = SourceContext(
+            name=name,
+            source=plan.source,
+            dataset=plan.dataset,
+            columns=target.columns,
+            resolve=self._resolve,
+            endpoints=self._settings.endpoints,
+            local_folders=self._settings.local_folders,
+        )
         lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
         worker = SourceWorker(
             name,
             target,
-            connect=lambda: cast("OpenReader", resolve_name(connector.reader))(
-                connector, f"caraway-{name}", self._resolve
-            ),
+            connect=lambda: cast("OpenReader", resolve_name(connector.reader))(connector, context),
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,
@@ -186,9 +201,7 @@ class _Running:
         name = f"source {target.source} of {target.dataset}"
         self._owned = False
         # Each call reads once, so that an error is over in `status` as soon as the next read has succeeded.
-        self.work = Recurring(
-            name, self._run, self._pause_s, retry_s=(RETRY_S, RETRY_S), at_once=True, finish=self._finish
-        )
+        self.work = Recurring(name, self._run, self._pause_s, retry_s=RETRY_S, at_once=True, finish=self._finish)
 
     @property
     def status(self) -> SourceStatus:
@@ -201,8 +214,11 @@ class _Running:
             state=_state(worker, error),
             owned=worker.owned,
             lag=worker.lag,
-            offsets=worker.offsets,
+            position=worker.position,
+            progress=worker.progress,
+            rows=worker.rows,
             read_at=worker.read_at,
+            polled_at=worker.polled_at,
             dead_letters=worker.dead_letters,
             error=error,
         )
@@ -212,7 +228,7 @@ class _Running:
 
     def _pause_s(self) -> float:
         """Return the seconds before the next read: 0 while this server may read, as a read waits for records itself."""
-        return 0.0 if self._owned else RETRY_S
+        return 0.0 if self._owned else STANDBY_S
 
     def _finish(self) -> None:
         self._functions.stop()
@@ -224,4 +240,6 @@ def _state(worker: SourceWorker, error: str) -> str:
         return "failing"
     if not worker.owned:
         return "standby"
+    if worker.closed:
+        return "closed"
     return "waiting" if worker.waits else "reading"
