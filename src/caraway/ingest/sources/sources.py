@@ -139,6 +139,18 @@ class Sources:
         }
         self._follower.wake()
 
+    def context(self, name: str, plan: IngestPlan, target: Target) -> SourceContext:
+        """Return all that the reader of a source knows besides its connector."""
+        return SourceContext(
+            name=name,
+            source=plan.source,
+            dataset=plan.dataset,
+            columns=target.columns,
+            resolve=self._resolve,
+            endpoints=self._settings.endpoints,
+            local_folders=self._settings.local_folders,
+        )
+
     def statuses(self) -> list[SourceStatus]:
         """Return the state of each source."""
         return [running.status for running in list(self._running.values())]
@@ -164,15 +176,7 @@ class Sources:
         functions = self._functions()
         connector = plan.source.connector
         target = Target(plan, functions)
-        context = SourceContext(
-            name=name,
-            source=plan.source,
-            dataset=plan.dataset,
-            columns=target.columns,
-            resolve=self._resolve,
-            endpoints=self._settings.endpoints,
-            local_folders=self._settings.local_folders,
-        )
+        context = self.context(name, plan, target)
         lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
         worker = SourceWorker(
             name,
