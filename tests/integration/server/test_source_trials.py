@@ -92,7 +92,7 @@ def test_a_source_is_tried_before_and_after_its_commit(
     assert end_of(kafka, DEAD_LETTERS) == letters
     client.commit("try", [wanted])
     assert outcome(client.try_sources("brokers")) == expected
-    shown = CliRunner().invoke(app, ["source", "test", "Tried", "--url", server.settings.server.url], env=WIDE)
+    shown = CliRunner().invoke(app, ["source", "test", "Tried", "--url", str(server.settings.server.url)], env=WIDE)
     assert shown.exit_code == 1
     assert "4 rows of a sample: 1 accepted, 2 refused, 1 left out" in shown.output
     assert "offset 2: pot" in shown.output
@@ -141,7 +141,7 @@ def test_a_dead_letter_is_repaired_and_replayed_once(
     before = end_of(kafka, server.topic("Tried"))
 
     def replay(letter: str, *options: str) -> tuple[int, str]:
-        args = ["dead-letters", "replay", letter, *options, "--url", server.settings.server.url]
+        args = ["dead-letters", "replay", letter, *options, "--url", str(server.settings.server.url)]
         done = CliRunner().invoke(app, args, env=WIDE)
         return done.exit_code, done.output + (done.stderr if done.exit_code else "")
 
