@@ -232,7 +232,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         settings=settings.sources,
         is_late=backpressure.is_late,
     )
-    trials = SourceTrials(sources.context, source_functions(settings, secrets))
+    trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)
 
     def follow(needed: Needed) -> None:
         index.follow(needed.indexes)

@@ -19,7 +19,7 @@ from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, WebhookConnector
+from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, SecretRef, WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.ingest.marks import Starts, Written
@@ -35,6 +35,7 @@ from caraway.ingest.sources.reader import (
     batch_of,
     is_ahead,
 )
+from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
@@ -486,3 +487,20 @@ def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: ty
     if connector.reader:
         reader = resolve_name(connector.reader)
         assert all(hasattr(reader, part) for part in vars(SourceReader) if not part.startswith("_"))
+
+
+def test_errors_show_no_secret_that_was_looked_up() -> None:
+    values = {"env:A": "hunter2-old", "env:B": "abc"}
+    secrets = HiddenSecrets(lambda secret: secret if isinstance(secret, str) else values[secret.arn])
+    for secret in ("plain", SecretRef(arn="env:A"), SecretRef(arn="env:B")):
+        secrets(secret)
+    values["env:A"] = "hunter2-new"
+    secrets(SecretRef(arn="env:A"))
+    with pytest.raises(UnavailableError) as caught, secrets.hidden():
+        raise UnavailableError("plain abc: postgres://u:hunter2-new@h refused, hunter2-old before")
+    assert str(caught.value) == "plain abc: postgres://u:(secret)@h refused, (secret) before"
+    assert caught.value.__suppress_context__
+    error = UnavailableError("another")
+    with pytest.raises(UnavailableError) as unchanged, secrets.hidden():
+        raise error
+    assert unchanged.value is error

@@ -14,6 +14,7 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
+from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
@@ -53,6 +54,8 @@ class SourceStatus:
         read_at: When this server read the last row, in seconds since the epoch; None if it has read none.
         polled_at: When the source last answered this server, in seconds since the epoch; None if it hasn't.
         dead_letters: How many rows became dead letters since this server started to read.
+        watermark_us: The newest event time that this server read, less the source's disorder, in microseconds since the
+            epoch; None if it has read no row.
         error: Why this server can't read it now; empty if nothing failed.
     """
 
@@ -68,6 +71,7 @@ class SourceStatus:
     read_at: float | None
     polled_at: float | None
     dead_letters: int
+    watermark_us: int | None
     error: str
 
 
@@ -139,14 +143,14 @@ class Sources:
         }
         self._follower.wake()
 
-    def context(self, name: str, plan: IngestPlan, target: Target) -> SourceContext:
-        """Return all that the reader of a source knows besides its connector."""
+    def context(self, name: str, plan: IngestPlan, target: Target, resolve: Resolve) -> SourceContext:
+        """Return all that the reader of a source knows besides its connector; `resolve` looks up its secrets."""
         return SourceContext(
             name=name,
             source=plan.source,
             dataset=plan.dataset,
             columns=target.columns,
-            resolve=self._resolve,
+            resolve=resolve,
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
         )
@@ -176,7 +180,8 @@ class Sources:
         functions = self._functions()
         connector = plan.source.connector
         target = Target(plan, functions)
-        context = self.context(name, plan, target)
+        secrets = HiddenSecrets(self._resolve)
+        context = self.context(name, plan, target, secrets)
         lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
         worker = SourceWorker(
             name,
@@ -189,7 +194,7 @@ class Sources:
             erased=self._erased,
             is_late=lambda: self._is_late(target.topic),
         )
-        running = _Running(plan, target, worker, functions)
+        running = _Running(plan, target, worker, functions, secrets)
         running.work.start()
         return running
 
@@ -197,8 +202,16 @@ class Sources:
 class _Running:
     """A source that is being read."""
 
-    def __init__(self, plan: IngestPlan, target: Target, worker: SourceWorker, functions: FunctionCalls) -> None:
+    def __init__(
+        self,
+        plan: IngestPlan,
+        target: Target,
+        worker: SourceWorker,
+        functions: FunctionCalls,
+        secrets: HiddenSecrets,
+    ) -> None:
         self.plan = plan
+        self._secrets = secrets
         self._target = target
         self._worker = worker
         self._functions = functions
@@ -224,11 +237,13 @@ class _Running:
             read_at=worker.read_at,
             polled_at=worker.polled_at,
             dead_letters=worker.dead_letters,
+            watermark_us=None if target.newest_us is None else target.newest_us - self.plan.source.disorder_us,
             error=error,
         )
 
     def _run(self) -> None:
-        self._owned = self._worker.step()
+        with self._secrets.hidden():
+            self._owned = self._worker.step()
 
     def _pause_s(self) -> float:
         """Return the seconds before the next read: 0 while this server may read, as a read waits for records itself."""

@@ -13,7 +13,8 @@ from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import to_json
 from caraway.errors import CarawayError, shortened
 from caraway.functions.sources.calls import FunctionCalls
-from caraway.ingest.sources.reader import OpenReader, SourceBatch, SourceContext
+from caraway.ingest.sources.reader import OpenReader, Resolve, SourceBatch, SourceContext
+from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.table import Table
 from caraway.ingest.targets import EncodedRecord, RowError, Target
 from caraway.plan.model import IngestPlan
@@ -71,15 +72,20 @@ class SourceTrials:
     """Tries sources, several at a time. Thread safe."""
 
     def __init__(
-        self, context: Callable[[str, IngestPlan, Target], SourceContext], functions: Callable[[], FunctionCalls]
+        self,
+        context: Callable[[str, IngestPlan, Target, Resolve], SourceContext],
+        functions: Callable[[], FunctionCalls],
+        resolve: Resolve,
     ) -> None:
         """Prepare.
 
         Args:
             context: Returns the context of a source for its reader, given the name of the source.
             functions: Makes a process for users' functions.
+            resolve: Returns the values of secrets.
         """
         self._context = context
+        self._resolve = resolve
         self._functions = functions
         self._threads = ThreadPoolExecutor(TRIALS, "source trial")
 
@@ -106,16 +112,16 @@ class SourceTrials:
         begun = time.monotonic()
         connector = plan.source.connector
         trial = partial(Trial, dataset=plan.topic.dataset, source=connector.identifier)
-        functions = self._functions()
+        functions, secrets = self._functions(), HiddenSecrets(self._resolve)
         try:
             target = Target(plan, functions)
-            context = self._context(f"trial.{plan.topic.name}", plan, target)
+            context = self._context(f"trial.{plan.topic.name}", plan, target, secrets)
             open_reader = cast("OpenReader", resolve_name(connector.reader))
             with closing(open_reader(connector, context)) as reader:
                 batch = reader.peek(max(rows, 1))
             tried = tuple(_tried(target, batch, min(rows, len(batch.rows))))
         except CarawayError as error:
-            return trial(error=str(error), seconds=time.monotonic() - begun)
+            return trial(error=secrets.hide(str(error)), seconds=time.monotonic() - begun)
         finally:
             functions.stop()
         return trial(error="", seconds=time.monotonic() - begun, rows=tried)

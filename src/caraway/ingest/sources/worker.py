@@ -165,10 +165,12 @@ class SourceWorker:
         return True
 
     def _poll(self, reader: SourceReader) -> None:
+        begun = self._clock()
         batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S)
         self.polled_at = self._now()
         if batch is not None:
             self._take(batch)
+            metrics.observe_poll(self._target, self._clock() - begun)
         elif self._has_ended(reader):
             self._save(closed=True)
             self._disconnect()
