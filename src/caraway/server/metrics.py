@@ -28,6 +28,11 @@ SOURCE_OPEN = Gauge(
     "1 while a source is read, 0 when it was bounded and has ended.",
     ["source_name", "dataset_name"],
 )
+SOURCE_WATERMARK = Gauge(
+    "caraway_source_watermark_timestamp",
+    "The newest event time that came from a source, less its disorder, in seconds since the epoch.",
+    ["source_name", "dataset_name"],
+)
 SOURCE_ANSWERED = Gauge(
     "caraway_source_last_success_timestamp",
     "When a source last answered, in seconds since the epoch.",
