@@ -7,7 +7,8 @@ import pytest
 
 from caraway.graph.connectors import SchemaRegistry
 from caraway.ingest.sources.decoding.decoder import Decoder
-from caraway.ingest.sources.decoding.formats import Resolve, decoder_of
+from caraway.ingest.sources.decoding.formats import decoder_of
+from caraway.ingest.sources.decoding.registry import Resolve
 from tests.registry_server import RegistryServer, registry_server
 
 

@@ -1,1 +1,1 @@
-"""Decoders: they turn the values of a broker's records into rows, by the source's format."""
+"""Decoders: the values of a source's records become rows."""

@@ -1,19 +1,15 @@
 """The choice of the decoder for a format, and the decoder of JSON."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
 
 from typing_extensions import override
 
-from caraway.errors import DefinitionError, InvalidInputError, TooLargeError, UnavailableError
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry, Secretish
-from caraway.ingest.json_text import parse
+from caraway.errors import DefinitionError, UnavailableError
+from caraway.graph.connectors import RegistryFormat, SchemaRegistry
 from caraway.ingest.sources.decoding.decoder import Decoder
-from caraway.ingest.sources.decoding.registry import Registry
-from caraway.ingest.table import json_type
-
-Resolve = Callable[[Secretish], str]
+from caraway.ingest.sources.decoding.json_objects import decode_json
+from caraway.ingest.sources.decoding.registry import Registry, Resolve
 
 # The module and class that decode each format of a registry, and the library that they need. The module is imported
 # only if a source has the format, since the library is an extra.
@@ -29,19 +25,7 @@ class JsonDecoder(Decoder):
     @override
     def decode(self, values: Sequence[bytes]) -> tuple[list[object], dict[int, str]]:
         """Return rows and faults; see `Decoder.decode`."""
-        rows: list[object] = []
-        faults: dict[int, str] = {}
-        for position, value in enumerate(values):
-            try:
-                row: Any = parse(value)
-            except (InvalidInputError, TooLargeError) as error:
-                row = value.decode(errors="replace")
-                faults[position] = f"decode: the record {error}"
-            else:
-                if not isinstance(row, dict):
-                    faults[position] = f"decode: the record is {json_type(row)}, an object is expected"
-            rows.append(row)
-        return rows, faults
+        return decode_json(values)
 
     @override
     def close(self) -> None:

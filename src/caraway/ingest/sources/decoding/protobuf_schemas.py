@@ -139,9 +139,7 @@ def _said(command: Sequence[str], folder: Path) -> str | None:
         return None
     if done.returncode < 0:
         return f"protoc ended by the signal {-done.returncode}"
-    said = (
-        done.stderr.decode(errors="replace").replace(f"{folder}/", "").replace(MAIN, "the schema").strip().splitlines()
-    )
+    text = done.stderr.decode(errors="replace").replace(f"{folder}/", "").replace(MAIN, "the schema")
     # Lines of protoc's log aren't its messages about the schema.
     messages = [line for line in text.strip().splitlines() if not LOG_LINE.match(line)]
     return shortened("; ".join(messages[:SHOWN_LINES]))

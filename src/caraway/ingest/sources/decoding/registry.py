@@ -16,6 +16,8 @@ import orjson
 from caraway.errors import InvalidInputError, UnavailableError, shortened
 from caraway.graph.connectors import SchemaRegistry, Secretish
 
+Resolve = Callable[[Secretish], str]
+
 # The seconds for which the registry's answer is awaited.
 ANSWER_TIMEOUT_S = 10.0
 # The most bytes of an answer. Real schemas have some kB, generated ones up to some 100 kB.
@@ -52,7 +54,7 @@ class Registry:
     def __init__(
         self,
         settings: SchemaRegistry,
-        resolve: Callable[[Secretish], str],
+        resolve: Resolve,
         *,
         ca_file: str = "",
         transport: httpx.BaseTransport | None = None,
