@@ -131,12 +131,8 @@ def test_an_update_out_of_where_deletes_a_row_of_which_only_the_key_is_known() -
     deleted = [("delete", 200_000_000, {"id": 1})]
     assert changes(envelope("u", None, poor), source=POSITIVE) == deleted
     assert changes(envelope("u", {"id": 1}, poor), source=POSITIVE) == deleted
-    assert (
-        changes(
-            envelope("u", {"id": 1, "name": None, "level": 0, "balance": 0, "updated_at": 0}, poor), source=POSITIVE
-        )
-        == deleted
-    )
+    empty = {"id": 1, "name": None, "level": 0, "balance": 0, "updated_at": 0}
+    assert changes(envelope("u", empty, poor), source=POSITIVE) == deleted
     # The row before is known here, and wasn't admitted.
     assert changes(envelope("u", poor, poor), source=POSITIVE) == []
 
