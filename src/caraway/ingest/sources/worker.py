@@ -20,6 +20,7 @@ from caraway.errors import UnavailableError
 from caraway.ingest import metrics
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
 from caraway.ingest.marks import Marks, Written
+from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import Position, Progress, SourceBatch, SourceReader
@@ -127,6 +128,8 @@ class SourceWorker:
         """How many rows of the source aren't read yet; None if that isn't known."""
         self.progress: Progress | None = None
         """How far the current load is, if its size is known."""
+        self.pace = Pace(clock)
+        """The pace of the current load."""
         self.read_at: float | None = None
         """When this server read the last row, in seconds since the epoch; None if it has read none."""
         self.polled_at: float | None = None
@@ -183,6 +186,7 @@ class SourceWorker:
             self._save()
         if reader is not None:
             self.lag, self.progress = reader.lag(), reader.progress()
+            self.pace.note(self.progress)
         return True
 
     def _poll(self, reader: SourceReader) -> None:
