@@ -47,8 +47,8 @@ class SourceShares:
         return frozenset(source for source in sources if chosen(source, self._nodes) == self._member.node)
 
     def leave(self) -> None:
-        """Let the other servers divide the sources among themselves.
+        """End the membership, so that the other servers take this server's sources at once.
 
-        Raises `UnavailableError` if Postgres doesn't answer; they do so when the lease has expired.
+        Raises `UnavailableError` if Postgres doesn't answer; they take them when the lease has expired.
         """
         self._lease.release()

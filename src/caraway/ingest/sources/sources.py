@@ -53,6 +53,8 @@ class SourceStatus:
         position: How far it is read, as far as this server knows: for Kafka, the offset of the next record of each
             partition.
         progress: How far the current load is; None if none is going on, or its size isn't known.
+        per_second: The units of the progress a second; None if that isn't known.
+        remaining_s: The seconds until the current load is complete, at its pace; None if that isn't known.
         rows: How many rows this server has read.
         read_at: When this server read the last row, in seconds since the epoch; None if it has read none.
         polled_at: When the source last answered this server, in seconds since the epoch; None if it hasn't.
@@ -70,6 +72,8 @@ class SourceStatus:
     lag: int | None
     position: Position
     progress: Progress | None
+    per_second: float | None
+    remaining_s: float | None
     rows: int
     read_at: float | None
     polled_at: float | None
@@ -244,6 +248,8 @@ class _Running:
             lag=worker.lag,
             position=worker.position,
             progress=worker.progress,
+            per_second=worker.pace.per_second,
+            remaining_s=worker.pace.remaining_s(worker.progress),
             rows=worker.rows,
             read_at=worker.read_at,
             polled_at=worker.polled_at,
@@ -276,6 +282,8 @@ def _standby(plan: IngestPlan) -> SourceStatus:
         lag=None,
         position={},
         progress=None,
+        per_second=None,
+        remaining_s=None,
         rows=0,
         read_at=None,
         polled_at=None,
