@@ -1,4 +1,4 @@
-"""What Debezium leaves out of the rows before and after a change.
+"""The parts of rows before and after a change that Debezium leaves out.
 
 Postgres logs only the key of the old row, unless the table has REPLICA IDENTITY FULL. Then Debezium sends no `before`
 with an update, and one with a delete in which all columns but the key are null, or the empty value of their type if

@@ -175,4 +175,5 @@ def _check_protobuf(server: ServerProcess, kafka: str, topic: str, registry: Reg
     eventually(letters, server.said)
     (letter,) = letters()
     assert "cost" in letter["reason"]
-    assert letter["row"]["raw"] == {"base64": "/w=="}
+    # The row was kept although it has bytes and a decimal, which JSON doesn't have.
+    assert letter["replayable"]

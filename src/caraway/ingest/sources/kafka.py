@@ -39,7 +39,7 @@ PEEK_S = 0.2
 # all brokers are gone, librdkafka reports another error, which isn't ignored.
 LOST = KafkaError._TRANSPORT  # noqa: SLF001 (the library names it so)
 ALL_LOST = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
-# What to do about errors of the connection.
+# The remedies of errors of the connection, by their codes.
 REMEDIES = {
     KafkaError._AUTHENTICATION: "; check sasl_mechanism, sasl_plain_username and sasl_plain_password",  # noqa: SLF001
     KafkaError._SSL: "; check security_protocol, and the setting sources.ca_file",  # noqa: SLF001

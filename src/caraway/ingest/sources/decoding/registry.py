@@ -1,6 +1,6 @@
 """The client of a schema registry with Confluent's interface, which other registries have too.
 
-It reads schemas by their ids. What an id stands for never changes, so each is asked for once.
+It reads schemas by their ids. The schema of an id never changes, so each id is asked for once.
 """
 
 import ssl
