@@ -20,7 +20,7 @@ from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.rows.batches import RecordError, Stage, batch_of_records
 from caraway.rows.calls import HERE, Conversion
-from caraway.rows.cdc_images import completed, has_only
+from caraway.rows.cdc_images import completed, is_whole
 from caraway.rows.cdc_types import in_logical_types
 from caraway.rows.records import MappedRows, Row, demanded_columns, map_batch, spell_error
 
@@ -219,8 +219,7 @@ def _mapped_sides(
             assert row is not None  # noqa: S101 (an update has one)
             partial[envelope.number] = row
         elif row is not None:
-            is_whole = demanded <= row.keys() and not has_only(row, keys)
-            (whole if is_whole else partial)[envelope.number] = row
+            (whole if is_whole(row, demanded, keys) else partial)[envelope.number] = row
     before = mapped(whole)
     # The old row has only its key, as Postgres sends it by default, or it doesn't fit the dataset. A delete needs no
     # more than the key.

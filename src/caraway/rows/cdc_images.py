@@ -3,7 +3,7 @@
 Postgres logs only the key of the old row, unless the table has REPLICA IDENTITY FULL. Then Debezium sends no `before`
 with an update, and one with a delete in which all columns but the key are null, or the empty value of their type if
 they can't be null. Postgres doesn't log large values (TOAST) that an update leaves unchanged either; in their place
-Debezium sends a text that says so.
+Debezium sends a text that says so, in `after` and also in such a `before`.
 """
 
 import base64
@@ -53,9 +53,11 @@ def completed(
     return made
 
 
-def has_only(row: Mapping[str, object], keys: Collection[str]) -> bool:
-    """Return whether all columns of a row but its keys are null or empty."""
-    return all(name in keys or _is_empty(value) for name, value in row.items())
+def is_whole(row: Mapping[str, object], needed: Collection[str], keys: Collection[str]) -> bool:
+    """Return whether a row before a change has all that is read of it, and more than its keys."""
+    if any(name not in row or _is_unavailable(row[name]) for name in needed):
+        return False
+    return not all(name in keys or _is_empty(value) or _is_unavailable(value) for name, value in row.items())
 
 
 def _is_unavailable(value: object) -> bool:

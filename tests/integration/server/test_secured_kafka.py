@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,12 +11,17 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from caraway.connectors import Kafka
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import KafkaConnector, KafkaSystem, Secretish, SecretRef
 from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import Graph
 from caraway.ingest.sources.kafka import KafkaReader
 from caraway.ingest.sources.reader import SourceBatch, SourceContext
+from caraway.integrations.aws import Secret
 from caraway.secrets.resolver import resolver
+from tests.integration.server.server_process import ServerProcess, end_of, eventually
+from tests.integration.server.test_sources import readings_of
 from tests.services.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka, running_secured_kafka
 from tests.timeouts import deadline_in
 from tests.unit.ingest.decoding.records import DATASET
@@ -121,3 +126,42 @@ def test_a_changed_password_takes_effect_at_the_next_connection(
             assert len(first(made).rows) == 1
     finally:
         secured.set_password(way[1], PASSWORD)
+
+
+@pytest.mark.full(reason="starts a server twice; that the next connection uses a changed password is in each run")
+def test_a_changed_password_needs_no_commit(
+    own_server: Callable[[], ServerProcess], secured: SecuredKafka, tmp_path: Path, kafka: str
+) -> None:
+    file, mechanism, name = tmp_path / "password", "SCRAM-SHA-512", f"secured-{secrets.token_hex(4)}"
+    file.write_text(PASSWORD)
+    admin = AdminClient({"bootstrap.servers": secured.open})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    brokers = Kafka(
+        name="brokers",
+        bootstrap_servers=secured.addresses["SASL_PLAINTEXT"],
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username=USER,
+        sasl_plain_password=Secret(arn=f"file:{file}"),
+    )
+    server = own_server()
+    server.commit(Graph(datasets=(readings_of(brokers.topic(name)).to_spec(),)))
+
+    def status() -> dict[str, str]:
+        (found,) = server.http.get("/status").json()["sources"]
+        return dict(found)
+
+    eventually(lambda: status()["state"] == "reading", server.said)
+    assert server.stop() == 0
+    secured.set_password(mechanism, "changed-password")
+    try:
+        server = own_server()
+        eventually(lambda: "check sasl_mechanism" in status()["error"], server.said)
+        producer = Producer({"bootstrap.servers": secured.open})
+        producer.produce(name, b'{"pot": 1, "moisture": 0.5, "at": 1700000000}')
+        assert producer.flush(30) == 0
+        file.write_text("changed-password")
+        eventually(lambda: end_of(kafka, server.topic("Measured")) == 1, server.said)
+        assert (status()["state"], status()["error"]) == ("reading", "")
+    finally:
+        secured.set_password(mechanism, PASSWORD)

@@ -167,6 +167,9 @@ def test_values_that_were_not_sent_replace_none(unsent: Any) -> None:
     # The row before has it.
     whole = changes(envelope("u", row(name="long"), row(name=unsent)))
     assert whole == changes(envelope("u", row(name="long"), row(name="long")))
+    # A row before the change in which it is missing shows only the key.
+    deleted = changes(envelope("d", row(name=unsent, level=0)), source=POSITIVE)
+    assert deleted == [("delete", 200_000_000, {"id": 1})]
     # A column that the dataset doesn't read.
     assert changes(envelope("u", None, row(notes=unsent))) == changes(envelope("u", None, row()))
 
