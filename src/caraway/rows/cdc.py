@@ -161,6 +161,9 @@ def _time_us(envelope: Mapping[str, object]) -> int | None:
     for found in (inner.get("ts_ms"), envelope.get("ts_ms")):
         if isinstance(found, (int, float)) and not is_null(found):
             return int(found) * MILLISECOND_US
+        # All cells of a CSV file are texts.
+        if isinstance(found, str) and found.isascii() and found.isdecimal():
+            return int(found) * MILLISECOND_US
     return None
 
 
