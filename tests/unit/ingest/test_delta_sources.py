@@ -267,6 +267,17 @@ def test_a_feed_that_is_gone_is_an_error_with_its_remedy(tmp_path: Path) -> None
     assert len(envelopes(lake.drain())) == 3
 
 
+def test_a_snapshot_stays_that_of_its_version(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create([row(number) for number in range(4)])
+    lake.seek()
+    for kind, key in [("update", 0), ("overwrite", 2), ("append", 50)]:
+        change(lake.path, kind, key)
+    found = envelopes(lake.drain(rows=1))
+    assert [(each["op"], each["after"]["text"]) for each in found[:4]] == [("r", "a")] * 4
+    assert {each["op"] for each in found[4:]} == {"c", "u", "d"}
+
+
 def test_a_peek_shows_rows_and_needs_no_position(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create([row(number) for number in range(9)])

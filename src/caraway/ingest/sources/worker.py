@@ -7,9 +7,9 @@ the topics show which rows were written, and a checkpoint only limits how much i
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from caraway.cluster.leases import HeldLease
@@ -17,7 +17,7 @@ from caraway.dtypes.durations import US_PER_SECOND
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.ingest import metrics
-from caraway.ingest.delivery import SLICE, Deliverer, Writer
+from caraway.ingest.delivery import Deliverer, Writer
 from caraway.ingest.marks import Marks, Written
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
@@ -29,6 +29,8 @@ HEADER = "caraway-source"
 # The most rows and bytes of one poll: so many that the fixed costs of a write don't count, and so few that a process
 # holds only some MB for each source.
 POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
+# The number of rows that are cast and encoded at a time: so many that the fixed costs of a write don't count.
+SLICE = 1_000
 # The seconds for which a record is awaited. Then the worker checks whether it must stop, and whether its lease must be
 # renewed.
 POLL_S = 0.5
@@ -42,6 +44,16 @@ LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
 WRITE_S = 10.0
 LOST = "another server reads it now"
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A batch that is being written, with the numbers of its rows that became dead letters or were left out."""
+
+    batch: SourceBatch
+    pending: Sequence[Future[None]]
+    refused: int
+    filtered: int
 
 
 class SourceWorker:
@@ -102,6 +114,8 @@ class SourceWorker:
         self._received = float("-inf")
         self._is_open = False
         self._written: Written = frozenset()
+        # The batch that is being written.
+        self._under_way: _Write | None = None
         self.lag: int | None = None
         """How many rows of the source aren't read yet; None if that isn't known."""
         self.progress: Progress | None = None
@@ -152,6 +166,7 @@ class SourceWorker:
             self._open()
         reader = self._reader
         if reader is None or self._is_behind():
+            self._settle()
             # The source is closed, or its rows would come too fast. The lease is still kept and checkpoints are saved,
             # so that this server goes on as soon as it may, and little need be read back after a crash.
             self._sleep(POLL_S)
@@ -168,8 +183,14 @@ class SourceWorker:
         batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S)
         self.polled_at = self._now()
         if batch is not None:
+            # The broker takes a batch while the next one is read and converted. Only if there is nothing to read, there
+            # is nothing to do meanwhile.
             self._take(batch)
-        elif self._has_ended(reader):
+            if reader.lag() == 0:
+                self._settle()
+            return
+        self._settle()
+        if self._has_ended(reader):
             self._save(closed=True)
             self._disconnect()
 
@@ -235,47 +256,64 @@ class SourceWorker:
         return reader
 
     def _take(self, batch: SourceBatch) -> None:
-        """Write the rows of a batch, and wait until they are durable."""
-        if len(batch.rows):
-            deliverer = Deliverer(
-                [self._target],
-                batch.rows,
-                origin=lambda row: {"source": self._target.source, **batch.origin(row)},
-                erased=self._erased,
-                marks=Marks(header=HEADER, key=self._name, mark=batch.mark, run=batch.run, written=self._written),
-            )
-            self._write(deliverer, len(batch.rows))
-            self.read_at, self._received = self._now(), self._clock()
-            self.rows += len(batch.rows)
-        self._position = batch.position
-        self._items.update(batch.items)
-        metrics.count_bytes(self._target, batch.size)
-
-    def _write(self, deliverer: Deliverer, total: int) -> None:
+        """Begin to write the rows of a batch, and wait until those of the one before are durable."""
         pending: list[Future[None]] = []
         refused: set[int] = set()
         filtered = 0
         try:
-            for start in range(0, total, SLICE):
-                delivery = deliverer.deliver(self._target, start, min(start + SLICE, total), time.time_ns() // 1000)
-                refused.update(error.row for error in delivery.errors)
-                filtered += delivery.filtered
-                # The rows above may have taken long in a user's function. If another server has claimed the lease
-                # meanwhile, it reads the same rows, so this one must not write them.
-                if not self._right.keep(succeeds=True):
-                    raise UnavailableError(LOST)
-                pending += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
-        finally:
+            if len(batch.rows):
+                filtered = self._write(batch, pending, refused)
+            self._settle()
+        except BaseException:
             # After an error the worker opens its source again and reads from the topics which rows were written. A
             # write still in progress would be missed there, and its rows would be written twice.
             wait(pending)
-        for write in pending:
-            write.result()
-        self.dead_letters += len(refused)
-        metrics.count(self._target, accepted=total - len(refused) - filtered, refused=len(refused), filtered=filtered)
+            raise
+        self._under_way = _Write(batch, pending, len(refused), filtered)
+
+    def _write(self, batch: SourceBatch, pending: list[Future[None]], refused: set[int]) -> int:
+        """Send the rows of a batch, adding the writes and the refused rows; return how many rows were left out."""
+        filtered, total = 0, len(batch.rows)
+        deliverer = Deliverer(
+            [self._target],
+            batch.rows,
+            origin=lambda row: {"source": self._target.source, **batch.origin(row)},
+            erased=self._erased,
+            marks=Marks(header=HEADER, key=self._name, mark=batch.mark, run=batch.run, written=self._written),
+        )
+        for start in range(0, total, SLICE):
+            delivery = deliverer.deliver(self._target, start, min(start + SLICE, total), time.time_ns() // 1000)
+            refused.update(error.row for error in delivery.errors)
+            filtered += delivery.filtered
+            # The rows above may have taken long in a user's function. If another server has claimed the lease
+            # meanwhile, it reads the same rows, so this one must not write them.
+            if not self._right.keep(succeeds=True):
+                raise UnavailableError(LOST)
+            pending += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
+        return filtered
+
+    def _settle(self) -> None:
+        """Wait until the batch that is being written is durable, and move the position behind it."""
+        write, self._under_way = self._under_way, None
+        if write is None:
+            return
+        wait(write.pending)
+        for each in write.pending:
+            each.result()
+        rows, batch = len(write.batch.rows), write.batch
+        if rows:
+            self.read_at, self._received = self._now(), self._clock()
+            self.rows += rows
+            self.dead_letters += write.refused
+            accepted = rows - write.refused - write.filtered
+            metrics.count(self._target, accepted=accepted, refused=write.refused, filtered=write.filtered)
+        self._position = batch.position
+        self._items.update(batch.items)
+        metrics.count_bytes(self._target, batch.size)
 
     def _save(self, *, closed: bool = False) -> None:
         """Save a checkpoint of what is durable now, which is all that was read."""
+        self._settle()
         reader = self._reader
         if reader is not None:
             self._written = frozenset(w for w in self._written if reader.is_ahead(w[1].partition(".")[0]))
@@ -296,6 +334,10 @@ class SourceWorker:
         self._checkpoint, self._items, self._saved_at = checkpoint, {}, self._clock()
 
     def _close(self) -> None:
+        write, self._under_way = self._under_way, None
+        if write is not None:
+            # What became of it is read from the topics when the source is opened again.
+            wait(write.pending)
         self._disconnect()
         self._is_open = False
 

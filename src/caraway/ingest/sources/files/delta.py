@@ -17,6 +17,7 @@ import orjson
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.connectors import AzureSystem, FilesConnector, FilesSystem, S3Connector, S3System
 from caraway.graph.sources import Constant, Ref
@@ -262,15 +263,16 @@ class DeltaReader:
         table = self._table(self._number)
         actions = table.get_add_actions()
         names = actions.schema.names
-        columns = {name: actions.column(name).to_pylist() for name in ("path", "size_bytes")}
-        partitions: list[dict[str, object] | None]
-        partitions = actions.column("partition").to_pylist() if "partition" in names else [{}] * len(columns["path"])
+        columns = {name: list(actions.column(name).to_pylist()) for name in ("path", "size_bytes", "modification_time")}
+        empty: list[Any] = [{}] * len(columns["path"])
+        partitions = list(actions.column("partition").to_pylist()) if "partition" in names else empty
         files = [
             ChangeFile(str(path), tuple((n, _partition_text(v)) for n, v in (p or {}).items()), int(size), (("", "r"),))
             for path, size, p in zip(columns["path"], columns["size_bytes"], partitions, strict=True)
         ]
-        (commit,) = table.history(1)
-        return Version(self._number, tuple(sorted(files, key=lambda file: file.path)), int(commit["timestamp"]))
+        # The log of the version may be gone, so the time is that of the newest file.
+        ts_ms = max(map(instant_us, columns["modification_time"]), default=0) // 1000
+        return Version(self._number, tuple(sorted(files, key=lambda file: file.path)), ts_ms)
 
     def _changes(self) -> Version:
         """Return the files with the changes of a version, from its part of the log."""
