@@ -7,9 +7,10 @@ the topics show which rows were written, and a checkpoint only limits how much i
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from caraway.cluster.leases import HeldLease
@@ -17,8 +18,9 @@ from caraway.dtypes.durations import US_PER_SECOND
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.ingest import metrics
-from caraway.ingest.delivery import Deliverer, Writer
+from caraway.ingest.delivery import SLICE, Deliverer, Writer
 from caraway.ingest.marks import Marks, Written
+from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import Position, Progress, SourceBatch, SourceReader
@@ -29,8 +31,9 @@ HEADER = "caraway-source"
 # The most rows and bytes of one poll: so many that the fixed costs of a write don't count, and so few that a process
 # holds only some MB for each source.
 POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
-# The number of rows that are cast and encoded at a time: so many that the fixed costs of a write don't count.
-SLICE = 1_000
+# The most batches that are on their way to Kafka while the next one is read and encoded. With one, the broker and this
+# process would wait for each other.
+IN_FLIGHT = 2
 # The seconds for which a record is awaited. Then the worker checks whether it must stop, and whether its lease must be
 # renewed.
 POLL_S = 0.5
@@ -46,14 +49,20 @@ WRITE_S = 10.0
 LOST = "another server reads it now"
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A batch that is being written, with the numbers of its rows that became dead letters or were left out."""
+@dataclass(slots=True)
+class _Sent:
+    """A batch that is on its way to Kafka: the writes that must succeed, and the rows that make no records."""
 
     batch: SourceBatch
-    pending: Sequence[Future[None]]
-    refused: int
-    filtered: int
+    begun: float
+    writes: list[Future[None]] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    filtered: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """True if no write is going on any more."""
+        return all(write.done() for write in self.writes)
 
 
 class SourceWorker:
@@ -107,6 +116,7 @@ class SourceWorker:
         self._reader: SourceReader | None = None
         self._checkpoint = Checkpoint()
         self._saved_at = float("-inf")
+        self._sent: deque[_Sent] = deque()
         # The position up to which everything is durable now, and the changes of items since the checkpoint.
         self._position: Position = {}
         self._items: dict[str, bytes | None] = {}
@@ -114,18 +124,18 @@ class SourceWorker:
         self._received = float("-inf")
         self._is_open = False
         self._written: Written = frozenset()
-        # The batch that is being written.
-        self._under_way: _Write | None = None
         self.lag: int | None = None
         """How many rows of the source aren't read yet; None if that isn't known."""
         self.progress: Progress | None = None
         """How far the current load is, if its size is known."""
+        self.pace = Pace(clock)
+        """The pace of the current load."""
         self.read_at: float | None = None
         """When this server read the last row, in seconds since the epoch; None if it has read none."""
         self.polled_at: float | None = None
         """When the source last answered, in seconds since the epoch; None if it hasn't answered this server."""
         self.rows = 0
-        """How many rows this server has read since it started."""
+        """How many rows this server has read and made durable since it started."""
         self.waits = False
         """True while no rows are read, because what is computed from them is too far behind."""
         self.dead_letters = 0
@@ -166,7 +176,6 @@ class SourceWorker:
             self._open()
         reader = self._reader
         if reader is None or self._is_behind():
-            self._settle()
             # The source is closed, or its rows would come too fast. The lease is still kept and checkpoints are saved,
             # so that this server goes on as soon as it may, and little need be read back after a crash.
             self._sleep(POLL_S)
@@ -177,19 +186,18 @@ class SourceWorker:
             self._save()
         if reader is not None:
             self.lag, self.progress = reader.lag(), reader.progress()
+            self.pace.note(self.progress)
         return True
 
     def _poll(self, reader: SourceReader) -> None:
+        begun = self._clock()
         batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S)
         self.polled_at = self._now()
         if batch is not None:
-            # The broker takes a batch while the next one is read and converted. Only if there is nothing to read, there
-            # is nothing to do meanwhile.
-            self._take(batch)
-            if reader.lag() == 0:
-                self._settle()
+            self._send(batch, begun)
+            self._settle(IN_FLIGHT)
             return
-        self._settle()
+        self._settle(0)
         if self._has_ended(reader):
             self._save(closed=True)
             self._disconnect()
@@ -255,25 +263,12 @@ class SourceWorker:
             raise
         return reader
 
-    def _take(self, batch: SourceBatch) -> None:
-        """Begin to write the rows of a batch, and wait until those of the one before are durable."""
-        pending: list[Future[None]] = []
-        refused: set[int] = set()
-        filtered = 0
-        try:
-            if len(batch.rows):
-                filtered = self._write(batch, pending, refused)
-            self._settle()
-        except BaseException:
-            # After an error the worker opens its source again and reads from the topics which rows were written. A
-            # write still in progress would be missed there, and its rows would be written twice.
-            wait(pending)
-            raise
-        self._under_way = _Write(batch, pending, len(refused), filtered)
-
-    def _write(self, batch: SourceBatch, pending: list[Future[None]], refused: set[int]) -> int:
-        """Send the rows of a batch, adding the writes and the refused rows; return how many rows were left out."""
-        filtered, total = 0, len(batch.rows)
+    def _send(self, batch: SourceBatch, begun: float) -> None:
+        """Send the rows of a batch, of which `_settle` awaits that they are durable."""
+        sent = _Sent(batch, begun)
+        self._sent.append(sent)
+        if not len(batch.rows):
+            return
         deliverer = Deliverer(
             [self._target],
             batch.rows,
@@ -281,39 +276,41 @@ class SourceWorker:
             erased=self._erased,
             marks=Marks(header=HEADER, key=self._name, mark=batch.mark, run=batch.run, written=self._written),
         )
-        for start in range(0, total, SLICE):
-            delivery = deliverer.deliver(self._target, start, min(start + SLICE, total), time.time_ns() // 1000)
-            refused.update(error.row for error in delivery.errors)
-            filtered += delivery.filtered
+        self.read_at, self._received = self._now(), self._clock()
+        for start in range(0, len(batch.rows), SLICE):
+            stop = min(start + SLICE, len(batch.rows))
+            delivery = deliverer.deliver(self._target, start, stop, time.time_ns() // 1000)
+            sent.refused.update(error.row for error in delivery.errors)
+            sent.filtered += delivery.filtered
             # The rows above may have taken long in a user's function. If another server has claimed the lease
             # meanwhile, it reads the same rows, so this one must not write them.
             if not self._right.keep(succeeds=True):
                 raise UnavailableError(LOST)
-            pending += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
-        return filtered
+            sent.writes += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
 
-    def _settle(self) -> None:
-        """Wait until the batch that is being written is durable, and move the position behind it."""
-        write, self._under_way = self._under_way, None
-        if write is None:
-            return
-        wait(write.pending)
-        for each in write.pending:
-            each.result()
-        rows, batch = len(write.batch.rows), write.batch
-        if rows:
-            self.read_at, self._received = self._now(), self._clock()
-            self.rows += rows
-            self.dead_letters += write.refused
-            accepted = rows - write.refused - write.filtered
-            metrics.count(self._target, accepted=accepted, refused=write.refused, filtered=write.filtered)
-        self._position = batch.position
-        self._items.update(batch.items)
-        metrics.count_bytes(self._target, batch.size)
+    def _settle(self, most: int) -> None:
+        """Note which batches are durable; wait until at most so many are on their way."""
+        while self._sent and (len(self._sent) > most or self._sent[0].is_done):
+            sent = self._sent[0]
+            for write in sent.writes:
+                write.result()
+            self._sent.popleft()
+            self._position = sent.batch.position
+            self._items.update(sent.batch.items)
+            self._count(sent)
+
+    def _count(self, sent: "_Sent") -> None:
+        rows, refused = len(sent.batch.rows), len(sent.refused)
+        self.rows += rows
+        self.dead_letters += refused
+        accepted = rows - refused - sent.filtered
+        metrics.count(self._target, accepted=accepted, refused=refused, filtered=sent.filtered)
+        metrics.count_bytes(self._target, sent.batch.size)
+        metrics.observe_poll(self._target, self._clock() - sent.begun)
 
     def _save(self, *, closed: bool = False) -> None:
-        """Save a checkpoint of what is durable now, which is all that was read."""
-        self._settle()
+        """Save a checkpoint of all that was read, when it is durable."""
+        self._settle(0)
         reader = self._reader
         if reader is not None:
             self._written = frozenset(w for w in self._written if reader.is_ahead(w[1].partition(".")[0]))
@@ -334,10 +331,10 @@ class SourceWorker:
         self._checkpoint, self._items, self._saved_at = checkpoint, {}, self._clock()
 
     def _close(self) -> None:
-        write, self._under_way = self._under_way, None
-        if write is not None:
-            # What became of it is read from the topics when the source is opened again.
-            wait(write.pending)
+        # After an error the worker opens its source again and reads from the topics which rows were written. A write
+        # still in progress would be missed there, and its rows would be written twice.
+        wait([write for sent in self._sent for write in sent.writes])
+        self._sent.clear()
         self._disconnect()
         self._is_open = False
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from typing import Any
 
 from caraway.errors import UnavailableError, shortened
@@ -29,6 +30,8 @@ from caraway.ingest.sources.rounds import Rounds
 MAX_FILES = 1_000_000
 # The most files whose rows go into one batch, so that many small ones aren't written each by itself.
 BATCH_FILES = 200
+# The most files among which a peek looks for the newest one, so that it takes no longer than some seconds.
+PEEK_FILES = 1_000
 DIGEST_BYTES = 16
 
 
@@ -145,11 +148,12 @@ class FilesReader:
         return Progress(done=min(self._total, self._done + current), total=self._total, unit="bytes")
 
     def peek(self, rows: int) -> SourceBatch:
-        """Return the first rows of the file that changed last."""
+        """Return the first rows of the file that changed last, among the first ones of the listing."""
         store = self._store()
         store.check()
         found = list_files(store, self._connector.prefix, self._template, self._wanted)
-        last = max((listed.file for listed in found), key=lambda file: file.written_ns, default=None)
+        some = [listed.file for listed in islice(found, PEEK_FILES)]
+        last = max(some, key=lambda file: file.written_ns, default=None)
         parts: list[_Part] = []
         if last is not None:
             reading = self._reading(last, 0)
