@@ -41,7 +41,8 @@ MANY = 1_000_000
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield the address of a server that speaks S3's protocol, in a process of its own.
 
-    `deltalake` holds Python's lock while it waits for some answers, so a server in this process could never give them.
+    `deltalake` holds Python's lock while it waits for some answers (for a history, for example), so a server in this
+    process could never give them.
     """
     port = ports.choose()
     with (tmp_path_factory.mktemp("store") / "log").open("wb") as log:

@@ -41,7 +41,7 @@ SHOWN = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """What a decoder needs to know besides the file.
+    """The needs of a source that a decoder must know besides the file.
 
     Attributes:
         columns: The columns that are needed; None: all.

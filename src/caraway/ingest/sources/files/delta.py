@@ -57,7 +57,7 @@ class ChangeFile:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What is read of one version: files in order, and the time of the commit in milliseconds."""
+    """The files that are read of one version, in order, and the time of its commit in milliseconds."""
 
     number: int
     files: tuple[ChangeFile, ...]

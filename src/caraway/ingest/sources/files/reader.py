@@ -226,7 +226,7 @@ class FilesReader:
             try:
                 part = current.next(store, left)
             except VanishedError:
-                # It was removed or replaced. What took its place is found by the next listing.
+                # It was removed or replaced. The next listing finds the file that took its place.
                 part, is_same = None, False
             else:
                 is_same = True
@@ -307,7 +307,7 @@ class _Reading:
         self._how = how
         self._open: StoreFile | None = None
         self._pieces: Iterator[Piece] | None = None
-        # What was decoded and isn't handed over yet.
+        # The rows that were decoded and aren't handed over yet.
         self._ready: Piece | None = None
         self._is_broken = False
 
@@ -349,7 +349,7 @@ class _Reading:
                 self._pieces = self._decode(self.file.path, self._open, self.row, self._how)
             return next((piece for piece in self._pieces if len(piece)), None)
         except ABOUT_CONTENT as error:
-            # Where the content ends to make sense, one dead letter stands for all that comes behind.
+            # One dead letter stands for all that comes behind the damage.
             self._is_broken = True
             reason = f"decode: the rest of the file can't be read: {shortened(str(error))}"
             return Piece(first=self.row, rows=[None], faults={0: reason})

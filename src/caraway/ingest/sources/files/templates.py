@@ -184,7 +184,7 @@ def _parsed(pattern: str, segment: str) -> Times | None:
         named["hour"] = []
     parts = [(unit, int(getattr(found, unit))) for unit, letters in named.items() if letters]
     if "j" in directives:
-        # Which month and day it is depends on the year, which another segment may name.
+        # The month and the day depend on the year, which another segment may name.
         parts = [part for part in parts if part[0] not in {"month", "day"}]
         parts.append((DAY_OF_YEAR, found.timetuple().tm_yday))
     return tuple(parts)
