@@ -427,6 +427,13 @@ FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
 DELTA_READER = "caraway.ingest.sources.files.delta:DeltaReader"
 
 
+def _unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
+    """Return why files of a format can't be chosen by such a path; empty if they can."""
+    if format_name == "delta" and suffix is not None:
+        return "a Delta table is one folder; give it by prefix, or by a path without wildcards and times"
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Connector(SystemConnector):
     """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
@@ -452,6 +459,12 @@ class S3Connector(SystemConnector):
     def container(self) -> str:
         """The bucket."""
         return self.bucket
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
+            return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
+        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
 
     @property
     def inside(self) -> str:
@@ -502,6 +515,10 @@ class FilesConnector(SystemConnector):
     reader: ClassVar = FILES_READER
     format_readers: ClassVar = {"delta": DELTA_READER}
     read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta")
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
 
     @property
     def container_word(self) -> str:

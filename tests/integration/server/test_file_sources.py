@@ -137,6 +137,8 @@ def test_a_killed_server_takes_each_row_of_a_bucket_once(
     client.put_object(Bucket=bucket, Key="raw/day=2023-11-14/broken.parquet", Body=parquet([1])[:-8])
     path = "raw/day=%Y-%m-%d/*.parquet"
     server = file_server()
+    with pytest.raises(AssertionError, match=f"bucket {bucket}-2 isn't there"):
+        server.commit(Graph(datasets=(readings(lake().bucket(f"{bucket}-2", prefix="raw")).to_spec(),)))
     server.commit(Graph(datasets=(readings(lake().bucket(bucket, path=path, format="parquet")).to_spec(),)))
     topic = topic_of(server)
     server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1)

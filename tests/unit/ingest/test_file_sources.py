@@ -560,6 +560,42 @@ def test_the_types_of_parquet_become_those_of_the_dataset(tmp_path: Path) -> Non
     assert records(other, other.round()) == (rows, [])
 
 
+def test_files_may_have_different_schemas(tmp_path: Path) -> None:
+    place = Place(tmp_path, format="parquet")
+    schemas: list[dict[str, list[Any]]] = [
+        {"n": [1], "text": ["a"], "at": [AT]},
+        # More columns in another order, none of the optional one, and numbers as texts.
+        {"new": [[{"x": 1}]], "at": [AT], "text": ["b"], "n": [2]},
+        {"n": [3], "at": [AT]},
+        {"n": ["4"], "text": ["d"], "at": ["2024-01-01T00:00:00Z"]},
+        {"n": [[5]], "text": ["e"], "at": [AT]},
+        {"text": ["f"], "at": [AT]},
+    ]
+    for at, columns in enumerate(schemas):
+        out = io.BytesIO()
+        pq.write_table(pa.table(columns), out)
+        place.write(str(at), out.getvalue(), at=at)
+    rows, letters = records(place, place.round())
+    assert rows == [[1, "a"], [2, "b"], [3, None], [4, "d"]]
+    assert [(letter["file"], letter["reason"][0]["field"]) for letter in letters] == [("4", "n"), ("5", "n")]
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_a_column_that_is_there_twice_is_one_dead_letter_if_it_is_needed(name: str, tmp_path: Path) -> None:
+    place = Place(tmp_path, format=FORMATS[name][0])
+    for other in ("n", "m"):
+        table = pa.table([pa.array([1]), pa.array([2]), pa.array([AT]), pa.array([3])], ["n", other, "at", "m"])
+        out = io.BytesIO()
+        if name == "csv":
+            out.write(f"n,{other},at,m\n1,2,{AT},3\n".encode())
+        else:
+            pq.write_table(table, out)
+        place.write(other, out.getvalue(), at=ord(other))
+    rows, letters = records(place, place.round())
+    assert rows == [[1, None]]
+    assert ["n is there more than once" in letter["reason"][0]["message"] for letter in letters] == [True]
+
+
 def test_values_without_json_form_are_shown_in_dead_letters(tmp_path: Path) -> None:
     place = Place(tmp_path, format="parquet")
     out = io.BytesIO()

@@ -76,7 +76,7 @@ def _parquet(path: str, file: StoreFile, first: int, how: Decoding) -> Iterator[
     del path
     content = pq.ParquetFile(pa.PythonFile(file, mode="r"), buffer_size=_ahead(how.columns), pre_buffer=False)
     names = content.schema_arrow.names
-    columns = names if how.columns is None else [name for name in names if name in how.columns]
+    columns = _needed(names, how.columns)
     begin = 0
     for group in range(content.num_row_groups):
         meta = content.metadata.row_group(group)
@@ -89,6 +89,14 @@ def _parquet(path: str, file: StoreFile, first: int, how: Decoding) -> Iterator[
                 if at > first:
                     yield piece.cut(max(0, first - piece.first), len(piece))
         begin = end
+
+
+def _needed(names: Sequence[str], columns: frozenset[str] | None) -> list[str]:
+    """Return the columns of a file that are needed. Raises `InvalidInputError` if one of these is there twice."""
+    needed = [name for name in names if columns is None or name in columns]
+    if repeated := sorted({name for name in needed if needed.count(name) > 1}):
+        raise InvalidInputError(f"the column {', '.join(repeated)} is there more than once")
+    return needed
 
 
 def _ahead(columns: frozenset[str] | None) -> int:
@@ -159,9 +167,7 @@ def _csv(settings: CSVFormat, path: str, file: StoreFile, first: int, how: Decod
         content.check()
         return
     names = reader.schema.names
-    needed = [name for name in names if how.columns is None or name in how.columns]
-    if repeated := sorted({name for name in needed if needed.count(name) > 1}):
-        raise InvalidInputError(f"the column {', '.join(repeated)} is there more than once")
+    _needed(names, how.columns)
     at = 0
     for batch in reader:
         for piece in _numbered(_texts(batch, how.columns), bad, at):

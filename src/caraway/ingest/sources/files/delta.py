@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import orjson
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import fs
 
 from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError, shortened
@@ -427,7 +428,9 @@ def _address(
             if system.access_key_id is not None and system.secret_access_key is not None:
                 options["aws_access_key_id"] = context.resolve(system.access_key_id)
                 options["aws_secret_access_key"] = context.resolve(system.secret_access_key)
-            if endpoint is not None:
+            if endpoint is None:
+                options["aws_region"] = fs.resolve_s3_region(connector.container)
+            else:
                 options |= {"aws_endpoint": endpoint, "aws_region": "us-east-1", "aws_allow_http": "true"}
             return f"s3://{connector.container}/{root}", options
         case AzureSystem():

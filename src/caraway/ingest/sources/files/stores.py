@@ -165,7 +165,7 @@ def open_store(connector: Connector, context: SourceContext) -> FileStore:
     try:
         match system:
             case S3System():
-                return FileStore(_s3(system, context, endpoint), container, where)
+                return FileStore(_s3(system, container, context, endpoint), container, where)
             case GCSSystem():
                 return FileStore(_gcs(endpoint), container, where)
             case AzureSystem():
@@ -180,14 +180,16 @@ def open_store(connector: Connector, context: SourceContext) -> FileStore:
         raise UnavailableError(f"{where} can't be opened: {_first_line(error)}") from None
 
 
-def _s3(system: S3System, context: SourceContext, endpoint: str | None) -> Any:
+def _s3(system: S3System, bucket: str, context: SourceContext, endpoint: str | None) -> Any:
     options: dict[str, Any] = {"connect_timeout": CONNECT_S, "request_timeout": REQUEST_S}
     if system.access_key_id is not None and system.secret_access_key is not None:
         options["access_key"] = context.resolve(system.access_key_id)
         options["secret_key"] = context.resolve(system.secret_access_key)
     if system.role_arn is not None:
         options["role_arn"] = system.role_arn
-    if endpoint is not None:
+    if endpoint is None:
+        options["region"] = fs.resolve_s3_region(bucket)
+    else:
         scheme, host = _address(endpoint)
         # A store of one's own has neither regions nor a name for each bucket; pyarrow addresses buckets by path.
         options |= {"endpoint_override": host, "scheme": scheme, "region": "us-east-1"}
