@@ -1,6 +1,7 @@
 """`caraway source`: the sources of a branch, and trials of them."""
 
 from contextlib import closing
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -103,4 +104,9 @@ def _text(value: object) -> str:
 def _progress(progress: dict[str, Any] | None) -> str:
     if progress is None:
         return ""
-    return f"{progress['done']:,} of {progress['total']:,} {progress['unit']}"
+    text = f"{progress['done']:,} of {progress['total']:,} {progress['unit']}"
+    if progress["per_second"] is not None:
+        text += f", {progress['per_second']:,.0f}/s"
+    if progress["remaining_seconds"] is not None:
+        text += f", {timedelta(seconds=round(progress['remaining_seconds']))} left"
+    return text
