@@ -1,5 +1,6 @@
 """The items that are sent for the rows of a payload: records of datasets, and dead letters for rows that don't fit."""
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ class Deliverer:
                 "row": _payload(self._rows.row(row)),
                 "time": now_us,
             }
-            content = orjson.dumps(letter)
+            content = orjson.dumps(letter, default=_in_json, option=orjson.OPT_NON_STR_KEYS)
             # A mark stands for one row, also if it is sent again. Two equal rows of one payload have two dead letters.
             unique = content + row.to_bytes(8) if mark is None else f"{target.topic}/{mark}".encode()
             items.append((blake2b(unique, digest_size=KEY_BYTES).digest(), content, headers))
@@ -146,5 +147,10 @@ def _not_erased(records: list[EncodedRecord], target: Target, hides: HidesRecord
 
 def _payload(row: object) -> object:
     """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
-    text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
+    text = orjson.dumps(row, default=_in_json, option=orjson.OPT_NON_STR_KEYS)
     return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
+
+
+def _in_json(value: object) -> str:
+    """Return a value of a file or table that JSON doesn't have in the form in which rows are sent."""
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)

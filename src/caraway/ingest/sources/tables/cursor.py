@@ -392,7 +392,7 @@ class CursorReader:
             number, before = new[row]
             name = urlsafe_b64encode(digests[number]).decode().rstrip("=")
             order = cursors.tag(choice.kind, rows[row][0])
-            return f"{name}{f'~{before}' if before else ''}{f'@{order}' if order else ''}"
+            return f"{name}{f'!{before}' if before else ''}{f'@{order}' if order else ''}"
 
         columns, faults = choice.payload(rows)
         return SourceBatch(
