@@ -78,6 +78,10 @@ class TableSystem(System):
     reader: ClassVar[str] = ""
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
 
+    def unreadable(self) -> str:
+        """Return why the server can't read tables of a system with these settings; empty if it can."""
+        return ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DatabaseSystem(TableSystem):
@@ -160,6 +164,8 @@ class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role through S3, or by username and password."""
 
     kind: ClassVar = SystemKind.REDSHIFT
+    reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
+    library: ClassVar = ("psycopg", "redshift")
     host: str
     port: int
     database: str
@@ -167,6 +173,12 @@ class RedshiftSystem(TableSystem):
     s3_access_role_arn: str | None = None
     username: Secretish | None = None
     password: Secretish | None = None
+
+    def unreadable(self) -> str:
+        """Return that the server doesn't unload tables through S3."""
+        if self.s3_access_role_arn is None:
+            return ""
+        return "the server reads Redshift by username and password only so far, not through S3; give both of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,6 +497,12 @@ class TableConnector(SystemConnector):
     def inside(self) -> str:
         """The table, for people."""
         return f"table={self.table}"
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this table; empty if it can."""
+        return Connector.unreadable(self) or (
+            "" if isinstance(self.system, RegisteredSystem) else self.system.unreadable()
+        )
 
     def check_source(self, where: str) -> None:
         """Check that there is a cursor."""

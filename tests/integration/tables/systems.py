@@ -15,6 +15,7 @@ from caraway.dtypes.types import DATETIME, INT, DataType
 from caraway.graph.connectors import (
     MySQLSystem,
     PostgresSystem,
+    RedshiftSystem,
     SecretRef,
     TableConnector,
     TableSystem,
@@ -25,6 +26,7 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.mysql import MySQLReader
 from caraway.ingest.sources.tables.postgres import PostgresReader
+from caraway.ingest.sources.tables.redshift import RedshiftReader
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.plan.planner import plan_graph
@@ -56,7 +58,7 @@ class PostgresDatabase:
     """A database of a Postgres server."""
 
     kind = "Postgres"
-    reader = PostgresReader
+    reader: type[CursorReader] = PostgresReader
 
     def __init__(self, url: str) -> None:
         self.url = urlsplit(url)
@@ -96,6 +98,25 @@ class PostgresDatabase:
         for reader in self.opened:
             reader.close()
         self._connection.close()
+
+
+class RedshiftDatabase(PostgresDatabase):
+    """A database of Postgres that stands in for one of Redshift."""
+
+    kind = "Redshift"
+    reader: type[CursorReader] = RedshiftReader
+
+    def system(self, **more: Any) -> RedshiftSystem:  # type: ignore[override]  # the other settings are the same
+        of = super().system(**more)
+        return RedshiftSystem(
+            name="db",
+            host=of.host,
+            port=of.port,
+            database=of.database,
+            schema="public",
+            username=of.username,
+            password=of.password,
+        )
 
 
 class MariaDatabase:

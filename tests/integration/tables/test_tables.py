@@ -24,12 +24,14 @@ from caraway.dtypes.types import (
     optional,
 )
 from caraway.errors import UnavailableError
+from caraway.graph.connectors import TableConnector
 from tests.integration.tables.systems import (
     PASSWORD_OF_READER,
     PLAIN,
     MariaDatabase,
     PostgresDatabase,
     Reading,
+    RedshiftDatabase,
     System,
     field_of,
 )
@@ -354,3 +356,24 @@ def test_reading_changes_nothing_and_names_itself(database: System) -> None:
         cursor.execute("INSERT INTO hives (id) VALUES (2)")
     reader.close()
     reader.close()
+
+
+def test_redshift_is_read_over_the_protocol_of_postgres(postgres: str) -> None:
+    # Postgres stands in for Redshift, with the one function of Redshift's that is called.
+    database = RedshiftDatabase(postgres)
+    database.execute("CREATE FUNCTION getdate() RETURNS timestamp LANGUAGE sql AS 'SELECT now()::timestamp'")
+    create(database, key=False)
+    # A primary key isn't enforced there.
+    insert(database, (1, 10, 1), (1, 10, 1), (2, 20, 1), (3, 30, 100), (4, 40, None))
+    reading = Reading(database, "HIVES", rows_of_page=2)
+    worker = reading.worker()
+    reading.round(worker)
+    assert sorted(reading.rows()) == [[1, 10], [1, 10], [2, 20], [3, 30]]
+    insert(database, (5, 50, 96))
+    reading.round(worker)
+    assert reading.rows()[4:] == [[5, 50]]
+    with pytest.raises(UnavailableError, match="no table hivs in the schema public that this user may see; tables: h"):
+        replace(reading, table="hivs").reader().peek(1)
+    system = replace(database.system(), s3_access_role_arn="arn:aws:iam::1:role/r", username=None, password=None)
+    assert "not through S3" in TableConnector(system=system, table="hives", cursor="at").unreadable()
+    database.close()

@@ -80,6 +80,9 @@ class PostgresReader(CursorReader):
 class PostgresTable:
     """A table of Postgres (`Database`)."""
 
+    # The expression of the database's time.
+    now = "clock_timestamp()"
+
     def __init__(self, connector: TableConnector, context: SourceContext) -> None:
         """Prepare.
 
@@ -108,13 +111,8 @@ class PostgresTable:
             self._select = {}
             exact: dict[str, bool] = {}
             for name, shown, nullable, base, category, element, element_kind in cursor.execute(_COLUMNS, [oid]):
-                columns[name] = TableColumn(
-                    name=name,
-                    type=shown,
-                    kind=_KINDS.get(base),
-                    nullable=nullable,
-                    convert=_conversion(base, element if category == "A" else None),
-                )
+                inner = element if category == "A" else None
+                columns[name] = self.column(name, shown, base, element=inner, nullable=nullable)
                 exact[name] = base in _KEYS
                 if category == "A" and element_kind in {"e", "d"}:
                     # The driver takes arrays apart of whose elements it knows the type.
@@ -129,6 +127,20 @@ class PostgresTable:
             rows=_planned_rows(plan),
         )
 
+    @staticmethod
+    def column(name: str, shown: str, base: str, *, element: str | None, nullable: bool) -> TableColumn:
+        """Return a column of a type.
+
+        Args:
+            name: The name.
+            shown: The name of the type for people.
+            base: The name of the type in the catalog.
+            element: The name of the type of the elements, if it is an array.
+            nullable: True if there may be nulls.
+        """
+        convert = _conversion(base, element)
+        return TableColumn(name=name, type=shown, kind=_KINDS.get(base), nullable=nullable, convert=convert)
+
     def bounds(self, cursor: TableColumn) -> Bounds:
         """Return the greatest value of the cursor; see `Database.bounds`."""
         name = quote(cursor.name)
@@ -136,7 +148,7 @@ class PostgresTable:
         missing = f"(SELECT count(*) FROM ({nulls}) AS missing)" if cursor.nullable else "0"  # noqa: S608 (as above)
         statement = (
             f"SELECT (SELECT {name} FROM {self._table} WHERE {name} IS NOT NULL ORDER BY {name} DESC LIMIT 1), "  # noqa: S608 (as above)
-            f"(extract(epoch FROM clock_timestamp()) * 1000000)::bigint, "
+            f"(extract(epoch FROM {self.now}) * 1000000)::bigint, "
             f"{missing}"
         )
         with self._errors(), self._connected().cursor() as found:
@@ -255,7 +267,7 @@ class PostgresTable:
             yield
         except psycopg.Error as error:
             self.close()
-            text = _text(error, self._host, self._system.database)
+            text = " ".join(str(error).split()) or type(error).__name__
             raise UnavailableError(f"{self.where}: {text}{_remedy(error)}") from None
 
 
@@ -295,7 +307,7 @@ def quote(name: str) -> str:
 
 def _conversion(base: str, element: str | None) -> Callable[[Any], object] | None:
     """Return what becomes of the driver's values of a type."""
-    if base in {"json", "jsonb", "vector"}:
+    if base in {"json", "jsonb", "super", "vector"}:
         return _parsed
     if element is not None:
         convert = _conversion(element, None)
@@ -351,11 +363,6 @@ class _Day(TextLoader):
             return date.fromisoformat(text)
         except ValueError:
             return text
-
-
-def _text(error: "psycopg.Error", host: str, database: str) -> str:
-    del host, database
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _remedy(error: "psycopg.Error") -> str:
