@@ -257,7 +257,7 @@ def test_each_version_of_a_row_comes_once(steps: Sequence[tuple[str, int, int]],
     assert came <= made
     assert Counter(map(version, run.table.rows)) <= came
     assert letters(run.world) == []
-    # What is kept is bounded by the window: all rows from the disorder before the last one on.
+    # The window bounds how much is kept: all rows from the disorder before the last one on.
     newest = max((of["at"] for of in run.table.rows), default=BEGIN)
     window = sum(of["at"] >= newest - timedelta(seconds=DISORDER_S) for of in run.table.rows)
     kept = sum(len(value.partition(b"\n")[2]) // 16 for value in run.world.remembered.values())

@@ -371,7 +371,7 @@ class CursorReader:
             self._window.drop(lambda of_round, most: of_round < place.round or most < next_least)
         self._place = replace(place, most=None, after=None, total=None)
 
-    # What is handed over.
+    # The rows that are handed over.
 
     @property
     def _chosen(self) -> Choice:

@@ -1,4 +1,4 @@
-"""What the reader of tables needs of a database, whatever its language is."""
+"""The protocol of a database, by which the reader of tables reads it, whatever its language is."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What is known of a table before a round.
+    """The facts about a table before a round.
 
     Attributes:
         greatest: The greatest value of the cursor; None if there is no row with one.

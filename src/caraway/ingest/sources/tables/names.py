@@ -1,4 +1,4 @@
-"""Names of tables, and the parameters of JDBC's addresses."""
+"""Parsing of the names of tables and of the parameters of JDBC."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -163,12 +163,12 @@ class PostgresTable:
         seen = 0
         with self._errors():
             try:
-                for chunk in self._stream(statement, parameters, tolerant=False):
+                for chunk in self._stream(statement, parameters, page.limit, tolerant=False):
                     seen += len(chunk)
                     yield chunk
             except psycopg.DataError:
                 # Python has no such time, as "infinity". Such values stay texts, which don't fit the dataset's types.
-                for number, chunk in enumerate(self._stream(statement, parameters, tolerant=True)):
+                for number, chunk in enumerate(self._stream(statement, parameters, page.limit, tolerant=True)):
                     del number
                     skipped = min(seen, len(chunk))
                     seen -= skipped
@@ -182,12 +182,14 @@ class PostgresTable:
             with suppress(psycopg.Error):
                 connection.close()
 
-    def _stream(self, statement: str, parameters: Sequence[Any], *, tolerant: bool) -> Iterator[list[Row]]:
+    def _stream(
+        self, statement: str, parameters: Sequence[Any], limit: int | None, *, tolerant: bool
+    ) -> Iterator[list[Row]]:
         with self._connected().cursor() as cursor:
             if tolerant:
                 for name, loader in (("timestamp", _Instant), ("timestamptz", _Instant), ("date", _Day)):
                     cursor.adapters.register_loader(name, loader)
-            yield from chunks(cursor.stream(statement, parameters, size=_STREAMED))
+            yield from chunks(cursor.stream(statement, parameters, size=_STREAMED), limit)
 
     def _find(self, cursor: "psycopg.Cursor[Any]") -> int:
         """Return the number of the table, and note its quoted name."""

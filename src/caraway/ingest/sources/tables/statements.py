@@ -79,7 +79,17 @@ def _select(page: Page, table: str, select: Sequence[str], names: Sequence[str],
     return f"SELECT {', '.join(select)} FROM {table} WHERE {' AND '.join(conditions)} ORDER BY {order}{limit}"  # noqa: S608 (names are quoted)
 
 
-def chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in lists."""
+def chunks(rows: Iterator[Row], limit: int | None) -> Iterator[list[Row]]:
+    """Yield rows in lists.
+
+    Args:
+        rows: The rows of a statement.
+        limit: How many there are at most. The statement is ended before the last of them are yielded, since a statement
+            that isn't read to its end would be cancelled, which takes a connection of its own.
+    """
+    seen = 0
     while chunk := list(islice(rows, CHUNK_ROWS)):
+        seen += len(chunk)
+        if seen == limit:
+            next(rows, None)
         yield chunk
