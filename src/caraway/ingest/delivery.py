@@ -124,7 +124,7 @@ class Deliverer:
                 "row": _payload(self._rows.row(row)),
                 "time": now_us,
             }
-            content = orjson.dumps(letter, default=_in_json, option=orjson.OPT_NON_STR_KEYS)
+            content = orjson.dumps(letter)
             # A mark stands for one row, also if it is sent again. Two equal rows of one payload have two dead letters.
             unique = content + row.to_bytes(8) if mark is None else f"{target.topic}/{mark}".encode()
             items.append((blake2b(unique, digest_size=KEY_BYTES).digest(), content, headers))
@@ -147,10 +147,13 @@ def _not_erased(records: list[EncodedRecord], target: Target, hides: HidesRecord
 
 def _payload(row: object) -> object:
     """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
-    text = orjson.dumps(row, default=_in_json, option=orjson.OPT_NON_STR_KEYS)
-    return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
+    text = orjson.dumps(row, _shown, orjson.OPT_NON_STR_KEYS)
+    return orjson.Fragment(text) if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
 
 
-def _in_json(value: object) -> str:
-    """Return a value of a file or table that JSON doesn't have in the form in which rows are sent."""
-    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
+def _shown(value: object) -> object:
+    """Return the form in JSON of a value that JSON doesn't have, from which it can be cast when the row is sent again.
+
+    Records in Avro and Protobuf have bytes, and decimals.
+    """
+    return {"base64": b64encode(value).decode()} if isinstance(value, bytes) else str(value)

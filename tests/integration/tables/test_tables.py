@@ -343,7 +343,7 @@ def test_times_that_are_none_make_dead_letters_and_the_others_go_on(database: Sy
     assert reading.rows() == [[1, 10, None, None, None], [3, 30, None, None, None]]
     (letter,) = letters(reading.world)
     assert none in letter["reason"][0]["message"]
-    assert (letter["key"], letter["row"]["weight"], letter["row"]["raw"]) == ({"id": "2"}, "1.50", "/w==")
+    assert (letter["key"], letter["row"]["weight"], letter["row"]["raw"]) == ({"id": "2"}, "1.50", {"base64": "/w=="})
 
 
 def test_reading_changes_nothing_and_names_itself(database: System) -> None:
