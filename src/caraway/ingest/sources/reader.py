@@ -64,7 +64,9 @@ class SourceBatch:
     Attributes:
         rows: The rows. With cdc "debezium" and "native", they are envelopes as Debezium makes them: `op`, `before`,
             `after`, and `source.ts_ms` or `ts_ms`. `rows.faults` has the reasons why some aren't rows.
-        mark: Returns the mark of a row by its number. It has no colon, comma or dot.
+        mark: Returns the mark of a row by its number. It has no colon, comma, dot or tilde.
+        run: Returns a text for the marks of the rows from one number up to another one (`caraway.ingest.marks`), if
+            the reader has short ones.
         origin: Returns the part of a dead letter that tells where a row came from, such as its file and line.
         position: The position behind these rows.
         items: The items that the reader remembers from now on, None for those to be forgotten.
@@ -77,6 +79,7 @@ class SourceBatch:
     position: Position
     items: Mapping[str, bytes | None] = field(default_factory=dict)
     size: int = 0
+    run: Callable[[int, int], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,7 @@ class Sources:
         worker = SourceWorker(
             name,
             target,
-            connect=lambda: cast("OpenReader", resolve_name(connector.reader))(connector, context),
+            connect=lambda: cast("OpenReader", resolve_name(connector.reader_class))(connector, context),
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,
