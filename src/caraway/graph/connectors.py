@@ -9,6 +9,7 @@ further system is a kind and its classes here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import ClassVar
 
 from caraway.errors import CommitError
@@ -73,7 +74,17 @@ SYSTEMS: dict[SystemKind, type[System]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSystem(System):
-    """A system that has tables or collections."""
+    """A system that has tables or collections.
+
+    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    """
+
+    reader: ClassVar[str] = ""
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
+
+    def unreadable(self) -> str:
+        """Return why the server can't read tables of a system with these settings; empty if it can."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +149,8 @@ class PostgresSystem(_DatabaseSystem):
     """A database of a Postgres server."""
 
     kind: ClassVar = SystemKind.POSTGRES
+    reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    library: ClassVar = ("psycopg", "postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +158,8 @@ class MySQLSystem(_DatabaseSystem):
     """A database of a MySQL server."""
 
     kind: ClassVar = SystemKind.MYSQL
+    reader: ClassVar = "caraway.ingest.sources.tables.mysql:MySQLReader"
+    library: ClassVar = ("pymysql", "mysql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +191,8 @@ class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role through S3, or by username and password."""
 
     kind: ClassVar = SystemKind.REDSHIFT
+    reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
+    library: ClassVar = ("psycopg", "redshift")
     host: str
     port: int
     database: str
@@ -183,6 +200,12 @@ class RedshiftSystem(TableSystem):
     s3_access_role_arn: str | None = None
     username: Secretish | None = None
     password: Secretish | None = None
+
+    def unreadable(self) -> str:
+        """Return that the server doesn't unload tables through S3."""
+        if self.s3_access_role_arn is None:
+            return ""
+        return "the server reads Redshift by username and password only so far, not through S3; give both of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +290,8 @@ class Connector:
     format_readers: ClassVar[Mapping[str, str]] = {}
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
+    # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -323,6 +348,9 @@ class Connector:
         """Return why the server can't read this source; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
+        if self.library and not _is_installed(self.library[0]):
+            module, extra = self.library
+            return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
         if self.format_name in self.read_formats:
@@ -335,6 +363,14 @@ class Connector:
 
     def check_sink(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package above it is missing.
+        return False
 
 
 # The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
@@ -546,9 +582,30 @@ class TableConnector(SystemConnector):
     cursor: str | None
 
     @property
+    def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system
+        """The class with which a server reads the table; empty if it can't."""
+        return "" if isinstance(self.system, RegisteredSystem) else self.system.reader
+
+    @property
+    def read_formats(self) -> tuple[str | None, ...]:  # type: ignore[override]  # as above
+        """The formats that the reader can read: tables have none."""
+        return (None,) if self.reader else ()
+
+    @property
+    def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # as above
+        """The library that the reader needs."""
+        return () if isinstance(self.system, RegisteredSystem) else self.system.library
+
+    @property
     def inside(self) -> str:
         """The table, for people."""
         return f"table={self.table}"
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this table; empty if it can."""
+        return Connector.unreadable(self) or (
+            "" if isinstance(self.system, RegisteredSystem) else self.system.unreadable()
+        )
 
     def check_source(self, where: str) -> None:
         """Check that there is a cursor."""
