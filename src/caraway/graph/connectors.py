@@ -8,6 +8,7 @@ further system is a kind and its classes here.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import ClassVar
 
 from caraway.errors import CommitError
@@ -238,6 +239,8 @@ class Connector:
     reader: ClassVar[str] = ""
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
+    # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -289,6 +292,9 @@ class Connector:
         """Return why the server can't read this source; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
+        if self.library and not _is_installed(self.library[0]):
+            module, extra = self.library
+            return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
         if self.format_name in self.read_formats:
@@ -301,6 +307,14 @@ class Connector:
 
     def check_sink(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package above it is missing.
+        return False
 
 
 # The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
@@ -475,6 +489,9 @@ class KinesisConnector(SystemConnector):
     format: str = "json"
 
     cdc: ClassVar = ENVELOPE_CDC
+    reader: ClassVar = "caraway.ingest.sources.kinesis.reader:KinesisReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("boto3", "kinesis")
 
     @property
     def inside(self) -> str:
