@@ -507,6 +507,10 @@ class PubSubConnector(SystemConnector):
     topic: str
     format: str = "json"
 
+    reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("google.pubsub_v1", "pubsub")
+
     @property
     def inside(self) -> str:
         """The topic and its format, for people."""
