@@ -241,6 +241,9 @@ class Connector:
     read_formats: ClassVar[tuple[str | None, ...]] = ()
     # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
+    # The function that removes what the reader has made in the system, when the source is gone for good, as
+    # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
+    forget: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -510,6 +513,7 @@ class PubSubConnector(SystemConnector):
     reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
     read_formats: ClassVar = ("json",)
     library: ClassVar = ("google.pubsub_v1", "pubsub")
+    forget: ClassVar = "caraway.ingest.sources.pubsub.reader:forget"
 
     @property
     def inside(self) -> str:
