@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
-from subprocess import DEVNULL, Popen
 from typing import Any, cast
 
 import grpc
@@ -29,16 +27,15 @@ from caraway.ingest.sources.pubsub.reader import PubSubReader, forget
 from caraway.ingest.sources.pubsub.remembered import LONGEST_US, Remembered
 from caraway.ingest.sources.reader import Position, SourceBatch
 from caraway.ingest.sources.worker import SourceWorker
-from caraway.stack import ports
 from tests.effort import examples
 from tests.integration.sources.contexts import context_of
+from tests.integration.sources.pubsub_emulator import running_emulator
 from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.unit.ingest.test_sources import SOURCE, KilledError, World, plan_of, topic_of
 
 SYSTEM = PubSubSystem(name="ps", project_id="bees", service_account_key="{}")
 CONNECTOR = PubSubConnector(system=SYSTEM, topic="raw")
 TOPIC = "projects/bees/topics/raw"
-EMULATOR = Path("/usr/lib/google-cloud-sdk/platform/pubsub-emulator/lib")
 
 
 @pytest.fixture(autouse=True)
@@ -469,20 +466,8 @@ def test_what_may_come_again_is_remembered_and_the_rest_is_forgotten(
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[str]:
-    """Start Google's own emulator, if the machine has it (Debian package google-cloud-cli-pubsub-emulator)."""
-    jars = sorted(EMULATOR.glob("cloud-pubsub-emulator-*-all.jar"))
-    if not jars:
-        pytest.skip("Google's emulator isn't installed: apt-get install google-cloud-cli-pubsub-emulator")
-    address = f"127.0.0.1:{ports.choose()}"
-    host, port = address.split(":")
-    command = ["java", "-Xmx256m", "-jar", str(jars[-1]), f"--host={host}", f"--port={port}"]
-    with Popen(command, stdout=DEVNULL, stderr=DEVNULL) as process:
-        try:
-            with grpc.insecure_channel(address) as channel:
-                grpc.channel_ready_future(channel).result(60)
-            yield address
-        finally:
-            process.kill()
+    with running_emulator() as address:
+        yield address
 
 
 def test_google_s_emulator_delivers_to_the_reader(emulator: str, monkeypatch: pytest.MonkeyPatch) -> None:
