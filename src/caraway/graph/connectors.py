@@ -70,7 +70,13 @@ SYSTEMS: dict[SystemKind, type[System]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSystem(System):
-    """A system that has tables or collections."""
+    """A system that has tables or collections.
+
+    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    """
+
+    reader: ClassVar[str] = ""
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,8 @@ class PostgresSystem(_DatabaseSystem):
     """A database of a Postgres server."""
 
     kind: ClassVar = SystemKind.POSTGRES
+    reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    library: ClassVar = ("psycopg", "postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +127,8 @@ class MySQLSystem(_DatabaseSystem):
     """A database of a MySQL server."""
 
     kind: ClassVar = SystemKind.MYSQL
+    reader: ClassVar = "caraway.ingest.sources.tables.mysql:MySQLReader"
+    library: ClassVar = ("pymysql", "mysql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +174,8 @@ class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
     kind: ClassVar = SystemKind.MONGO
+    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    library: ClassVar = ("pymongo", "mongo")
     host: str
     database: str
     username: Secretish
@@ -458,6 +470,21 @@ class TableConnector(SystemConnector):
     system: TableSystem | RegisteredSystem
     table: str
     cursor: str | None
+
+    @property
+    def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system
+        """The class with which a server reads the table; empty if it can't."""
+        return "" if isinstance(self.system, RegisteredSystem) else self.system.reader
+
+    @property
+    def read_formats(self) -> tuple[str | None, ...]:  # type: ignore[override]  # as above
+        """The formats that the reader can read: tables have none."""
+        return (None,) if self.reader else ()
+
+    @property
+    def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # as above
+        """The library that the reader needs."""
+        return () if isinstance(self.system, RegisteredSystem) else self.system.library
 
     @property
     def inside(self) -> str:

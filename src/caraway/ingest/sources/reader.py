@@ -44,6 +44,8 @@ class SourceContext:
         endpoints: Addresses of systems in this deployment, by the systems' names, for those that aren't at the address
             of their cloud (`sources.endpoints` in the settings).
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
+        integer_overlap: How many numbers before the last one are read again of a table whose cursor is a number
+            (`sources.integer_overlap`).
     """
 
     name: str
@@ -53,6 +55,7 @@ class SourceContext:
     resolve: Resolve
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
+    integer_overlap: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

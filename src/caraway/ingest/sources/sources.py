@@ -166,6 +166,7 @@ class Sources:
             resolve=resolve,
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
+            integer_overlap=self._settings.integer_overlap,
         )
 
     def statuses(self) -> list[SourceStatus]:
