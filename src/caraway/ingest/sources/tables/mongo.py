@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from caraway.errors import UnavailableError
@@ -88,10 +88,10 @@ class MongoCollection:
             last = self._last(collection)
             if last is None:
                 # MongoDB has no collection before its first document, so a wrong name can't be told from an empty one.
-                names = ", ".join(sorted(collection.database.list_collection_names())[:20])
+                there = ", ".join(sorted(collection.database.list_collection_names())[:20])
                 raise UnavailableError(
                     f"{self.where}: no document has the cursor {self._cursor} yet, or there is no such collection; "
-                    f"collections: {names or 'none'}"
+                    f"collections: {there or 'none'}"
                 )
             names = {self._cursor, ID, *demanded_columns(self._context.dataset, self._context.source)}
             if self._context.columns is None:
@@ -141,7 +141,7 @@ class MongoCollection:
             try:
                 for batch in found:
                     rows: list[list[Any]] = []
-                    for document in bson.decode_all(batch, OPTIONS):
+                    for document in bson.decode_all(cast("bytes", batch), OPTIONS):
                         row = [document.get(name) for name in names]
                         row[0] = self._value(document)
                         rows.append(row)
