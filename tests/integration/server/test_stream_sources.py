@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import boto3
@@ -88,14 +89,17 @@ def check_each_once(
     chosen = random.Random(total)
     part = -(-total // (kills + 1))
     for begin in range(0, total, part):
-        put(range(begin, min(begin + part, total)))
+        before = end_of(kafka, made)
+        putting = Thread(target=put, args=(range(begin, min(begin + part, total)),))
+        putting.start()
         if begin + part < total:
-            before = end_of(kafka, made)
             eventually(lambda before=before: end_of(kafka, made) > before, server.said)  # type: ignore[misc]
-            time.sleep(chosen.uniform(0, 1.5))
+            # The server is somewhere in the middle of the rows then.
+            time.sleep(chosen.uniform(0, part / 50_000))
             server.kill()
             after_kill()
             server = start()
+        putting.join()
     good = [n for n in range(total) if n % 100 != 99]
 
     def taken() -> Counter[int]:
