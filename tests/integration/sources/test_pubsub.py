@@ -329,6 +329,15 @@ def test_a_source_that_is_gone_has_no_subscription() -> None:
         forget(CONNECTOR, context_of(CONNECTOR, endpoints={"ps": server.address}), {})
 
 
+@given(lengths=st.lists(st.integers(1, 200_000), max_size=20), count=st.integers(0, 2_500))
+def test_acknowledgements_fit_requests(lengths: list[int], count: int) -> None:
+    ids = [*("a" * length for length in lengths), *map(str, range(count))]
+    requests = list(connection.requests_of(ids))
+    assert list(chain(*requests)) == ids
+    assert all(0 < len(each) <= connection.IDS for each in requests)
+    assert all(sum(map(len, each)) <= connection.ID_CHARACTERS for each in requests)
+
+
 @dataclass(frozen=True)
 class Step:
     """Messages are published, the worker runs once, and then the clock of PubSub or a message jumps."""

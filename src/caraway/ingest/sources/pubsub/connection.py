@@ -1,7 +1,7 @@
 """Connections to Google PubSub, with errors that say what to do."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -32,9 +32,10 @@ ANSWER_S, PULL_S = 10.0, 20.0
 DEADLINE_S = 60
 # PubSub keeps messages that aren't acknowledged for seven days, unless the subscription says another time.
 RETENTION_S = 7 * 24 * 3600
-# PubSub's limit of a request's size is 512 kB, and an acknowledgement id has some 200 bytes.
-IDS = 1_000
-ERRORS = (GoogleAPICallError, GoogleAuthError, grpc.RpcError)
+# The most acknowledgement ids of a request, and the most characters of them: PubSub takes requests of up to 512 kB.
+IDS, ID_CHARACTERS = 1_000, 384 * 1024
+# Google's library raises ValueError for an error of the server whose details don't fit its code.
+ERRORS = (GoogleAPICallError, GoogleAuthError, grpc.RpcError, ValueError)
 Transport = TypeVar("Transport", PublisherGrpcTransport, SubscriberGrpcTransport)
 OPTIONS = [("grpc.max_receive_message_length", -1)]
 
@@ -126,7 +127,7 @@ class TopicConnection:
             raise self.error(error, name) from error
 
     def acknowledge(self, name: str, ids: Sequence[str]) -> None:
-        """Acknowledge at most `IDS` messages; raises the library's errors."""
+        """Acknowledge the messages of a request (`requests_of`); raises the library's errors."""
         self._subscriber.acknowledge(
             request={"subscription": self.path(name), "ack_ids": ids}, retry=None, timeout=ANSWER_S
         )
@@ -136,8 +137,7 @@ class TopicConnection:
 
         With 0 seconds it delivers them at once.
         """
-        for begin in range(0, len(ids), IDS):
-            some = ids[begin : begin + IDS]
+        for some in requests_of(ids):
             request = {"subscription": self.path(name), "ack_ids": some, "ack_deadline_seconds": seconds}
             self._subscriber.modify_ack_deadline(request=request, retry=None, timeout=ANSWER_S)
 
@@ -203,6 +203,18 @@ class TopicConnection:
         self._puller.transport.close()
         self._publisher.transport.close()
         self._subscriber.transport.close()
+
+
+def requests_of(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield acknowledgement ids in parts, of which each fits a request."""
+    begin = size = 0
+    for end, ack_id in enumerate(ids):
+        if end - begin == IDS or size + len(ack_id) > ID_CHARACTERS:
+            yield ids[begin:end]
+            begin, size = end, 0
+        size += len(ack_id)
+    if begin < len(ids):
+        yield ids[begin:]
 
 
 def _transport(kind: type[Transport], endpoint: str | None, credentials: Credentials | None) -> Transport:

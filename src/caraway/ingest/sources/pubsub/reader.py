@@ -17,7 +17,7 @@ from google.api_core.exceptions import FailedPrecondition, InvalidArgument
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import PubSubConnector
 from caraway.ingest.sources.decoding.json_objects import decode_json
-from caraway.ingest.sources.pubsub.connection import ANSWER_S, DEADLINE_S, ERRORS, IDS, TopicConnection
+from caraway.ingest.sources.pubsub.connection import ANSWER_S, DEADLINE_S, ERRORS, TopicConnection, requests_of
 from caraway.ingest.sources.pubsub.remembered import US, Remembered
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.table import RowTable
@@ -147,15 +147,17 @@ class PubSubReader:
         self._acknowledge()
 
     def _acknowledge(self) -> None:
-        tokens: list[tuple[str, str]] = []
+        marks: list[str] = []
+        ack_ids: list[str] = []
         while self._unacknowledged and self._unacknowledged[0][0] <= self._durable:
             _, mark, ack_id = self._unacknowledged.popleft()
-            tokens.append((mark, ack_id))
-        for begin in range(0, len(tokens), IDS):
-            some = tokens[begin : begin + IDS]
-            ack_ids = [ack_id for _, ack_id in some]
-            future = self._ack_pool.submit(self._connection.acknowledge, self._name, ack_ids)
-            self._acks.append((future, [mark for mark, _ in some]))
+            marks.append(mark)
+            ack_ids.append(ack_id)
+        begin = 0
+        for some in requests_of(ack_ids):
+            future = self._ack_pool.submit(self._connection.acknowledge, self._name, some)
+            self._acks.append((future, marks[begin : begin + len(some)]))
+            begin += len(some)
 
     def lag(self) -> int | None:
         """Return 0 if nothing came for some time; else None, as PubSub doesn't count messages here."""
