@@ -397,7 +397,7 @@ class KafkaConnector(SystemConnector):
     format: str | SchemaRegistry = "json"
 
     reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
-    read_formats: ClassVar = ("json",)
+    read_formats: ClassVar = ("json", *RegistryFormat)
 
     @property
     def inside(self) -> str:

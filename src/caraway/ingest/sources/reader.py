@@ -46,6 +46,8 @@ class SourceContext:
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
         integer_overlap: How many numbers before the last one are read again of a table whose cursor is a number
             (`sources.integer_overlap`).
+        ca_file: A file in PEM with the certificate authorities by which brokers and registries are verified; empty for
+            those of the system (`sources.ca_file`).
     """
 
     name: str
@@ -56,6 +58,7 @@ class SourceContext:
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
     integer_overlap: int = 0
+    ca_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

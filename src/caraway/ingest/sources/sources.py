@@ -167,6 +167,7 @@ class Sources:
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
             integer_overlap=self._settings.integer_overlap,
+            ca_file=self._settings.ca_file,
         )
 
     def statuses(self) -> list[SourceStatus]:
