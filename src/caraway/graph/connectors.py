@@ -213,6 +213,8 @@ class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
     kind: ClassVar = SystemKind.MONGO
+    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    library: ClassVar = ("pymongo", "mongo")
     host: str
     database: str
     username: Secretish
@@ -292,6 +294,9 @@ class Connector:
     read_formats: ClassVar[tuple[str | None, ...]] = ()
     # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
+    # The function that removes what the reader has made in the system, when the source is gone for good, as
+    # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
+    forget: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -635,6 +640,9 @@ class KinesisConnector(SystemConnector):
     format: str = "json"
 
     cdc: ClassVar = ENVELOPE_CDC
+    reader: ClassVar = "caraway.ingest.sources.kinesis.reader:KinesisReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("boto3", "kinesis")
 
     @property
     def inside(self) -> str:
@@ -649,6 +657,11 @@ class PubSubConnector(SystemConnector):
     system: PubSubSystem | RegisteredSystem
     topic: str
     format: str = "json"
+
+    reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("google.pubsub_v1", "pubsub")
+    forget: ClassVar = "caraway.ingest.sources.pubsub.reader:forget"
 
     @property
     def inside(self) -> str:

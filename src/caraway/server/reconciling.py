@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from caraway.control.reconciler import LedgerReconciler
-from caraway.ingest.sources.positions import SourcePositions
+from caraway.ingest.sources.removal import SourceRemoval
 from caraway.server.server_index import ServerIndex
 from caraway.state.blueprints import EMITS, AssetKind
 from caraway.state.ledger import Ledger
@@ -35,14 +35,14 @@ class Reconciling:
         reconciler: LedgerReconciler,
         ledger: Ledger,
         index: ServerIndex,
-        positions: SourcePositions,
+        sources: SourceRemoval,
         require_tables: Callable[[], None],
     ) -> None:
         """Prepare; `require_tables` raises UnavailableError as long as Postgres lacks the tables."""
         self._reconciler = reconciler
         self._ledger = ledger
         self._index = index
-        self._positions = positions
+        self._sources = sources
         self._require_tables = require_tables
         self._forgot_at = time.monotonic()
         self._emission_renewed_at = float("-inf")
@@ -62,4 +62,4 @@ class Reconciling:
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._index.forget({bytes.fromhex(name.partition(EMITS)[0]) for name in self._ledger.gone(AssetKind.INDEX)})
-            self._positions.forget(self._ledger.gone(AssetKind.INGEST))
+            self._sources.start(self._ledger.gone(AssetKind.INGEST))

@@ -258,7 +258,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         look_up=resolve,
         try_sources=trials.faults,
     )
-    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
+    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.removal, definitions.require_tables)
     watches = {
         "postgres": graphs.watch,
         "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),
