@@ -18,7 +18,7 @@ from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.validation.graphs import validate
 from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
-from caraway.plan.model import GraphPlan
+from caraway.plan.model import GraphPlan, SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
@@ -46,6 +46,10 @@ class CommitOutcome:
     summary: tuple[str, ...]
     plan: GraphPlan
     details: Mapping[str, object] = field(default_factory=dict)
+
+
+# Checks that a sink can be written; raises `CommitError` if not.
+CheckSink = Callable[[SinkPlan], object]
 
 
 def approve_all(_: Iterable[tuple[str, Collection[str]]]) -> None:
@@ -101,12 +105,15 @@ class CommitService:
         count: Count = lambda _: {},
         look_up: LookUp = find_all,
         room: RoomFor = lambda _plan, _created: None,
+        check_sink: CheckSink = lambda _: None,
     ) -> None:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
         `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
         definitions name. `room` returns the slots that the new jobs of a plan need, and those that are free.
+        `check_sink` checks that a new sink can be written, before anything is changed.
         """
+        self._check_sink = check_sink
         self._room = room
         self._count = count
         self._look_up = look_up
@@ -142,6 +149,7 @@ class CommitService:
         change = self._change(head, before, after)
         if not request.backfill:
             _refuse_backfill(change)
+        self._check_sinks(change)
         if request.preview:
             return _previewed(change, warnings)
         return self._publish(change, head, message=request.message, author=author, warnings=warnings)
@@ -191,8 +199,21 @@ class CommitService:
             raise CommitError("\n".join(faults))
         return tuple(warnings)
 
+    def _check_sinks(self, change: CommitChange) -> None:
+        """Raise `CommitError` if a new sink can't be written now."""
+        created = change.allocation.created_names
+        faults = []
+        for sink in change.plan_after.sinks:
+            if sink.sink_id in created:
+                try:
+                    self._check_sink(sink)
+                except (CommitError, UnavailableError) as error:
+                    faults.append(f"dataset {sink.dataset.name}, sink {sink.sink.connector.identifier}: {error}")
+        if faults:
+            raise CommitError("\n".join(faults))
+
     def _change(self, head: Head, before: Graph, after: Graph, *, restores: str | None = None) -> CommitChange:
-        plan = plan_graph(after)
+        plan = on_branch(plan_graph(after), head.branch)
         wanted = blueprints(plan)
         existing = self._heads.assets({blueprint.content for blueprint in wanted})
         allocation = allocate(wanted, existing, self._heads.offered(wanted, head.branch, restores))
@@ -201,7 +222,7 @@ class CommitService:
             before=before,
             after=after,
             plan=plan,
-            plan_before=apply_generations(plan_graph(before), head.generations),
+            plan_before=apply_generations(on_branch(plan_graph(before), head.branch), head.generations),
             plan_after=plan_after,
             allocation=allocation,
             backfills=self._backfills(plan_after, allocation),

@@ -28,6 +28,7 @@ from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.producer import TopicWriter
@@ -70,6 +71,7 @@ class Deployment:
     secrets: SecretStore
     served: ServedLog
     skew: SkewStore
+    sinks: Sinks
     sources: Sources
     state: StateReader
     writer: TopicWriter

@@ -47,8 +47,10 @@ from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
+from caraway.sinks.sinks import Sinks, check_sink
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
+from caraway.state.blueprints import AssetKind
 from caraway.state.database import connect, require_tables
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
@@ -206,8 +208,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         name=watcher(settings.data_dir),
         environment=settings.environment(),
     )
-    definitions = Definitions(url, plans, secrets, eraser)
-    resolve = resolver(newest_secret, kept_s=0.0).resolve
+    definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
     lags = Lags(index.positions, state.running_jobs, backpressure)
     sources = Sources(
@@ -226,12 +227,24 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         is_late=backpressure.is_late,
     )
 
+    sinks = Sinks(
+        servers,
+        engine,
+        member=member,
+        folder=settings.data_dir,
+        objects_url=settings.objects_url,
+        erased=erased,
+        resolve=resolve,
+        product=settings.sinks.names,
+    )
+
     def follow(needed: Needed) -> None:
         index.follow(needed.indexes)
         lags.follow(
             needed.commits[branch.serving].plan for branch in needed.heads.branches if branch.serving is not None
         )
         sources.set_plans(needed.ingests)
+        sinks.set_plans(needed.sinks)
 
     graphs = ServedGraphs(
         definitions.read, index.rows, functions, server.poll_seconds, follow=follow, call=sources.call
@@ -248,8 +261,15 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         processors=settings.spark.processors,
         index_lag=index.lag,
         look_up=resolve,
+        check_sink=partial(check_sink, resolve=resolve),
     )
-    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
+    reconciling = Reconciling(
+        control.reconciler,
+        Ledger(engine),
+        index,
+        {AssetKind.INGEST: sources.positions.forget, AssetKind.SINK: sinks.forget},
+        definitions.require_tables,
+    )
     watches = {
         "postgres": graphs.watch,
         "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),
@@ -270,6 +290,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         index.start,
         lags.start,
         sources.start,
+        sinks.start,
         expiry.start,
         *(watch.start for watch in watches.values()),
         eraser.start,
@@ -309,6 +330,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         secrets=secrets,
         served=served,
         skew=skew,
+        sinks=sinks,
         sources=sources,
         state=state,
         writer=writer,
@@ -319,6 +341,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
             sources.stop,
+            sinks.stop,
             lags.stop,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),
