@@ -64,8 +64,8 @@ class Change:
 def merged(changes: Iterable[Change]) -> tuple[list[Change], bool]:
     """Return the changes of a micro-batch, and whether any were merged.
 
-    If a row is deleted and then made anew, the two changes become one update, with the position of the later one. The
-    changes of a key keep their order.
+    If a row is deleted and then made anew, the two changes become one update, with the position of the later one, or
+    none if the row is as before. The changes of a key keep their order.
     """
     found: list[Change | None] = []
     deletions: dict[bytes, int] = {}
@@ -75,6 +75,8 @@ def merged(changes: Iterable[Change]) -> tuple[list[Change], bool]:
         if place is not None and change.before is None and (deletion := found[place]) is not None:
             found[place] = None
             change, is_merged = replace(change, before=deletion.before), True  # noqa: PLW2901 (it stands for both)
+            if change.before == change.after:
+                continue
         if change.after is None:
             deletions[change.key] = len(found)
         found.append(change)

@@ -95,7 +95,7 @@ class HTTPWriter:
             retry=retry_if_exception_type((_BusyError, _RefusedError)),
             stop=stop_after_attempt(ATTEMPTS),
             wait=_wait,
-            sleep=self._writing.pause,
+            sleep=lambda seconds: self._writing.pause(seconds) and None,
             reraise=True,
         )
         attempts(self._try, body)

@@ -104,7 +104,9 @@ class SinkWorker:
         self._position = SinkPosition(branch=plan.branch)
         # Messages that were read and aren't written, in order, without those of the batch that is being written.
         self._ahead: list[Message] = []
+        # The batch that is being written, and the offsets behind its messages in their partitions.
         self._batch: Batch | None = None
+        self._taken: Mapping[int, int] = {}
         # A sink that is written at intervals begins its next round at this time by the clock. The round ends at these
         # offsets.
         self._due_at = float("-inf")
@@ -210,7 +212,8 @@ class SinkWorker:
             self._end_round(self._feed)
             return None
         changes, is_merged = merged(self._changelog.changes(messages))
-        ends = {**written, **{partition: offset + 1 for _, _, partition, offset in messages}}
+        self._taken = {partition: offset + 1 for _, _, partition, offset in messages}
+        ends = {**written, **self._taken}
         if is_merged and not until:
             self._save(SinkPosition(branch=self._position.branch, written=written, until=ends))
         return Batch(changes=changes, reached=ends)
@@ -271,7 +274,8 @@ class SinkWorker:
             writer.write(batch)
             self.written_at = time.time()
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
-        self._state.commit(batch.reached)
+        # Of the other partitions, the state may not have all records before the position yet.
+        self._state.commit(self._taken)
         if self._feed is not None:
             self._end_round(self._feed)
         refused = self.refused - refused
