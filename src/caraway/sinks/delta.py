@@ -8,7 +8,7 @@ is in the table exactly once, whoever writes and whenever a writer dies.
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -30,6 +30,8 @@ HASH_BYTES = 16
 DELETED = "__caraway_deleted__"
 # Where the table has files that were replaced, for readers that have begun with them.
 KEPT = "interval 7 days"
+# By default a request to S3 is repeated for three minutes. The worker repeats it anyway, and shows meanwhile why.
+RETRIES = {"max_retries": "3", "retry_timeout": "30s"}
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -193,8 +195,8 @@ def address_of(plan: SinkPlan) -> tuple[str, dict[str, str]]:
     """
     assert isinstance(plan.sink.connector, S3Connector)  # noqa: S101 (the planner chooses the writer)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    options = {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
-    return plan.target, options
+    allowed = {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
+    return plan.target, {**RETRIES, **allowed}
 
 
 def check(plan: SinkPlan, resolve: Resolve) -> None:
@@ -206,7 +208,9 @@ def check(plan: SinkPlan, resolve: Resolve) -> None:
     del resolve  # A sink has no credentials of its own.
     url, options = address_of(plan)
     try:
-        DeltaTable.is_deltatable(url, storage_options=options)
+        # `is_deltatable` would hold Python's global lock, and all requests with it, until S3 answers.
+        with suppress(TableNotFoundError):
+            DeltaTable(url, storage_options=options)
     except (DeltaError, OSError) as error:
         raise CommitError(f"{url} can't be used: {error}") from None
 
