@@ -52,13 +52,14 @@ class SinkLetters:
         for refusal in refusals:
             change = refusal.change
             payload = self._envelopes.envelope(change)["payload"]
-            row: object = {"op": payload["op"], "before": payload["before"], "after": payload["after"]}
+            row = payload["after"] or payload["before"]
             text = orjson.dumps(row)
             letter = {
                 "dataset": self._plan.dataset.name,
                 "topic": self._plan.topic.name,
                 "sink": self._plan.sink.connector.identifier,
                 "stage": "sink",
+                "op": payload["op"],
                 "partition": change.partition,
                 "offset": change.offset,
                 "reason": [{"field": "", "message": refusal.reason}],

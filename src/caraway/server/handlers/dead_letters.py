@@ -1,7 +1,8 @@
 """The handlers of dead letters: list them, show one, and send the row of one again.
 
 A caller sees those of the branch's datasets that they may read: rows that an endpoint or a source refused for a dataset
-of the branch, and rows at which a step of one of its jobs failed. Rows of erased keys aren't shown to anybody.
+of the branch, rows at which a step of one of its jobs failed, and changes that a sink refused. Rows of erased keys
+aren't shown to anybody.
 """
 
 import asyncio
@@ -101,6 +102,11 @@ async def replay(context: ServerContext, request: Request, name: str) -> HttpRes
     served = context.deployment.graphs.require_served_graph(request.branch)
     row = dead_letter.body.get("row")
     endpoint = _endpoint(dead_letter, served)
+    if "sink" in dead_letter.body:
+        raise InvalidInputError(
+            f"dead letter {dead_letter.id} is of a change that {dead_letter.body['sink']} refused, and isn't sent again: "
+            "correct the other side, and commit a sink under another name, which gets all changes"
+        )
     if endpoint is None:
         raise InvalidInputError(
             f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
@@ -240,6 +246,8 @@ def _summary(dead_letter: Letter) -> Json:
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
     if "index" in body:
         origin = f"index {body['index']}"
+    if "sink" in body:
+        origin = f"{body['sink']} {body.get('partition')}/{body.get('offset')}"
     if "source" in body:
         origin = f"{body['source']} {body.get('partition')}/{body.get('offset')}"
     return {
