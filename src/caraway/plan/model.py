@@ -210,8 +210,8 @@ class GraphPlan:
 def on_branch(plan: GraphPlan, branch: str) -> GraphPlan:
     """Return the plan of a commit on a branch.
 
-    Two branches write what a sink creates, such as tables, under names of their own. What exists already, such as
-    topics and servers, gets each change once, however many branches share the dataset.
+    Two branches write the things that a sink creates, such as tables, under names of their own. Things that exist
+    already, such as topics and servers, get each change once, however many branches share the dataset.
     """
     return replace(plan, sinks=tuple(_sink_on(sink, branch) for sink in plan.sinks)) if plan.sinks else plan
 

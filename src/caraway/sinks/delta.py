@@ -28,7 +28,7 @@ from caraway.sinks.writer import Batch, Resolve, Writing
 HASH_BYTES = 16
 # The column of a merge's source that says whether the row is to be deleted. The table doesn't have it.
 DELETED = "__caraway_deleted__"
-# Where the table has files that were replaced, for readers that have begun with them.
+# A table keeps files that were replaced for so long, for readers that have begun with them.
 KEPT = "interval 7 days"
 # By default a request to S3 is repeated for three minutes. The worker repeats it anyway, and shows meanwhile why.
 RETRIES = {"max_retries": "3", "retry_timeout": "30s"}
@@ -87,7 +87,7 @@ class DeltaWriter:
         is_new = not self.positions()
         with _translated_errors(self._url):
             if is_new:
-                # What an earlier sink of this name wrote is replaced, as its rows may not be in the dataset any more.
+                # The rows of an earlier sink of this name are replaced, as they may not be in the dataset any more.
                 self._overwrite(rows, properties)
             elif not any(rows[DELETED].to_pylist()) and not self._keyed:
                 self._append(rows, properties)

@@ -150,7 +150,7 @@ class SinkWorker:
             raise
 
     def stop(self) -> None:
-        """Let other servers write. Raises `UnavailableError` if Postgres doesn't answer."""
+        """Stop writing, so that other servers can. Raises `UnavailableError` if Postgres doesn't answer."""
         self._close()
         if self._right.token is not None:
             self._right.release()
@@ -274,7 +274,7 @@ class SinkWorker:
             writer.write(batch)
             self.written_at = time.time()
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
-        # Of the other partitions, the state may not have all records before the position yet.
+        # The state may not have all records of the other partitions before the position yet.
         self._state.commit(self._taken)
         if self._feed is not None:
             self._end_round(self._feed)

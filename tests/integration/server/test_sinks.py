@@ -351,7 +351,7 @@ def test_sinks_have_the_table_after_a_kill(
     metrics = server.http.get("/metrics").text
     assert 'caraway_sink_rows_total{dataset_name="Totals",sink_name="brokers",status="written"}' in metrics
     assert 'caraway_sink_backlog{dataset_name="Totals",sink_name="hooks"} 0.0' in metrics
-    # What the other side refuses becomes dead letters, and the rest goes on.
+    # Changes that the other side refuses become dead letters, and the rest goes on.
     receiver.refused = '"u3"'
     shop.order(server, 30)
     eventually(lambda: states(server)["HTTP"]["dead_letters"] > 0, server.said)

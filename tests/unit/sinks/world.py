@@ -184,7 +184,7 @@ class World:
         worker.step()
 
     def other_disk(self, keeps_old: bool) -> None:
-        """Let the next worker be on another server, which has the state of now, or none."""
+        """Move the next worker to another server, which has the state of now, or none."""
         known = self.folder / "state.sqlite"
         self.folder = Path(tempfile.mkdtemp(dir=self.folder))
         if keeps_old and known.exists():
