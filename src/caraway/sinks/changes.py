@@ -61,26 +61,25 @@ class Change:
         return found
 
 
-def merged(changes: Iterable[Change]) -> tuple[list[Change], bool]:
-    """Return the changes of a micro-batch, and whether any were merged.
+def merged(changes: Iterable[Change]) -> list[Change]:
+    """Return the changes of a micro-batch.
 
     If a row is deleted and then made anew, the two changes become one update, with the position of the later one, or
     none if the row is as before. The changes of a key keep their order.
     """
     found: list[Change | None] = []
     deletions: dict[bytes, int] = {}
-    is_merged = False
     for change in changes:
         place = deletions.pop(change.key, None)
         if place is not None and change.before is None and (deletion := found[place]) is not None:
             found[place] = None
-            change, is_merged = replace(change, before=deletion.before), True  # noqa: PLW2901 (it stands for both)
+            change = replace(change, before=deletion.before)  # noqa: PLW2901 (it stands for both)
             if change.before == change.after:
                 continue
         if change.after is None:
             deletions[change.key] = len(found)
         found.append(change)
-    return [change for change in found if change is not None], is_merged
+    return [change for change in found if change is not None]
 
 
 def last_of_each_key(changes: Iterable[Change]) -> list[Change]:

@@ -22,7 +22,7 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import S3Connector
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change, Row, last_of_each_key
-from caraway.sinks.writer import Batch, Resolve, Writing
+from caraway.sinks.writer import EXACTLY_ONCE, Batch, Resolve, Writing
 
 # The bytes of the hash of a row without keys.
 HASH_BYTES = 16
@@ -42,7 +42,7 @@ _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired
 class DeltaWriter:
     """Writes the rows of a dataset to a table: those of a keyed one by key, those of others by a hash column."""
 
-    guarantee = "exactly once"
+    guarantee = EXACTLY_ONCE
 
     def __init__(self, writing: Writing) -> None:
         """Open the table, and create it if there is none.

@@ -12,7 +12,7 @@ from caraway.graph.connectors import HTTPConnector, HTTPSystem
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes
-from caraway.sinks.writer import Batch, Refusal, Resolve, RetryLaterError, Writing
+from caraway.sinks.writer import AT_LEAST_ONCE, Batch, Refusal, Resolve, RetryLaterError, Writing
 
 # The most changes of a request, if the sink has no limit of its own.
 LIMIT = 100
@@ -43,7 +43,7 @@ class _RefusedError(Exception):
 class HTTPWriter:
     """Posts changes to an endpoint, in the order of each partition."""
 
-    guarantee = "at least once"
+    guarantee = AT_LEAST_ONCE
 
     def __init__(self, writing: Writing) -> None:
         """Prepare. Raises `UnavailableError` if a secret can't be looked up, or the certificate isn't one."""
@@ -116,7 +116,7 @@ class HTTPWriter:
         raise _RefusedError(reason)
 
 
-_EXPONENTIAL = wait_exponential_jitter(initial=FIRST_PAUSE_S, max=LONGEST_PAUSE_S, jitter=FIRST_PAUSE_S)
+_EXPONENTIAL = wait_exponential_jitter(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S, jitter=FIRST_PAUSE_S)
 
 
 def _wait(state: RetryCallState) -> float:

@@ -16,7 +16,7 @@ from caraway.graph.connectors import KafkaConnector, KafkaSystem
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes
-from caraway.sinks.writer import Batch, Refusal, Resolve, Writing
+from caraway.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, Resolve, Writing
 from caraway.topics.connection import kafka_logger
 
 ANSWER_S = 10.0
@@ -72,7 +72,7 @@ class KafkaWriter:
     @property
     def guarantee(self) -> str:
         """The guarantee, which is "exactly once" if the broker takes transactions."""
-        return "exactly once" if self._transactional else "at least once"
+        return EXACTLY_ONCE if self._transactional else AT_LEAST_ONCE
 
     def positions(self) -> Mapping[int, int]:
         """Return the offsets that the last transaction has."""

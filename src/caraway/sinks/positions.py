@@ -17,9 +17,9 @@ class SinkPosition:
     Attributes:
         branch: The branch that the sink was made for first.
         written: The offset behind the last record of the dataset's topic whose change is written, by partition.
-        until: The offsets at which the batch that is being written ends; empty if it may end anywhere. A batch whose
-            changes were merged has to be the same when it is written again, since the merged changes keep only the
-            position of the last one.
+        until: The offsets at which the batch that is being written ends; empty if it may end anywhere. A batch with
+            deletions has to be the same when it is written again: a deletion and an insert that are merged have only
+            the position of the insert, so they must be merged each time or never.
         age_s: How many seconds ago the position was saved.
     """
 

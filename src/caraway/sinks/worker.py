@@ -23,7 +23,7 @@ from caraway.sinks.changes import merged
 from caraway.sinks.feed import Feed
 from caraway.sinks.positions import SinkPosition
 from caraway.sinks.table_state import TableState
-from caraway.sinks.writer import Batch, Refusal, RetryLaterError, SinkWriter
+from caraway.sinks.writer import EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SinkWriter
 from caraway.topics.reader import Message
 
 LOG = structlog.get_logger(__name__)
@@ -211,12 +211,13 @@ class SinkWorker:
         if not messages:
             self._end_round(self._feed)
             return None
-        changes, is_merged = merged(self._changelog.changes(messages))
+        changes = self._changelog.changes(messages)
         self._taken = {partition: offset + 1 for _, _, partition, offset in messages}
         ends = {**written, **self._taken}
-        if is_merged and not until:
+        may_repeat = self._writer is None or self._writer.guarantee != EXACTLY_ONCE
+        if may_repeat and not until and any(change.after is None for change in changes):
             self._save(SinkPosition(branch=self._position.branch, written=written, until=ends))
-        return Batch(changes=changes, reached=ends)
+        return Batch(changes=merged(changes), reached=ends)
 
     def _fresh(self, feed: Feed) -> list[Message]:
         """Return the messages of the next batch."""

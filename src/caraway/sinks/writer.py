@@ -10,6 +10,9 @@ from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Product
 
+# The guarantees of sinks.
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
+
 # Returns the value of a setting, or of the secret that it refers to.
 Resolve = Callable[[Secretish], str]
 

@@ -76,6 +76,10 @@ def table_of(sent: Iterable[Sent]) -> Table:
     }
 
 
+def put(key: str, number: int, value: float = 1.0, *, time: int = 1, op: int = PUT, rev: bytes = b"") -> Sent:
+    return Sent(key, position_id(number, 0), rev, op, time, (key, value, None))
+
+
 def decoded(envelopes: Iterable[Mapping[str, Any]]) -> Table:
     """Return the table that a consumer of the envelopes has; it checks each against the row before it."""
     rows: dict[str, dict[str, Any]] = {}
@@ -141,10 +145,6 @@ def test_changes_give_the_table_whatever_happens(revised: bool, transactional: b
         world.other_disk(False)
         world.write_all(world.worker())
         assert len(world.received) == count
-
-
-def put(key: str, number: int, value: float = 1.0, *, time: int = 1, op: int = PUT, rev: bytes = b"") -> Sent:
-    return Sent(key, position_id(number, 0), rev, op, time, (key, value, None))
 
 
 def world_of(folder: Path, sent: Sequence[Sent], *, transactional: bool = False, **options: Any) -> World:
@@ -272,3 +272,21 @@ def test_rows_of_erased_keys_are_neither_sent_nor_kept(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "state.sqlite")
     assert [key for (key,) in database.execute("SELECT key FROM entries")] == [b"\x91\xa1c"]
     database.close()
+
+
+@pytest.mark.parametrize("value", [1.0, 2.0])
+def test_a_deletion_that_was_sent_alone_before_a_crash_is_not_merged_afterwards(tmp_path: Path, value: float) -> None:
+    """Otherwise a row that comes back as it was would be missing, since its insert would be left out."""
+    sent = [put("a", 0), put("a", 1, op=DELETE, time=2), put("a", 2, value, time=3)]
+    world = world_of(tmp_path, sent, revised=False)
+    world.there = {0: 1}
+    worker = world.worker()
+    world.write_all(worker)
+    world.there, world.fuse = {0: 2}, 2
+    with pytest.raises(KilledError):
+        world.step_of(worker)
+    world.end_process()
+    world.there, world.fuse = {}, 10**9
+    world.write_all(world.worker())
+    assert ops(world.received) == [("c", 0, 0), ("d", 0, 1), ("d", 0, 1), ("c", 0, 2)]
+    assert decoded(world.once()) == table_of(sent)

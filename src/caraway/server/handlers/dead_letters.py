@@ -104,7 +104,7 @@ async def replay(context: ServerContext, request: Request, name: str) -> HttpRes
     endpoint = _endpoint(dead_letter, served)
     if "sink" in dead_letter.body:
         raise InvalidInputError(
-            f"dead letter {dead_letter.id} is of a change that {dead_letter.body['sink']} refused. It isn't sent again: "
+            f"{dead_letter.id} is of a change that {dead_letter.body['sink']} refused; it isn't sent again: "
             "correct the other side, and commit a sink under another name, which gets all changes"
         )
     if endpoint is None:
