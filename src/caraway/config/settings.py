@@ -35,6 +35,10 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _folder(path: str) -> str:
+    return str(_absolute(Path(path)))
+
+
 def _postgres_url(url: str) -> str:
     if urlsplit(url).scheme not in {"postgresql", "postgres"}:
         raise ValueError("must look like postgresql://user:password@host:5432/database")
@@ -195,6 +199,20 @@ class ServerSettings(_Section):
             return None
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 (reads it, binds nothing)
         return f"http://{host}:{self.port}"
+
+
+class SourcesSettings(_Section):
+    """Sources, from which servers read rows.
+
+    Attributes:
+        endpoints: Addresses of systems, by their names in the definitions, that aren't at the address of their cloud:
+            such as one's own MinIO for an `S3`, or an emulator for a `PubSub`.
+        local_folders: The folders of the server's machine from which sources may read files. Everybody who may commit
+            can read all files in them.
+    """
+
+    endpoints: dict[str, str] = Field(default_factory=dict)
+    local_folders: tuple[Annotated[str, AfterValidator(_folder)], ...] = ()
 
 
 class IndexSettings(_Section):
@@ -379,6 +397,7 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
+    sources: SourcesSettings = SourcesSettings()
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()

@@ -21,6 +21,11 @@ class Cdc(StrEnum):
     DEBEZIUM = "debezium"
     NATIVE = "native"
 
+    @property
+    def has_envelopes(self) -> bool:
+        """True if rows are change envelopes: Debezium's own, or those that a reader makes of a system's log."""
+        return self in {Cdc.DEBEZIUM, Cdc.NATIVE}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:

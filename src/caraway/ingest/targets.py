@@ -8,10 +8,10 @@ from itertools import islice, repeat
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
 from caraway.graph.functions import PythonFunction
-from caraway.graph.sources import Cdc, Computed, Constant, Ref
+from caraway.graph.sources import Computed, Constant, Ref
 from caraway.ingest.table import Table
 from caraway.plan.model import Column, IngestPlan
-from caraway.rows.batches import RecordError, Stage, member
+from caraway.rows.batches import RecordError, Stage, keeps_empty_text, member
 from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
 from caraway.rows.cdc import ChangeKind
 from caraway.rows.changes import admitted_changes, is_plain
@@ -71,11 +71,17 @@ class Target:
         self._erasable = tuple(column for column in schema.columns if column.name in erasable)
         self.plan = plan
         self._casts = {column.name: ColumnCast(column.dtype, ROWS) for column in plan.fields}
+        # Cells of a text file are texts. Only the fields that keep them as they are can tell an empty cell from none.
+        self._empty_is_null = frozenset(
+            column.name for column in plan.fields if self.format == "csv" and not keeps_empty_text(column.dtype)
+        )
         self._columns = tuple(column.name for column in schema.columns)
         self._codec = RecordCodec(schema)
         self._how = Conversion(manner=ROWS, call=call)
         self.is_plain = is_plain(plan.source)
         """True if rows are only cast, which takes so little time that the event loop may do it."""
+        self.newest_us: int | None = None
+        """The newest event time among the rows that were encoded, in microseconds since the epoch; None at first."""
         self.columns = _columns_read(plan)
         """The columns of a payload that count; None if a user's function may read any of them."""
 
@@ -103,7 +109,7 @@ class Target:
     def _raw(self, row: object, name: str) -> object:
         """Return the value of a payload that becomes a field; `MISSING` if there is none or it is computed."""
         source = self.plan.source
-        if source.cdc is Cdc.DEBEZIUM and isinstance(row, dict):
+        if source.cdc.has_envelopes and isinstance(row, dict):
             envelope = row.get("payload", row)
             sides = [envelope.get(side) for side in ("after", "before")] if isinstance(envelope, dict) else []
             row = next((side for side in sides if isinstance(side, dict)), None)
@@ -129,13 +135,17 @@ class Target:
         bad = {error.row for error in errors}
         columns: dict[str, list[object]] = {}
         for name, cast in self._casts.items():
-            column = cast(table.column(name, start, stop))
+            cells = table.column(name, start, stop)
+            if name in self._empty_is_null:
+                cells = [None if cell == "" else cell for cell in cells]
+            column = cast(cells)
             columns[name] = column.values
             for position, message in column.errors.items():
                 if start + position not in table.faults:
                     errors.append(self._error(start + position, message, name))
                     bad.add(start + position)
         times = columns[self._codec.schema.timestamp]
+        self._see(times)
         # A dataset may have no column but its timestamp. Its rows are empty, and `zip` of no columns would yield no
         # rows at all.
         rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
@@ -166,6 +176,7 @@ class Target:
         mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]
         made: Counter[int] = Counter(error.row for error in errors)
+        self._see([change.at_us for change in mapped.changes])
         changes: list[_Change] = []
         for change in mapped.changes:
             row = [change.row.get(name) for name in self._columns]
@@ -204,6 +215,13 @@ class Target:
             records.append((number, change, key, value))
         return records
 
+    def _see(self, times: Iterable[object]) -> None:
+        """Note event times; those of rows that can't be read are None."""
+        known = [time_us for time_us in times if isinstance(time_us, int)]
+        if known:
+            newest = max(known)
+            self.newest_us = newest if self.newest_us is None else max(newest, self.newest_us)
+
     def _error(self, row: int, message: str, field: str = "") -> RowError:
         return RowError(row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE))
 
@@ -219,7 +237,7 @@ def _columns_read(plan: IngestPlan) -> frozenset[str] | None:
     computed = [made for _, made in source.preproc if isinstance(made, Computed)]
     if source.where is not None:
         computed.append(source.where)
-    if source.cdc is Cdc.DEBEZIUM or any(isinstance(made.by, PythonFunction) for made in computed):
+    if source.cdc.has_envelopes or any(isinstance(made.by, PythonFunction) for made in computed):
         return None
     fields = {column.name for column in plan.fields}
     return frozenset(fields | demanded_columns(plan.dataset, source).keys())

@@ -76,7 +76,7 @@ class RowBatch:
     def cells(self, name: str, dtype: DataType) -> list[object]:
         """Return a column of the payload for a cast to a type."""
         found = self.column(name)
-        if not self.is_text or (isinstance(base_type(dtype), (StringType, RegexType)) and not is_optional(dtype)):
+        if not self.is_text or keeps_empty_text(dtype):
             return found
         return [None if value == "" else value for value in found]
 
@@ -165,3 +165,8 @@ def member(value: Any, name: str) -> Any:
     if attributes is None:
         raise InvalidInputError(f"{value!r} is {type(value).__name__}, which has no member {name}")
     return attributes.get(name)
+
+
+def keeps_empty_text(dtype: DataType) -> bool:
+    """Return whether an empty cell of a text file is an empty text in a field of a type, and not null."""
+    return isinstance(base_type(dtype), (StringType, RegexType)) and not is_optional(dtype)

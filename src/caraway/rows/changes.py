@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from caraway.graph.source_checks import sample_columns
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.rows.calls import HERE, Conversion
 from caraway.rows.cdc import CapturedChange, ChangeKind, MappedChanges, map_envelopes
@@ -15,7 +15,7 @@ from caraway.rows.sampling import sampler
 def is_plain(source: SourceSpec) -> bool:
     """Return whether the rows of a source are only cast: each makes one insert, and all are admitted."""
     more = (source.where, source.sample, source.since_us, source.until_us)
-    return not source.preproc and all(part is None for part in more) and source.cdc is not Cdc.DEBEZIUM
+    return not source.preproc and all(part is None for part in more) and not source.cdc.has_envelopes
 
 
 def admitted_changes(
@@ -27,7 +27,7 @@ def admitted_changes(
     deletes may have been admitted; it is left out only if that row isn't in the sample.
     """
     numbers, payload = list(records), list(records.values())
-    if source.cdc is Cdc.DEBEZIUM:
+    if source.cdc.has_envelopes:
         mapped = map_envelopes(dataset, source, payload, how)
         changes: Sequence[CapturedChange] = [
             replace(change, number=numbers[change.number]) for change in mapped.changes

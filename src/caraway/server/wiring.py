@@ -25,6 +25,7 @@ from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.erased_letters import LetterErasure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
+from caraway.ingest.sources.trials import SourceTrials
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
@@ -93,6 +94,17 @@ def function_pool(settings: Settings, secrets: SecretStore, processes: int) -> F
         secrets=secrets.get,
         confinement=confinement_of(settings),
         started=partial(write_note, settings.data_dir),
+    )
+
+
+def source_functions(settings: Settings, secrets: SecretStore) -> Callable[[], FunctionCalls]:
+    """Return what makes the process for the functions of a source."""
+    return partial(
+        FunctionCalls,
+        settings.server.extractor_seconds,
+        settings.server.extractor_memory_mb,
+        confinement=confinement_of(settings),
+        secrets=secrets.get,
     )
 
 
@@ -191,7 +203,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries = OfflineQueries(engine)
+    offline_queries, reports, skew = OfflineQueries(engine), ArchiveReports(engine), SkewStore(engine)
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
@@ -200,7 +212,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         environment=settings.environment(),
         scratch=spark_folder(settings),
     )
-    reports, skew = ArchiveReports(engine), SkewStore(engine)
     skew_runner = SkewRunner(
         skew,
         reports,
@@ -217,15 +228,11 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         member=member,
         erased=erased,
         resolve=resolve,
-        functions=partial(
-            FunctionCalls,
-            server.extractor_seconds,
-            server.extractor_memory_mb,
-            confinement=confinement_of(settings),
-            secrets=secrets.get,
-        ),
+        functions=source_functions(settings, secrets),
+        settings=settings.sources,
         is_late=backpressure.is_late,
     )
+    trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)
 
     sinks = Sinks(
         servers,
@@ -261,6 +268,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         processors=settings.spark.processors,
         index_lag=index.lag,
         look_up=resolve,
+        try_sources=trials.faults,
         check_sink=partial(check_sink, resolve=resolve),
     )
     reconciling = Reconciling(
@@ -333,6 +341,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         sinks=sinks,
         sources=sources,
         state=state,
+        trials=trials,
         writer=writer,
         starts=starts,
         stops=[
@@ -341,6 +350,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
             sources.stop,
+            trials.stop,
             sinks.stop,
             lags.stop,
             partial(intake.stop, STOP_S),

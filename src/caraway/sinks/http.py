@@ -95,10 +95,13 @@ class HTTPWriter:
             retry=retry_if_exception_type((_BusyError, _RefusedError)),
             stop=stop_after_attempt(ATTEMPTS),
             wait=_wait,
-            sleep=lambda seconds: self._writing.pause(seconds) and None,
+            sleep=self._pause,
             reraise=True,
         )
         attempts(self._try, body)
+
+    def _pause(self, seconds: float) -> None:
+        self._writing.pause(seconds)
 
     def _try(self, body: bytes) -> None:
         if not self._writing.keep():

@@ -75,16 +75,28 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     engine: str = ""
 
 
+class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a load of a source is: `done` of `total`, in `unit`s, so many a second and for so many seconds more."""
+
+    done: int
+    total: int
+    unit: str
+    per_second: float | None = None
+    remaining_seconds: float | None = None
+
+
 class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
     """A source that the server reads by itself, such as a Kafka topic.
 
     Attributes:
         source: The connector, as people read it.
         dataset: The dataset that it feeds.
-        state: "reading", "waiting" while what is computed from its rows is too far behind, "failing", or "standby" if
-            the server doesn't read it now.
-        lag: How many records aren't read yet, if that is known.
-        read_at: When the last record was read, in seconds since the epoch.
+        state: "reading", "waiting" while what is computed from its rows is too far behind, "closed", "failing", or
+            "standby" if the server doesn't read it now.
+        lag: How many rows aren't read yet, if that is known.
+        rows: How many rows the server has read since it started.
+        progress: How far the current load is, if its size is known.
+        read_at: When the last row was read, in seconds since the epoch.
         dead_letters: How many rows became dead letters since the server started to read.
         error: Why it can't be read.
     """
@@ -93,6 +105,8 @@ class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str
     state: str
     lag: int | None = None
+    rows: int = 0
+    progress: SourceProgress | None = None
     read_at: float | None = None
     dead_letters: int = 0
     error: str = ""

@@ -142,8 +142,9 @@ source_positions = sa.Table(
     metadata,
     sa.Column("source", sa.Text, primary_key=True),
     sa.Column("token", sa.BigInteger, nullable=False),
-    sa.Column("read", JSONB, nullable=False),
+    sa.Column("position", JSONB, nullable=False),
     sa.Column("written", JSONB, nullable=False),
+    sa.Column("closed", sa.Boolean, nullable=False),
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 
@@ -157,6 +158,15 @@ sink_positions = sa.Table(
     sa.Column("written", JSONB, nullable=False),
     sa.Column("until", JSONB, nullable=False),
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+# Things that the readers of sources remember beside their positions, such as the files that were read.
+source_items = sa.Table(
+    "source_items",
+    metadata,
+    sa.Column("source", sa.Text, primary_key=True),
+    sa.Column("item", sa.Text, primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
 )
 
 # The tables of the archive, as the processes that write them report them after each write.

@@ -175,11 +175,11 @@ def test_a_source_waits_while_its_index_is_behind(start: Callable[[], ServerProc
         sources = server.http.get("/status").json()["sources"]
         return dict(sources[0]) if sources else {}
 
-    eventually(lambda: state().get("offsets") == {"0": 1}, server.said)
+    eventually(lambda: state().get("position") == {"0": 1}, server.said)
     flood(server, kafka, "Shelves")
     eventually(lambda: state()["state"] == "waiting", server.said)
     produce(2)
     assert state()["error"] == ""
-    eventually(lambda: state()["offsets"] == {"0": 2}, server.said)
+    eventually(lambda: state()["position"] == {"0": 2}, server.said)
     eventually(lambda: state()["state"] == "reading", server.said)
     assert len(read(kafka, server.topic("Shelves"))) == 2

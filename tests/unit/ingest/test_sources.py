@@ -1,7 +1,7 @@
 """The worker of a source: whatever polls and crashes happen, each row of the source is on the topics exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -19,12 +19,23 @@ from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, WebhookConnector
+from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, SecretRef, WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.ingest.marks import Starts, Written
+from caraway.ingest.sources.decoding.json_objects import decode_json
 from caraway.ingest.sources.positions import Checkpoint
-from caraway.ingest.sources.reader import Offsets, SourceRecord
+from caraway.ingest.sources.reader import (
+    Items,
+    Position,
+    Progress,
+    SourceBatch,
+    SourceReader,
+    SourceRecord,
+    batch_of,
+    is_ahead,
+)
+from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
@@ -62,12 +73,16 @@ class World:
     source: Mapping[str, Sequence[bytes | None]]
     topics: dict[str, list[TopicItem]] = field(default_factory=dict)
     saved: Checkpoint | None = None
+    remembered: dict[str, bytes] = field(default_factory=dict)
     owner_token: int = 0
     #: Items until the process is killed in the middle of a write.
     fuse: int = 10**9
     away: bool = False
+    broker: Executor | None = None
     taken_over: bool = False
-    acknowledged: list[Offsets] = field(default_factory=list)
+    opens: "type[Reader]" = field(default_factory=lambda: Reader)
+    readers: list["Reader"] = field(default_factory=list)
+    acknowledged: list[Position] = field(default_factory=list)
     now: float = 0.0
 
     # The writer.
@@ -80,6 +95,9 @@ class World:
             self.topics.setdefault(topic, []).append(item)
         if self.away:
             future.set_exception(UnavailableError("Kafka is away"))
+        elif self.broker is not None:
+            # The write ends in another thread, at some time, as in the real writer.
+            return self.broker.submit(lambda: None)
         else:
             future.set_result(None)
         return future
@@ -103,13 +121,21 @@ class World:
         del source
         return self.saved
 
-    def save(self, source: str, token: int, checkpoint: Checkpoint) -> bool:
+    def items(self, source: str) -> dict[str, bytes]:
+        del source
+        return dict(self.remembered)
+
+    def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
         del source
         if self.fuse == 0:
             raise KilledError
         if token < self.owner_token:
             return False
         self.saved = checkpoint
+        self.remembered |= {item: value for item, value in items.items() if value is not None}
+        for item in items:
+            if items[item] is None:
+                self.remembered.pop(item, None)
         return True
 
     # The lease.
@@ -138,7 +164,7 @@ class World:
         return SourceWorker(
             "users",
             Target(plan or plan_of()),
-            connect=lambda: Reader(self, sizes),
+            connect=lambda: self.opens(self, sizes),
             right=HeldLease(cast("Lease", self), LASTING, renew_s=RENEWAL_S, clock=lambda: self.now),
             positions=self,
             topics=self,
@@ -168,27 +194,53 @@ class Reader:
         self._world = world
         self._sizes = sizes
         self._positions: dict[str, int] = {}
+        self._idle: float | None = None
         self.closed = False
+        world.readers.append(self)
 
-    def seek(self, offsets: Offsets) -> None:
-        self._positions = {name: offsets.get(name, 0) for name in self._world.source}
+    def seek(self, position: Position, items: Items) -> Position:
+        self._positions = {name: position.get(name, 0) for name in self._world.source}
+        # The items are as old as the position.
+        assert items == {f"{name}-{n}": b"" for name, n in self._positions.items() if n}
+        return position
 
-    def poll(self, *, rows: int, size: int, timeout_s: float) -> list[SourceRecord]:
+    def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         assert size > 0
         assert timeout_s > 0
         found: list[SourceRecord] = []
+        items: dict[str, bytes | None] = {}
         for name, values in self._world.source.items():
             count = min(self._sizes(), rows - len(found))
             begin = self._positions[name]
-            found += [SourceRecord(name, begin + n, value) for n, value in enumerate(values[begin : begin + count])]
-            self._positions[name] = min(begin + count, len(values))
-        return found
+            read = [SourceRecord(name, begin + n, value) for n, value in enumerate(values[begin : begin + count])]
+            self._positions[name] = begin + len(read)
+            if read:
+                items |= {f"{name}-{begin}": None, f"{name}-{begin + len(read)}": b""}
+            found += read
+        if not found:
+            self._idle = self._world.now
+            return None
+        self._idle = None
+        return replace(batch_of(found, decode_json, dict(self._positions)), items=items)
 
-    def acknowledge(self, offsets: Offsets) -> None:
-        self._world.acknowledged.append(offsets)
+    def is_ahead(self, mark: str) -> bool:
+        return is_ahead(mark, self._positions)
+
+    def acknowledge(self, position: Position) -> None:
+        self._world.acknowledged.append(position)
 
     def lag(self) -> int:
         return sum(len(values) - self._positions[name] for name, values in self._world.source.items())
+
+    def idle_at(self) -> float | None:
+        return self._idle
+
+    def progress(self) -> Progress | None:
+        total = sum(map(len, self._world.source.values()))
+        return Progress(done=total - self.lag(), total=total, unit="records")
+
+    def peek(self, rows: int) -> SourceBatch:
+        raise NotImplementedError(rows)
 
     def close(self) -> None:
         self.closed = True
@@ -200,7 +252,7 @@ def test_a_worker_reads_nothing_while_what_depends_on_it_is_behind() -> None:
     worker = world.worker(is_late=lambda: bool(late))
     for _ in range(200):
         assert worker.step()
-    assert (worker.waits, worker.owned, worker.offsets, world.topics) == (True, True, {}, {})
+    assert (worker.waits, worker.owned, worker.position, world.topics) == (True, True, {}, {})
     late.clear()
     world.read_all(worker)
     assert (worker.waits, len(world.topics[topic_of(plan_of())])) == (False, 2)
@@ -231,6 +283,7 @@ RECORDS = st.one_of(
     st.just(record("a", "old")),
     st.none(),
 )
+BROKER = ThreadPoolExecutor(1)
 SOURCES = st.dictionaries(st.sampled_from("012"), st.lists(RECORDS, max_size=30), min_size=1)
 
 
@@ -240,7 +293,7 @@ def test_any_polls_and_crashes_take_each_record_once(
 ) -> None:
     expected = World(source)
     expected.read_all(expected.worker())
-    world = World(source)
+    world = World(source, broker=BROKER if data.draw(st.booleans(), label="writes take time") else None)
     for _ in range(data.draw(st.integers(0, 4), label="crashes")):
         world.fuse = data.draw(st.integers(0, 20), label="items until the crash")
         world.away = data.draw(st.booleans(), label="Kafka away")
@@ -268,10 +321,10 @@ def test_any_polls_and_crashes_take_each_record_once(
 def test_a_row_that_does_not_fit_becomes_a_dead_letter_with_its_position() -> None:
     world = World({"0": [record("a"), record("a", "old"), b"{", None, b"7", record("b")]})
     worker = world.worker()
-    assert (worker.read_at, worker.dead_letters, worker.offsets) == (None, 0, {})
+    assert (worker.read_at, worker.dead_letters, worker.position) == (None, 0, {})
     world.read_all(worker)
     assert worker.read_at is not None
-    assert (worker.dead_letters, worker.offsets) == (3, {"0": 6})
+    assert (worker.dead_letters, worker.position) == (3, {"0": 6})
     assert rows(world) == [(1, ["a", 1]), (1, ["b", 1])]
     found = [(letter["offset"], letter["row"], letter["reason"][0]["field"]) for letter in letters(world)]
     assert found == [(1, orjson.loads(record("a", "old")), "age"), (2, "{", ""), (4, 7, "")]
@@ -368,8 +421,69 @@ def test_a_stop_saves_the_position() -> None:
     assert worker.step()
     worker.stop()
     assert world.saved is not None
-    assert world.saved.read == {"0": 1, "1": 1}
+    assert world.saved.position == {"0": 1, "1": 1}
     assert world.acknowledged[-1] == {"0": 1, "1": 1}
+
+
+def is_closed(worker: SourceWorker) -> bool:
+    return worker.closed
+
+
+def test_a_bounded_source_is_closed_after_its_idleness_and_stays_closed() -> None:
+    plan = plan_of(replace(SOURCE, bounded=True, idleness_us=60_000_000))
+    values: list[bytes | None] = [record("a")]
+    world = World({"0": values})
+    worker = world.worker(plan=plan)
+    world.read_all(worker)
+    for _ in range(50):
+        world.now += 1
+        assert worker.step()
+    values.append(record("b"))
+    for _ in range(55):
+        world.now += 1
+        assert worker.step()
+    # The second row has begun the time of idleness anew.
+    assert not is_closed(worker)
+    while not is_closed(worker):
+        world.now += 1
+        assert worker.step()
+    assert len(rows(world, plan)) == 2
+    assert world.readers[-1].closed
+    values.append(record("c"))
+    for each in (worker, world.worker(plan=plan)):
+        for _ in range(100):
+            assert each.step()
+        assert each.closed
+    assert (len(rows(world, plan)), len(world.readers)) == (2, 1)
+
+
+def test_a_source_whose_time_of_idleness_began_before_a_restart_is_not_closed_early() -> None:
+    plan = plan_of(replace(SOURCE, bounded=True, idleness_us=60_000_000))
+    world = World({"0": [record("a")]})
+    world.read_all(world.worker(plan=plan))
+    # Whatever the clock says, the second worker hasn't seen a minute pass.
+    world.now += 1_000_000
+    worker = world.worker(plan=plan)
+    for _ in range(30):
+        world.now += 1
+        assert worker.step()
+    assert not worker.closed
+
+
+def test_the_beginning_of_a_source_is_saved_before_any_row_is_read() -> None:
+    class Slot(Reader):
+        def seek(self, position: Position, items: Items) -> Position:
+            super().seek(position, items)
+            return position or {"0": 0}
+
+        def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
+            assert self._world.saved is not None
+            assert self._world.saved.position
+            return super().poll(rows=rows, size=size, timeout_s=timeout_s)
+
+    world = World({"0": [record("a")]}, opens=Slot)
+    assert world.worker().step()
+    assert len(rows(world)) == 1
 
 
 @pytest.mark.parametrize("connector", CONNECTORS.values(), ids=lambda connector: connector.__name__)
@@ -377,4 +491,21 @@ def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: ty
     assert bool(connector.reader) == (bool(connector.read_formats) and connector is not WebhookConnector)
     if connector.reader:
         reader = resolve_name(connector.reader)
-        assert all(hasattr(reader, part) for part in ("seek", "poll", "acknowledge", "lag", "close"))
+        assert all(hasattr(reader, part) for part in vars(SourceReader) if not part.startswith("_"))
+
+
+def test_errors_show_no_secret_that_was_looked_up() -> None:
+    values = {"env:A": "hunter2-old", "env:B": "abc"}
+    secrets = HiddenSecrets(lambda secret: secret if isinstance(secret, str) else values[secret.arn])
+    for secret in ("plain", SecretRef(arn="env:A"), SecretRef(arn="env:B")):
+        secrets(secret)
+    values["env:A"] = "hunter2-new"
+    secrets(SecretRef(arn="env:A"))
+    with pytest.raises(UnavailableError) as caught, secrets.hidden():
+        raise UnavailableError("plain abc: postgres://u:hunter2-new@h refused, hunter2-old before")
+    assert str(caught.value) == "plain abc: postgres://u:(secret)@h refused, (secret) before"
+    assert caught.value.__suppress_context__
+    error = UnavailableError("another")
+    with pytest.raises(UnavailableError) as unchanged, secrets.hidden():
+        raise error
+    assert unchanged.value is error

@@ -83,7 +83,7 @@ REFUSED = [
     (replace(SOURCE, connector=PUBSUB), ["PubSub", "webhook", "Kafka"]),
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),
     (replace(SOURCE, cdc=Cdc.NATIVE), ["Webhook", "native", "append, debezium, upsert"]),
-    (replace(SOURCE, bounded=True, idleness_us=1), ["bounded"]),
+    (replace(SOURCE, bounded=True, idleness_us=1), ["Webhook", "bounded"]),
 ]
 
 

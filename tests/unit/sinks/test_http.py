@@ -81,7 +81,7 @@ def test_requests_have_at_most_so_many_changes_and_bytes(monkeypatch: pytest.Mon
 
 
 def test_a_busy_server_gets_the_same_request_again_and_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [
+    answers: list[httpx.Response | Exception] = [
         httpx.Response(200),
         httpx.ConnectError("away"),
         httpx.Response(503),

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -224,14 +225,15 @@ class World:
         return found
 
 
-class Ticking:
+class Ticking(threading.Event):
     """An event whose waits let the clock of the world go on."""
 
     def __init__(self, world: World) -> None:
+        super().__init__()
         self._world = world
 
-    def wait(self, seconds: float) -> bool:
-        self._world.now += seconds
+    def wait(self, timeout: float | None = None) -> bool:
+        self._world.now += timeout or 0.0
         return False
 
 

@@ -1,14 +1,23 @@
 """The reader of Kafka topics."""
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import KafkaConnector, KafkaSystem, Secretish
-from caraway.ingest.sources.reader import Offsets, SourceRecord
+from caraway.graph.connectors import KafkaConnector, KafkaSystem
+from caraway.ingest.sources.decoding.json_objects import decode_json
+from caraway.ingest.sources.reader import (
+    Items,
+    Position,
+    Progress,
+    SourceBatch,
+    SourceContext,
+    SourceRecord,
+    batch_of,
+    is_ahead,
+)
 from caraway.topics.connection import CONSUMER, kafka_logger
 
 # The seconds for which the broker's answer about the topic's partitions is awaited.
@@ -17,16 +26,24 @@ ANSWER_TIMEOUT_S = 10.0
 PARTITIONS_INTERVAL_S = 30.0
 # The most kB of records that librdkafka fetches ahead of the reader and keeps in memory, for each source.
 BUFFER_KB = 16 * 1024
+# The most records that are taken from librdkafka at once. The size of a batch is checked in between, so a batch can be
+# larger than wanted by so many records; librdkafka's own buffer bounds these.
+CHUNK = 500
+# The seconds of one poll for a sample of the topic.
+PEEK_S = 0.2
 # librdkafka's error for a lost connection to one broker, which it opens again by itself, so the reader ignores it. If
 # all brokers are gone, librdkafka reports another error, which isn't ignored.
 LOST = KafkaError._TRANSPORT  # noqa: SLF001 (the library names it so)
 
 
 class KafkaReader:
-    """Reads all partitions of a topic. Its offsets are kept by its owner, and copied to a consumer group for people."""
+    """Reads all partitions of a topic (`SourceReader`).
 
-    def __init__(self, connector: KafkaConnector, group: str, resolve: Callable[[Secretish], str]) -> None:
-        """Prepare to read; `resolve` returns the values of secrets, and `group` is the name of the consumer group.
+    The position is the next offset of each partition. It is copied to a consumer group, for people.
+    """
+
+    def __init__(self, connector: KafkaConnector, context: SourceContext) -> None:
+        """Prepare to read.
 
         Raises:
             UnknownEntityError: A secret doesn't exist.
@@ -40,7 +57,7 @@ class KafkaReader:
             **CONSUMER,
             "bootstrap.servers": system.bootstrap_servers,
             "security.protocol": system.security_protocol,
-            "group.id": group,
+            "group.id": f"caraway-{context.name}",
             "enable.auto.commit": False,
             # If retention has deleted the next record before it was read, reading goes on with the oldest record that
             # is left.
@@ -53,7 +70,10 @@ class KafkaReader:
         if system.security_protocol != "PLAINTEXT":
             config["sasl.mechanism"] = system.sasl_mechanism
         if system.username is not None and system.password is not None:
-            config |= {"sasl.username": resolve(system.username), "sasl.password": resolve(system.password)}
+            config |= {
+                "sasl.username": context.resolve(system.username),
+                "sasl.password": context.resolve(system.password),
+            }
         try:
             self._consumer = Consumer(config, logger=kafka_logger())
         except KafkaException as error:
@@ -61,43 +81,42 @@ class KafkaReader:
         self._error = ""
         self._positions: dict[int, int] = {}
         self._looked_at = 0.0
+        self._idle_at: float | None = None
 
-    def seek(self, offsets: Offsets) -> None:
+    def seek(self, position: Position, items: Items) -> Position:
         """Go on from these offsets; see `SourceReader.seek`."""
-        self._positions = {int(partition): offset for partition, offset in offsets.items()}
+        del items
+        self._positions = {int(partition): offset for partition, offset in position.items()}
         self._look()
         self._consumer.assign([self._from(partition) for partition in self._partitions])
+        return position
 
-    def poll(self, *, rows: int, size: int, timeout_s: float) -> list[SourceRecord]:
+    def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next records; see `SourceReader.poll`."""
         if time.monotonic() > self._looked_at + PARTITIONS_INTERVAL_S:
             known = self._partitions
             self._look()
             if new := sorted(self._partitions - known):
                 self._consumer.incremental_assign([self._from(partition) for partition in new])
-        self._error = ""
-        found: list[SourceRecord] = []
-        # Only the first record is waited for; those that librdkafka has fetched by then are returned with it.
-        message = self._consumer.poll(timeout_s)
-        while message is not None:
-            record = self._record(message)
-            if record is not None:
-                found.append(record)
-                size -= len(record.value or b"")
-            if len(found) >= rows or size <= 0:
-                break
-            message = self._consumer.poll(0)
-        if not found and self._error:
-            raise UnavailableError(f"{self._where}: {self._error}")
-        return found
+        begun = time.monotonic()
+        found = self._records(rows, size, timeout_s)
+        if not found:
+            self._idle_at = begun if self.lag() == 0 else None
+            return None
+        self._idle_at = None
+        return batch_of(found, decode_json, self._position())
 
-    def acknowledge(self, offsets: Offsets) -> None:
+    def is_ahead(self, mark: str) -> bool:
+        """Return whether a mark belongs to a record that isn't read yet."""
+        return is_ahead(mark, self._position())
+
+    def acknowledge(self, position: Position) -> None:
         """Commit the offsets to the consumer group, by which Kafka's own tools show the lag."""
-        positions = [TopicPartition(self._topic, int(partition), offset) for partition, offset in offsets.items()]
+        offsets = [TopicPartition(self._topic, int(partition), offset) for partition, offset in position.items()]
         # Reading doesn't depend on the group: its offsets only show people the lag, and the real positions are in
         # Postgres. So it doesn't matter if the user may not commit to the group.
         with suppress(KafkaException):
-            self._consumer.commit(offsets=positions, asynchronous=True)
+            self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def lag(self) -> int | None:
         """Return how many records aren't read yet, by the ends that came with the last records."""
@@ -112,9 +131,60 @@ class KafkaReader:
             total += max(0, high - max(low, self._positions.get(partition, 0)))
         return total
 
+    def idle_at(self) -> float | None:
+        """Return when a poll last found nothing although all partitions were read to their ends."""
+        return self._idle_at
+
+    def progress(self) -> Progress | None:
+        """Return nothing: a topic has no end."""
+        return None
+
+    def peek(self, rows: int) -> SourceBatch:
+        """Return the last records of all partitions."""
+        self._look()
+        last = max(1, rows // len(self._partitions))
+        for partition in self._partitions:
+            low, high = self._watermarks(partition)
+            self._positions[partition] = max(low, high - last)
+        self._consumer.assign([self._from(partition) for partition in self._partitions])
+        found: list[SourceRecord] = []
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while self.lag() != 0 and len(found) < rows and time.monotonic() < deadline:
+            found += self._records(rows - len(found), BUFFER_KB * 1024, PEEK_S)
+        return batch_of(found, decode_json, self._position())
+
     def close(self) -> None:
         """End the connection."""
         self._consumer.close()
+
+    def _records(self, rows: int, size: int, timeout_s: float) -> list[SourceRecord]:
+        """Return the next records. Only the first one is waited for; those that were fetched by then come with it."""
+        self._error = ""
+        found: list[SourceRecord] = []
+        first = self._consumer.poll(timeout_s)
+        messages = [] if first is None else [first]
+        while messages:
+            for message in messages:
+                record = self._record(message)
+                if record is not None:
+                    found.append(record)
+                    size -= len(record.value or b"")
+            if len(found) >= rows or size <= 0:
+                break
+            messages = self._consumer.consume(min(CHUNK, rows - len(found)), 0)
+        if not found and self._error:
+            raise UnavailableError(f"{self._where}: {self._error}")
+        return found
+
+    def _position(self) -> dict[str, int]:
+        return {str(partition): offset for partition, offset in self._positions.items()}
+
+    def _watermarks(self, partition: int) -> tuple[int, int]:
+        try:
+            at = TopicPartition(self._topic, partition)
+            return self._consumer.get_watermark_offsets(at, timeout=ANSWER_TIMEOUT_S)
+        except KafkaException as error:
+            raise UnavailableError(f"{self._where}: {self._error or _text(error)}") from None
 
     def _look(self) -> None:
         """Read which partitions the topic has.

@@ -1,6 +1,6 @@
 """The parts of Kafka and Postgres that a worker needs, as protocols, so that its tests can have it in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from caraway.ingest.marks import Starts, Written
@@ -26,6 +26,10 @@ class Positions(Protocol):
         """Return the last checkpoint."""
         ...
 
-    def save(self, source: str, token: int, checkpoint: Checkpoint) -> bool:
-        """Replace the checkpoint, unless a later owner has saved one."""
+    def items(self, source: str) -> dict[str, bytes]:
+        """Return what the reader remembers beside its position."""
+        ...
+
+    def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
+        """Replace the checkpoint and change items, unless a later owner has saved a checkpoint."""
         ...

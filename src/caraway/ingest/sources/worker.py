@@ -1,35 +1,39 @@
-"""The worker of one source: it reads records, turns them into rows, and writes these durably, each exactly once.
+"""The worker of one source: it takes batches of rows from a reader, and writes them durably, each row exactly once.
 
-Each record that it writes has the position of its source record in a header, as a mark (`caraway.ingest.marks`). A
-checkpoint in Postgres has a position up to which all rows of the source are durable. After a crash, or when another
-server takes over, the worker goes on from the last checkpoint: it reads the marks on the records written since then,
-and leaves those rows out. So the topics show which rows were written, and a checkpoint only limits how much is
-read back.
+Each record that it writes has the mark of its row in a header (`caraway.ingest.marks`). A checkpoint in Postgres has a
+position up to which all rows of the source are durable. After a crash, or when another server takes over, the worker
+goes on from the last checkpoint: it reads the marks on the records written since then, and leaves those rows out. So
+the topics show which rows were written, and a checkpoint only limits how much is read back.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from caraway.cluster.leases import HeldLease
+from caraway.dtypes.durations import US_PER_SECOND
 from caraway.erasure.keys import ErasedKeys
-from caraway.errors import InvalidInputError, TooLargeError, UnavailableError
+from caraway.errors import UnavailableError
 from caraway.ingest import metrics
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
-from caraway.ingest.json_text import parse
 from caraway.ingest.marks import Marks, Written
+from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
-from caraway.ingest.sources.reader import SourceReader, SourceRecord
-from caraway.ingest.table import RowTable, json_type
+from caraway.ingest.sources.reader import Position, Progress, SourceBatch, SourceReader
 from caraway.ingest.targets import Target
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 HEADER = "caraway-source"
 # The most rows and bytes of one poll: so many that the fixed costs of a write don't count, and so few that a process
 # holds only some MB for each source.
-POLL_ROWS, POLL_BYTES = 1_000, 4 * 1024 * 1024
+POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
+# The most batches that are on their way to Kafka while the next one is read and encoded. With one, the broker and this
+# process would wait for each other.
+IN_FLIGHT = 2
 # The seconds for which a record is awaited. Then the worker checks whether it must stop, and whether its lease must be
 # renewed.
 POLL_S = 0.5
@@ -43,6 +47,22 @@ LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
 WRITE_S = 10.0
 LOST = "another server reads it now"
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch that is on its way to Kafka: the writes that must succeed, and the rows that make no records."""
+
+    batch: SourceBatch
+    begun: float
+    writes: list[Future[None]] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    filtered: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """True if no write is going on any more."""
+        return all(write.done() for write in self.writes)
 
 
 class SourceWorker:
@@ -60,6 +80,7 @@ class SourceWorker:
         writer: Writer,
         erased: ErasedKeys,
         is_late: Callable[[], bool] = lambda: False,
+        now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -76,7 +97,8 @@ class SourceWorker:
             writer: Writes records.
             erased: The erased keys.
             is_late: Returns whether what is computed from the rows is too far behind. Meanwhile no records are read.
-            clock: Returns the time in seconds.
+            now: Returns the time in seconds since the epoch, which may jump.
+            clock: Returns the time in seconds, which never jumps.
             sleep: Waits for some seconds.
         """
         self._name = name
@@ -88,19 +110,34 @@ class SourceWorker:
         self._writer = writer
         self._erased = erased
         self._is_late = is_late
+        self._now = now
         self._clock = clock
         self._sleep = sleep
         self._reader: SourceReader | None = None
         self._checkpoint = Checkpoint()
         self._saved_at = float("-inf")
-        self._read: dict[str, int] = {}
+        self._sent: deque[_Sent] = deque()
+        # The position up to which everything is durable now, and the changes of items since the checkpoint.
+        self._position: Position = {}
+        self._items: dict[str, bytes | None] = {}
+        # When the last row came, or else when the source was opened, by `clock`.
+        self._received = float("-inf")
+        self._is_open = False
         self._written: Written = frozenset()
         self.lag: int | None = None
-        """How many records of the source aren't read yet; None if that isn't known."""
+        """How many rows of the source aren't read yet; None if that isn't known."""
+        self.progress: Progress | None = None
+        """How far the current load is, if its size is known."""
+        self.pace = Pace(clock)
+        """The pace of the current load."""
         self.read_at: float | None = None
-        """When this server read the last record, in seconds since the epoch; None if it has read none."""
+        """When this server read the last row, in seconds since the epoch; None if it has read none."""
+        self.polled_at: float | None = None
+        """When the source last answered, in seconds since the epoch; None if it hasn't answered this server."""
+        self.rows = 0
+        """How many rows this server has read and made durable since it started."""
         self.waits = False
-        """True while no records are read, because what is computed from them is too far behind."""
+        """True while no rows are read, because what is computed from them is too far behind."""
         self.dead_letters = 0
         """How many rows became dead letters since this server started to read."""
 
@@ -110,9 +147,14 @@ class SourceWorker:
         return self._right.token is not None
 
     @property
-    def offsets(self) -> dict[str, int]:
-        """The offset of the next record of each partition, as far as this server knows."""
-        return dict(self._read)
+    def position(self) -> Position:
+        """How far the source is read, as far as this server knows."""
+        return self._position
+
+    @property
+    def closed(self) -> bool:
+        """True if the source was bounded and has ended."""
+        return self._checkpoint.closed
 
     def step(self) -> bool:
         """Read and write once; return False if another server has the right to read.
@@ -130,18 +172,48 @@ class SourceWorker:
         if not self._right.keep(succeeds=True):
             self._close()
             return False
-        reader = self._reader or self._open()
-        self.waits = self._is_late()
-        if self.waits:
-            # The lease is still kept and checkpoints are saved, so that this server goes on as soon as it may.
+        if not self._is_open:
+            self._open()
+        reader = self._reader
+        if reader is None or self._is_behind():
+            # The source is closed, or its rows would come too fast. The lease is still kept and checkpoints are saved,
+            # so that this server goes on as soon as it may, and little need be read back after a crash.
             self._sleep(POLL_S)
-        elif records := reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S):
-            self._take(records)
-        changed = self._read != self._checkpoint.read
+        else:
+            self._poll(reader)
+        changed = bool(self._items) or self._position != self._checkpoint.position
         if self._clock() > self._saved_at + (CHECKPOINT_S if changed else IDLE_CHECKPOINT_S):
             self._save()
-        self.lag = reader.lag()
+        if reader is not None:
+            self.lag, self.progress = reader.lag(), reader.progress()
+            self.pace.note(self.progress)
         return True
+
+    def _poll(self, reader: SourceReader) -> None:
+        begun = self._clock()
+        batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S)
+        self.polled_at = self._now()
+        if batch is not None:
+            self._send(batch, begun)
+            self._settle(IN_FLIGHT)
+            return
+        self._settle(0)
+        if self._has_ended(reader):
+            self._save(closed=True)
+            self._disconnect()
+
+    def _is_behind(self) -> bool:
+        self.waits = self._is_late()
+        return self.waits
+
+    def _has_ended(self, reader: SourceReader) -> bool:
+        """Return whether a bounded source has yielded nothing for its time of idleness, although it was asked."""
+        source = self._target.plan.source
+        asked = reader.idle_at()
+        if not source.bounded or source.idleness_us is None or asked is None:
+            return False
+        # Only the time that this worker has seen to pass counts, so that a clock that jumps can't close a source.
+        return asked - self._received >= source.idleness_us / US_PER_SECOND
 
     def stop(self) -> None:
         """Save the position and let other servers read.
@@ -152,13 +224,13 @@ class SourceWorker:
         if self._right.token is None:
             return
         try:
-            if self._reader is not None:
+            if self._is_open:
                 self._save()
         finally:
             self._close()
             self._right.release()
 
-    def _open(self) -> SourceReader:
+    def _open(self) -> None:
         """Connect to the source and go on where the last owner was."""
         checkpoint = self._positions.load(self._name)
         ends = self._topics.ends([self._target.topic, DEAD_LETTERS])
@@ -172,105 +244,101 @@ class SourceWorker:
             for topic, partitions in ends.items()
         }
         self._written = self._topics.marks(starts, HEADER, self._name)
-        self._checkpoint, self._read = checkpoint, dict(checkpoint.read)
+        self._checkpoint, self._position, self._items = checkpoint, checkpoint.position, {}
+        if not checkpoint.closed:
+            # A closed source isn't connected to: its system may have been switched off.
+            self._reader = self._connected(checkpoint)
+        self._received = self._clock()
+        self._is_open = True
+
+    def _connected(self, checkpoint: Checkpoint) -> SourceReader:
         reader = self._connect()
         try:
-            reader.seek(checkpoint.read)
+            self._position = reader.seek(checkpoint.position, self._positions.items(self._name))
+            if self._position != checkpoint.position:
+                # The beginning of the first read is fixed before any row is read.
+                self._store(replace(checkpoint, position=self._position))
         except BaseException:
             reader.close()
             raise
-        self._reader = reader
         return reader
 
-    def _take(self, records: Sequence[SourceRecord]) -> None:
-        """Write the rows of records, and wait until they are durable."""
-        rows: list[object] = []
-        faults: dict[int, str] = {}
-        of_rows: list[SourceRecord] = []
-        for record in records:
-            if record.value is not None:
-                row, fault = _decoded(record.value)
-                if fault:
-                    faults[len(rows)] = fault
-                rows.append(row)
-                of_rows.append(record)
+    def _send(self, batch: SourceBatch, begun: float) -> None:
+        """Send the rows of a batch, of which `_settle` awaits that they are durable."""
+        sent = _Sent(batch, begun)
+        self._sent.append(sent)
+        if not len(batch.rows):
+            return
         deliverer = Deliverer(
             [self._target],
-            RowTable(rows, faults),
-            origin=lambda row: {
-                "source": self._target.source,
-                "partition": of_rows[row].partition,
-                "offset": of_rows[row].offset,
-            },
+            batch.rows,
+            origin=lambda row: {"source": self._target.source, **batch.origin(row)},
             erased=self._erased,
-            marks=Marks(header=HEADER, key=self._name, mark=lambda row: _position(of_rows[row]), written=self._written),
+            marks=Marks(header=HEADER, key=self._name, mark=batch.mark, written=self._written),
         )
-        self._write(deliverer, len(rows))
-        for record in records:
-            self._read[record.partition] = record.offset + 1
-        self.read_at = time.time()
-        metrics.count_bytes(self._target, sum(len(record.value or b"") for record in records))
+        self.read_at, self._received = self._now(), self._clock()
+        for start in range(0, len(batch.rows), SLICE):
+            stop = min(start + SLICE, len(batch.rows))
+            delivery = deliverer.deliver(self._target, start, stop, time.time_ns() // 1000)
+            sent.refused.update(error.row for error in delivery.errors)
+            sent.filtered += delivery.filtered
+            # The rows above may have taken long in a user's function. If another server has claimed the lease
+            # meanwhile, it reads the same rows, so this one must not write them.
+            if not self._right.keep(succeeds=True):
+                raise UnavailableError(LOST)
+            sent.writes += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
 
-    def _write(self, deliverer: Deliverer, total: int) -> None:
-        pending: list[Future[None]] = []
-        refused: set[int] = set()
-        filtered = 0
-        try:
-            for start in range(0, total, SLICE):
-                delivery = deliverer.deliver(self._target, start, min(start + SLICE, total), time.time_ns() // 1000)
-                refused.update(error.row for error in delivery.errors)
-                filtered += delivery.filtered
-                # The rows above may have taken long in a user's function. If another server has claimed the lease
-                # meanwhile, it reads the same rows, so this one must not write them.
-                if not self._right.keep(succeeds=True):
-                    raise UnavailableError(LOST)
-                pending += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
-        finally:
-            # After an error the worker opens its source again and reads from the topics which rows were written. A
-            # write still in progress would be missed there, and its rows would be written twice.
-            wait(pending)
-        for write in pending:
-            write.result()
-        self.dead_letters += len(refused)
-        metrics.count(self._target, accepted=total - len(refused) - filtered, refused=len(refused), filtered=filtered)
+    def _settle(self, most: int) -> None:
+        """Note which batches are durable; wait until at most so many are on their way."""
+        while self._sent and (len(self._sent) > most or self._sent[0].is_done):
+            sent = self._sent[0]
+            for write in sent.writes:
+                write.result()
+            self._sent.popleft()
+            self._position = sent.batch.position
+            self._items.update(sent.batch.items)
+            self._count(sent)
 
-    def _save(self) -> None:
-        """Save a checkpoint of what is durable now, which is all that was read."""
-        self._written = frozenset(written for written in self._written if self._is_ahead(written[1]))
+    def _count(self, sent: "_Sent") -> None:
+        rows, refused = len(sent.batch.rows), len(sent.refused)
+        self.rows += rows
+        self.dead_letters += refused
+        accepted = rows - refused - sent.filtered
+        metrics.count(self._target, accepted=accepted, refused=refused, filtered=sent.filtered)
+        metrics.count_bytes(self._target, sent.batch.size)
+        metrics.observe_poll(self._target, self._clock() - sent.begun)
+
+    def _save(self, *, closed: bool = False) -> None:
+        """Save a checkpoint of all that was read, when it is durable."""
+        self._settle(0)
+        reader = self._reader
+        if reader is not None:
+            self._written = frozenset(w for w in self._written if reader.is_ahead(w[1].partition(".")[0]))
         ends = self._topics.ends([self._target.topic, DEAD_LETTERS])
         if self._written:
-            # `_written` has marks of rows that were written before a crash and whose source records aren't read again
-            # yet. Until they are, the checkpoint keeps its old ends, so that these marks are found also after another
-            # crash.
+            # `_written` has marks of rows that were written before a crash and that aren't read again yet. Until they
+            # are, the checkpoint keeps its old ends, so that these marks are found also after another crash.
             ends = self._checkpoint.written
-        self._store(Checkpoint(read=dict(self._read), written=ends))
-        if self._reader is not None:
-            self._reader.acknowledge(self._read)
+        closed = closed or self.closed
+        self._store(replace(self._checkpoint, position=self._position, written=ends, closed=closed))
+        if reader is not None:
+            reader.acknowledge(self._position)
 
     def _store(self, checkpoint: Checkpoint) -> None:
         token = self._right.token
-        if token is None or not self._positions.save(self._name, token, checkpoint):
+        if token is None or not self._positions.save(self._name, token, checkpoint, self._items):
             raise UnavailableError(LOST)
-        self._checkpoint, self._saved_at = checkpoint, self._clock()
-
-    def _is_ahead(self, mark: str) -> bool:
-        partition, _, offset = mark.partition("/")
-        return int(offset.partition(".")[0]) >= self._read.get(partition, 0)
+        self._checkpoint, self._items, self._saved_at = checkpoint, {}, self._clock()
 
     def _close(self) -> None:
-        reader, self._reader, self.lag, self.waits = self._reader, None, None, False
+        # After an error the worker opens its source again and reads from the topics which rows were written. A write
+        # still in progress would be missed there, and its rows would be written twice.
+        wait([write for sent in self._sent for write in sent.writes])
+        self._sent.clear()
+        self._disconnect()
+        self._is_open = False
+
+    def _disconnect(self) -> None:
+        reader, self._reader, self.lag, self.progress, self.waits = self._reader, None, None, None, False
         if reader is not None:
             reader.close()
-
-
-def _position(record: SourceRecord) -> str:
-    return f"{record.partition}/{record.offset}"
-
-
-def _decoded(value: bytes) -> tuple[object, str]:
-    """Return the row in a record, or its text and the reason why it isn't a row."""
-    try:
-        row = parse(value)
-    except (InvalidInputError, TooLargeError) as error:
-        return value.decode(errors="replace"), f"decode: the record {error}"
-    return row, "" if isinstance(row, dict) else f"decode: the record is {json_type(row)}, an object is expected"

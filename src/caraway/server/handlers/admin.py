@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -59,8 +60,17 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                     "state": status.state,
                     "owned": status.owned,
                     "lag": status.lag,
-                    "offsets": status.offsets,
+                    "position": status.position,
+                    "progress": None
+                    if status.progress is None
+                    else {
+                        **asdict(status.progress),
+                        "per_second": status.per_second,
+                        "remaining_seconds": status.remaining_s,
+                    },
+                    "rows": status.rows,
                     "read_at": status.read_at,
+                    "polled_at": status.polled_at,
                     "dead_letters": status.dead_letters,
                     "error": status.error,
                 }

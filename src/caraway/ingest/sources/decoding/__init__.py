@@ -1,0 +1,1 @@
+"""Decoders: the values of a source's records become rows."""
