@@ -1,5 +1,6 @@
 """The writer of HTTP servers: it posts envelopes, each at least once."""
 
+import logging
 import ssl
 from collections.abc import Mapping, Sequence
 
@@ -26,6 +27,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 # The longest pause that a server can ask for by the header Retry-After.
 MOST_ASKED_S = 60.0
 TOO_MANY_REQUESTS = 429
+
+# By default httpx logs each request with its address, which may be a secret.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 class _BusyError(Exception):

@@ -411,7 +411,7 @@ def test_kills_at_random_moments_lose_and_double_nothing(
                 receiver.statuses = [random.choice([200, 200, 200, 0, 503]) for _ in range(20)]
                 shop.order(server, 40)
                 # The moment of the kill depends on how far the HTTP sink is.
-                after = random.randrange(1, 8)
+                after = random.randrange(1, 5)
                 eventually(lambda taken=taken, after=after: len(receiver.taken) >= taken + after, server.said)  # type: ignore[misc]
                 if kill % 3 == 2:
                     broker.kill()
