@@ -38,6 +38,8 @@ FORBIDDEN = frozenset(
 REFUSED = frozenset(
     {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD}
 )
+# The errors of changes that weren't sent, because their transaction has failed by another change.
+GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 (their public names)
 
 
 class KafkaWriter:
@@ -53,7 +55,6 @@ class KafkaWriter:
         self._settings = settings_of(connector, writing.resolve)
         self._where = where_of(connector)
         self._group = f"caraway-{writing.name}"
-        self._failed: dict[int, KafkaError] = {}
         try:
             self._producer, self._transactional = self._connected()
             # It reads nothing: it only belongs to the group whose offsets the transactions commit.
@@ -90,8 +91,10 @@ class KafkaWriter:
     def write(self, batch: Batch) -> None:
         """Write changes in one transaction; see `SinkWriter.write`."""
         refused: dict[int, str] = {}
+        # The numbers of changes that the broker refused with others in one request: any of them may be the cause.
+        suspects: set[int] = set()
         try:
-            while not self._written(batch, refused):
+            while not self._written(batch, refused, suspects):
                 pass
         except KafkaException as error:
             raise self._unavailable(error) from None
@@ -103,22 +106,33 @@ class KafkaWriter:
         self._producer.flush(1.0)
         self._consumer.close()
 
-    def _written(self, batch: Batch, refused: dict[int, str]) -> bool:
-        """Write changes but the refused ones; return False if more are refused, so that nothing was written."""
+    def _written(self, batch: Batch, refused: dict[int, str], suspects: set[int]) -> bool:
+        """Write changes but the refused ones, suspects alone; return False if more are refused: nothing was written."""
         producer, transactional = self._producer, self._transactional
         if transactional:
             producer.begin_transaction()
-        self._failed = {}
+        # Each attempt has a dict of its own, since outcomes of an aborted one may still come in the next one.
+        failed: dict[int, KafkaError] = {}
         for number, change in enumerate(batch.changes):
+            if number in suspects:
+                self._flush()
+            if failed and transactional:
+                # The transaction takes nothing more.
+                break
             if number not in refused:
-                self._produce(number, change, refused)
-        if producer.flush(DELIVERY_S):
-            raise UnavailableError(f"{self._where}: it didn't take all changes within {DELIVERY_S:g} s")
-        for number, error in self._failed.items():
+                self._produce(number, change, refused, failed)
+            if number in suspects:
+                self._flush()
+        self._flush()
+        for number, error in failed.items():
+            if error.code() in GIVEN_UP and any(other.code() in REFUSED for other in failed.values()):
+                continue
             if error.code() not in REFUSED:
                 raise KafkaException(error)
-            refused[number] = error.str()
-        if self._failed and transactional:
+            if number in suspects or not transactional:
+                refused[number] = error.str()
+            suspects.add(number)
+        if failed and transactional:
             producer.abort_transaction(ANSWER_S)
             return False
         if refused:
@@ -132,12 +146,16 @@ class KafkaWriter:
             producer.commit_transaction(ANSWER_S)
         return True
 
-    def _produce(self, number: int, change: Change, refused: dict[int, str]) -> None:
+    def _flush(self) -> None:
+        if self._producer.flush(DELIVERY_S):
+            raise UnavailableError(f"{self._where}: it didn't take all changes within {DELIVERY_S:g} s")
+
+    def _produce(self, number: int, change: Change, refused: dict[int, str], failed: dict[int, KafkaError]) -> None:
         key, value = self._envelopes.key(change), self._envelopes.value(change)
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
-                self._failed[number] = error
+                failed[number] = error
 
         while True:
             try:
@@ -172,7 +190,9 @@ class KafkaWriter:
         except KafkaException as error:
             if error.args[0].code() not in FORBIDDEN:
                 raise
-            return Producer(config, logger=kafka_logger()), False
+            # Without transactions, a request that the broker refuses can't be undone. So each has one change, and the
+            # broker refuses no others with it, which would come behind later changes of their keys.
+            return Producer(config | {"batch.num.messages": 1}, logger=kafka_logger()), False
         return producer, True
 
     def _unavailable(self, error: KafkaException) -> UnavailableError:

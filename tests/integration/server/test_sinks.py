@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,8 +19,8 @@ from typing import Any
 import boto3
 import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -34,8 +35,15 @@ from caraway.connectors import HTTP, S3, Certificate, Kafka, Webhook, sink, sour
 from caraway.connectors.data_connector import DataConnector
 from caraway.datasets import Count, Sum
 from caraway.dtypes import Continuous
+from caraway.errors import UnavailableError
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
+from caraway.plan.model import on_branch
+from caraway.plan.planner import plan_graph
+from caraway.sinks import kafka as kafka_writer
+from caraway.sinks.changes import Change, Row
+from caraway.sinks.kafka import KafkaWriter
+from caraway.sinks.writer import Batch, Refusal, Writing
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.integration.spark.broker import running_broker
 
@@ -388,10 +396,62 @@ def test_a_commit_is_refused_if_a_sink_cannot_be_written(
     assert server.http.get("/status").json()["datasets"] == []
 
 
-KILLS = 12
+class NoTransactions(Producer):
+    """A producer of a user who has no right to transactions."""
+
+    def init_transactions(self, *_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
 
 
-@pytest.mark.full(reason="a server and a broker of its own, killed a dozen times at random moments, for two minutes")
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_change_that_the_broker_refuses_becomes_a_dead_letter_and_the_others_are_written(
+    kafka: str, topic: str, transactional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not transactional:
+        monkeypatch.setattr(kafka_writer, "Producer", NoTransactions)
+    admin = AdminClient({"bootstrap.servers": kafka})
+    small = ConfigEntry("max.message.bytes", "3000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[small])
+    admin.incremental_alter_configs([resource])[resource].result()
+    graph = graph_of(sink(brokers(kafka).topic(topic), cdc="debezium"))
+    plan = on_branch(plan_graph(graph), "main").sinks[0]
+    refused: list[Refusal] = []
+    writer = KafkaWriter(
+        Writing(
+            plan=plan,
+            name=f"sink-{topic}",
+            branch="main",
+            resolve=str,
+            product="caraway",
+            refuse=refused.extend,
+            keep=lambda: True,
+            pause=lambda _: None,
+        )
+    )
+    texts = ["a", secrets.token_hex(9_000), "b"]
+    changes = [
+        Change(text.encode(), None, Row(1, (text, number, 1)), 1, 0, number) for number, text in enumerate(texts)
+    ]
+    writer.write(Batch(changes, {0: 3}))
+    assert [refusal.change.offset for refusal in refused] == [1]
+    assert sorted(place(envelope) for envelope in read(kafka, topic)) == [(0, 0), (0, 2)]
+    assert writer.positions() == ({0: 3} if transactional else {})
+    assert writer.guarantee == ("exactly once" if transactional else "at least once")
+    # A second owner ends the rights of the first one.
+    if transactional:
+        other = KafkaWriter(writer._writing)
+        assert other.positions() == {0: 3}
+        with pytest.raises(UnavailableError):
+            writer.write(Batch([replace(changes[0], offset=3)], {0: 4}))
+        other.close()
+        assert len(read(kafka, topic)) == 2
+    writer.close()
+
+
+KILLS = 8
+
+
+@pytest.mark.full(reason="a server and a broker of its own, killed eight times at random moments, for two minutes")
 @pytest.mark.timeout(900)
 def test_kills_at_random_moments_lose_and_double_nothing(
     postgres: str, receiver: Receiver, bucket: str, tmp_path: Path
