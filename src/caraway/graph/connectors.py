@@ -385,7 +385,7 @@ class KafkaConnector(SystemConnector):
     format: str | SchemaRegistry = "json"
 
     reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
-    read_formats: ClassVar = ("json",)
+    read_formats: ClassVar = ("json", *RegistryFormat)
     writer: ClassVar = "caraway.sinks.kafka:KafkaWriter"
 
     @property

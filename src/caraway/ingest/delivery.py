@@ -1,5 +1,6 @@
 """The items that are sent for the rows of a payload: records of datasets, and dead letters for rows that don't fit."""
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -146,5 +147,13 @@ def _not_erased(records: list[EncodedRecord], target: Target, hides: HidesRecord
 
 def _payload(row: object) -> object:
     """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
-    text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
-    return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
+    text = orjson.dumps(row, _shown, orjson.OPT_NON_STR_KEYS)
+    return orjson.Fragment(text) if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
+
+
+def _shown(value: object) -> object:
+    """Return the form in JSON of a value that JSON doesn't have, from which it can be cast when the row is sent again.
+
+    Records in Avro and Protobuf have bytes, and decimals.
+    """
+    return {"base64": b64encode(value).decode()} if isinstance(value, bytes) else str(value)

@@ -39,6 +39,7 @@ def plan(*sources: SourceSpec) -> Any:
 
 TOPIC = KafkaConnector(system=KAFKA, topic="t")
 REGISTRY = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="http://r")
+PROTOBUF = replace(REGISTRY, format=RegistryFormat.PROTOBUF)
 
 
 def test_an_endpoint_that_is_named_twice_is_read_once() -> None:
@@ -54,6 +55,8 @@ TAKEN = [
     replace(SOURCE, sample=SampleSpec(rate=0.5), since_us=1, until_us=2),
     replace(SOURCE, connector=TOPIC),
     replace(SOURCE, connector=TOPIC, cdc=Cdc.DEBEZIUM),
+    replace(SOURCE, connector=replace(TOPIC, format=REGISTRY), cdc=Cdc.DEBEZIUM),
+    replace(SOURCE, connector=replace(TOPIC, format=PROTOBUF)),
 ]
 
 
@@ -75,7 +78,11 @@ def test_a_source_goes_on_under_a_new_address_and_with_a_new_pickle() -> None:
 
 
 REFUSED = [
-    (replace(SOURCE, connector=replace(TOPIC, format=REGISTRY)), ["[Kafka: k]", "json only"]),
+    (replace(SOURCE, connector=replace(TOPIC, format="csv")), ["[Kafka: k]", "json, avro, protobuf only"]),
+    (
+        replace(SOURCE, connector=replace(TOPIC, format=PROTOBUF), cdc=Cdc.DEBEZIUM),
+        ["Kafka", "debezium", "append, upsert"],
+    ),
     (
         replace(SOURCE, connector=KafkaConnector(system=RegisteredSystem(kind=SystemKind.KAFKA, name="x"), topic="t")),
         ["[Kafka: x]", "registered"],

@@ -40,6 +40,8 @@ class SourceContext:
         endpoints: Addresses of systems in this deployment, by the systems' names, for those that aren't at the address
             of their cloud (`sources.endpoints` in the settings).
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
+        ca_file: A file in PEM with the certificate authorities by which brokers and registries are verified; empty for
+            those of the system (`sources.ca_file`).
     """
 
     name: str
@@ -49,6 +51,7 @@ class SourceContext:
     resolve: Resolve
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
+    ca_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

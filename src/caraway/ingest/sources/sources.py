@@ -163,6 +163,7 @@ class Sources:
             resolve=resolve,
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
+            ca_file=self._settings.ca_file,
         )
 
     def statuses(self) -> list[SourceStatus]:
