@@ -67,7 +67,6 @@ class ServerProcess:
             sources=sources or SourcesSettings(),
             # All tests share the topic of served features, so each server would start a process to compare them.
             skew=skew or SkewSettings(enabled=False),
-            sources=sources or SourcesSettings(),
             server=ServerSettings(
                 port=ports.choose(),
                 snapshot_seconds=snapshot_seconds,

@@ -5,7 +5,7 @@ It compares values by BSON's types, as MongoDB does: a range of a cursor has onl
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
@@ -118,7 +118,7 @@ def order(value: Any) -> tuple[int, Any]:
 
 
 TYPES = {"number": 1, "string": 2, "date": 7}
-COMPARISONS = {
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": lambda value, other: order(value) <= order(other) and order(value)[0] == order(other)[0],
     "$gte": lambda value, other: order(value) >= order(other) and order(value)[0] == order(other)[0],
     "$gt": lambda value, other: order(value) > order(other) and order(value)[0] == order(other)[0],

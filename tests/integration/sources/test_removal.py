@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from google.pubsub_v1.types import Subscription
+
 from caraway.config.settings import SourcesSettings
 from caraway.graph.connectors import PubSubConnector, PubSubSystem
 from caraway.graph.sources import Cdc
@@ -10,7 +12,7 @@ from caraway.ingest.sources.reader import DEFINITION
 from caraway.ingest.sources.removal import SourceRemoval, definition_of
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
-from tests.integration.sources.pubsub_server import PubSubServer, Subscription, running
+from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.unit.ingest.test_sources import SOURCE, plan_of
 
 SYSTEM = PubSubSystem(name="ps", project_id="bees", service_account_key="{}")
