@@ -6,8 +6,10 @@ formats and the values of cdc that are possible, its checks, and its reader. Oth
 further system is a kind and its classes here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import ClassVar
 
 from caraway.errors import CommitError
@@ -40,6 +42,9 @@ class SystemKind(StrEnum):
     KINESIS = "Kinesis"
     PUBSUB = "PubSub"
     HTTP = "HTTP"
+    FILES = "Files"
+    GCS = "GCS"
+    AZURE = "Azure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,17 @@ SYSTEMS: dict[SystemKind, type[System]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSystem(System):
-    """A system that has tables or collections."""
+    """A system that has tables or collections.
+
+    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    """
+
+    reader: ClassVar[str] = ""
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
+
+    def unreadable(self) -> str:
+        """Return why the server can't read tables of a system with these settings; empty if it can."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +122,35 @@ class S3System(System):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesSystem(System):
+    """Folders of the server's machine."""
+
+    kind: ClassVar = SystemKind.FILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCSSystem(System):
+    """Google Cloud Storage, opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.GCS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureSystem(System):
+    """A storage account of Azure; without a key, it is opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.AZURE
+    account_name: str
+    account_key: Secretish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresSystem(_DatabaseSystem):
     """A database of a Postgres server."""
 
     kind: ClassVar = SystemKind.POSTGRES
+    reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    library: ClassVar = ("psycopg", "postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +158,8 @@ class MySQLSystem(_DatabaseSystem):
     """A database of a MySQL server."""
 
     kind: ClassVar = SystemKind.MYSQL
+    reader: ClassVar = "caraway.ingest.sources.tables.mysql:MySQLReader"
+    library: ClassVar = ("pymysql", "mysql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +191,8 @@ class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role through S3, or by username and password."""
 
     kind: ClassVar = SystemKind.REDSHIFT
+    reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
+    library: ClassVar = ("psycopg", "redshift")
     host: str
     port: int
     database: str
@@ -157,12 +201,20 @@ class RedshiftSystem(TableSystem):
     username: Secretish | None = None
     password: Secretish | None = None
 
+    def unreadable(self) -> str:
+        """Return that the server doesn't unload tables through S3."""
+        if self.s3_access_role_arn is None:
+            return ""
+        return "the server reads Redshift by username and password only so far, not through S3; give both of them"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
     kind: ClassVar = SystemKind.MONGO
+    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    library: ClassVar = ("pymongo", "mongo")
     host: str
     database: str
     username: Secretish
@@ -236,8 +288,15 @@ class Connector:
     # clients send the rows, as to a webhook. It is named and not imported, so that definitions don't load the system's
     # library.
     reader: ClassVar[str] = ""
+    # The readers of formats that aren't read by `reader`, by the name of the format.
+    format_readers: ClassVar[Mapping[str, str]] = {}
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
+    # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
+    # The function that removes what the reader has made in the system, when the source is gone for good, as
+    # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
+    forget: ClassVar[str] = ""
     # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
     writer: ClassVar[str] = ""
 
@@ -283,6 +342,11 @@ class Connector:
                 return None
 
     @property
+    def reader_class(self) -> str:
+        """The class with which a server reads this source, as "module:class"; empty if servers don't read it."""
+        return self.format_readers.get(self.format_name or "", self.reader)
+
+    @property
     def cdc(self) -> frozenset[str]:
         """The values of cdc with which the rows can be read."""
         return PLAIN_CDC
@@ -291,6 +355,9 @@ class Connector:
         """Return why the server can't read this source; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
+        if self.library and not _is_installed(self.library[0]):
+            module, extra = self.library
+            return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
         if self.format_name in self.read_formats:
@@ -318,6 +385,14 @@ class Connector:
 
     def check_sink(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package above it is missing.
+        return False
 
 
 # The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
@@ -406,6 +481,18 @@ class KafkaConnector(SystemConnector):
             raise CommitError(f'{where}: the registry is "confluent", not {self.format.registry!r}')
 
 
+# The readers of files, and of Delta tables, whichever store they are in.
+FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
+DELTA_READER = "caraway.ingest.sources.files.delta:DeltaReader"
+
+
+def _unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
+    """Return why files of a format can't be chosen by such a path; empty if they can."""
+    if format_name == "delta" and suffix is not None:
+        return "a Delta table is one folder; give it by prefix, or by a path without wildcards and times"
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Connector(SystemConnector):
     """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
@@ -421,6 +508,22 @@ class S3Connector(SystemConnector):
     format: str | CSVFormat
     presorted: bool = False
     spread_us: int | None = None
+
+    reader: ClassVar = FILES_READER
+    format_readers: ClassVar = {"delta": DELTA_READER}
+    read_formats: ClassVar = ("csv", "json", "parquet", "delta")
+    container_word: ClassVar = "bucket"
+
+    @property
+    def container(self) -> str:
+        """The bucket."""
+        return self.bucket
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
+            return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
+        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
 
     writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
@@ -463,6 +566,47 @@ class S3Connector(SystemConnector):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesConnector(SystemConnector):
+    """Files of a folder, or objects of a bucket or container, below `prefix`; the rest of their paths matches `suffix`.
+
+    `container` is the folder, bucket or container. The other fields are those of `S3Connector`; `format` is "json",
+    "parquet", "avro", "delta" or CSV.
+    """
+
+    system: FilesSystem | GCSSystem | AzureSystem | RegisteredSystem
+    container: str
+    prefix: str
+    suffix: str | None = None
+    format: str | CSVFormat
+    presorted: bool = False
+    spread_us: int | None = None
+
+    reader: ClassVar = FILES_READER
+    format_readers: ClassVar = {"delta": DELTA_READER}
+    read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta")
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
+
+    @property
+    def container_word(self) -> str:
+        """The word of the system for what holds files."""
+        words = {SystemKind.FILES: "folder", SystemKind.GCS: "bucket", SystemKind.AZURE: "container"}
+        return words.get(self.kind, "container")
+
+    @property
+    def inside(self) -> str:
+        """The container and the prefix, for people."""
+        return f"{self.container_word}={self.container},prefix={self.prefix}"
+
+    @property
+    def cdc(self) -> frozenset[str]:
+        """The values of cdc with which the rows can be read."""
+        return frozenset({"native"}) if self.format == "delta" else ENVELOPE_CDC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableConnector(SystemConnector):
     """A table, or a collection of a document store, read in the order of the column `cursor`."""
 
@@ -471,9 +615,30 @@ class TableConnector(SystemConnector):
     cursor: str | None
 
     @property
+    def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system
+        """The class with which a server reads the table; empty if it can't."""
+        return "" if isinstance(self.system, RegisteredSystem) else self.system.reader
+
+    @property
+    def read_formats(self) -> tuple[str | None, ...]:  # type: ignore[override]  # as above
+        """The formats that the reader can read: tables have none."""
+        return (None,) if self.reader else ()
+
+    @property
+    def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # as above
+        """The library that the reader needs."""
+        return () if isinstance(self.system, RegisteredSystem) else self.system.library
+
+    @property
     def inside(self) -> str:
         """The table, for people."""
         return f"table={self.table}"
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this table; empty if it can."""
+        return Connector.unreadable(self) or (
+            "" if isinstance(self.system, RegisteredSystem) else self.system.unreadable()
+        )
 
     def check_source(self, where: str) -> None:
         """Check that there is a cursor."""
@@ -503,6 +668,9 @@ class KinesisConnector(SystemConnector):
     format: str = "json"
 
     cdc: ClassVar = ENVELOPE_CDC
+    reader: ClassVar = "caraway.ingest.sources.kinesis.reader:KinesisReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("boto3", "kinesis")
 
     @property
     def inside(self) -> str:
@@ -517,6 +685,11 @@ class PubSubConnector(SystemConnector):
     system: PubSubSystem | RegisteredSystem
     topic: str
     format: str = "json"
+
+    reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("google.pubsub_v1", "pubsub")
+    forget: ClassVar = "caraway.ingest.sources.pubsub.reader:forget"
 
     @property
     def inside(self) -> str:

@@ -191,6 +191,9 @@ def _time_us(envelope: Mapping[str, object]) -> int | None:
             found = inner.get(name)
             if isinstance(found, (int, float)) and not is_null(found):
                 return int(found) * unit_ns // MICROSECOND_NS
+            # All cells of a CSV file are texts.
+            if isinstance(found, str) and found.isascii() and found.isdecimal():
+                return int(found) * unit_ns // MICROSECOND_NS
     return None
 
 

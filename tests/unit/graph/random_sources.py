@@ -1,5 +1,6 @@
 """Random sources and sinks, for round trips."""
 
+from dataclasses import fields
 from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
@@ -7,9 +8,13 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import (
+    AzureSystem,
     BigQuerySystem,
     Connector,
     CSVFormat,
+    FilesConnector,
+    FilesSystem,
+    GCSSystem,
     HTTPConnector,
     HTTPSystem,
     KafkaConnector,
@@ -58,7 +63,8 @@ SETTINGS: dict[object, st.SearchStrategy[Any]] = {
 
 
 def _system(kind: SystemKind, system: type[System]) -> st.SearchStrategy[Any]:
-    settings = {name: SETTINGS[hint] for name, hint in get_type_hints(system).items() if name != "kind"}
+    hints = get_type_hints(system)
+    settings = {each.name: SETTINGS[hints[each.name]] for each in fields(system)}
     return st.builds(system, **settings) | st.builds(RegisteredSystem, kind=st.just(kind), name=names)
 
 
@@ -69,6 +75,12 @@ _TABLES: dict[SystemKind, type[System]] = {
     SystemKind.BIGQUERY: BigQuerySystem,
     SystemKind.REDSHIFT: RedshiftSystem,
     SystemKind.MONGO: MongoSystem,
+}
+
+_FILES: dict[SystemKind, type[System]] = {
+    SystemKind.FILES: FilesSystem,
+    SystemKind.GCS: GCSSystem,
+    SystemKind.AZURE: AzureSystem,
 }
 
 registries = st.builds(
@@ -93,6 +105,16 @@ connectors: st.SearchStrategy[Connector] = st.one_of(
         S3Connector,
         system=_system(SystemKind.S3, S3System),
         bucket=names,
+        prefix=names,
+        suffix=st.none() | names,
+        format=names | st.builds(CSVFormat, delimiter=names, headers=st.none() | columns),
+        presorted=st.booleans(),
+        spread_us=st.none() | micros,
+    ),
+    st.builds(
+        FilesConnector,
+        system=st.one_of(*(_system(kind, system) for kind, system in _FILES.items())),
+        container=names,
         prefix=names,
         suffix=st.none() | names,
         format=names | st.builds(CSVFormat, delimiter=names, headers=st.none() | columns),

@@ -22,6 +22,10 @@ Position = Mapping[str, Any]
 # files that were read. They are saved together with the position.
 Items = Mapping[str, bytes]
 
+# The name of the item with the definition of a source, which the worker saves (`caraway.ingest.sources.removal`).
+# Readers don't see it.
+DEFINITION = "$definition"
+
 Resolve = Callable[[Secretish], str]
 
 
@@ -40,6 +44,8 @@ class SourceContext:
         endpoints: Addresses of systems in this deployment, by the systems' names, for those that aren't at the address
             of their cloud (`sources.endpoints` in the settings).
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
+        integer_overlap: How many numbers before the last one are read again of a table whose cursor is a number
+            (`sources.integer_overlap`).
         ca_file: A file in PEM with the certificate authorities by which brokers and registries are verified; empty for
             those of the system (`sources.ca_file`).
     """
@@ -51,6 +57,7 @@ class SourceContext:
     resolve: Resolve
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
+    integer_overlap: int = 0
     ca_file: str = ""
 
 
@@ -61,7 +68,9 @@ class SourceBatch:
     Attributes:
         rows: The rows. With cdc "debezium" and "native", they are envelopes as Debezium makes them: `op`, `before`,
             `after`, and `source.ts_ms` or `ts_ms`. `rows.faults` has the reasons why some aren't rows.
-        mark: Returns the mark of a row by its number. It has no colon, comma or dot.
+        mark: Returns the mark of a row by its number. It has no colon, comma, dot or tilde.
+        run: Returns a text for the marks of the rows from one number up to another one (`caraway.ingest.marks`), if
+            the reader has short ones.
         origin: Returns the part of a dead letter that tells where a row came from, such as its file and line.
         position: The position behind these rows.
         items: The items that the reader remembers from now on, None for those to be forgotten.
@@ -74,6 +83,7 @@ class SourceBatch:
     position: Position
     items: Mapping[str, bytes | None] = field(default_factory=dict)
     size: int = 0
+    run: Callable[[int, int], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +163,10 @@ class SourceReader(Protocol):
         """End the connection. It may be called twice, and never raises."""
         ...
 
+
+# Removes what the reader of a source has made in its system, such as a subscription, when the source is gone for good.
+# It gets the connector and the last position that was saved, may be called again, and raises `UnavailableError`.
+Forget = Callable[[Any, SourceContext, Position], None]
 
 # Opens a source.
 OpenReader = Callable[[Any, SourceContext], SourceReader]
