@@ -513,6 +513,7 @@ class S3Connector(SystemConnector):
     format_readers: ClassVar = {"delta": DELTA_READER}
     read_formats: ClassVar = ("csv", "json", "parquet", "delta")
     container_word: ClassVar = "bucket"
+    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
     @property
     def container(self) -> str:
@@ -524,8 +525,6 @@ class S3Connector(SystemConnector):
         if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
             return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
         return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
-
-    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
     def target(self, suffix: str) -> str:
         """Return the address of the table that a sink writes."""
