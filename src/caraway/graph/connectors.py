@@ -238,6 +238,9 @@ class Connector:
     reader: ClassVar[str] = ""
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
+    # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
+    # then be columns, and nothing else may write the dataset.
+    captures: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -463,6 +466,28 @@ class StreamStart(StrEnum):
 
     LATEST = "latest"
     TRIM_HORIZON = "trim_horizon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureConnector(SystemConnector):
+    """A table whose changes are read from the log of its database: the WAL of Postgres, the binlog of MySQL."""
+
+    system: PostgresSystem | MySQLSystem | RegisteredSystem
+    table: str
+
+    reader: ClassVar = "caraway.ingest.sources.capture.reader:CaptureReader"
+    read_formats: ClassVar = (None,)
+    cdc: ClassVar = frozenset({"native"})
+    captures: ClassVar = True
+
+    @property
+    def inside(self) -> str:
+        """The table, for people."""
+        return f"table={self.table}"
+
+    def check_sink(self, where: str) -> None:
+        """Refuse sinks: a log can only be read."""
+        raise CommitError(f"{where}: the log of a database can't be written")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

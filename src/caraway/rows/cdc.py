@@ -158,9 +158,13 @@ def _object(value: Any, name: str) -> Mapping[str, object] | None:
 
 def _time_us(envelope: Mapping[str, object]) -> int | None:
     inner = _object(envelope.get("source"), "source") or {}
-    for found in (inner.get("ts_ms"), envelope.get("ts_ms")):
-        if isinstance(found, (int, float)) and not is_null(found):
-            return int(found) * MILLISECOND_US
+    for times in (inner, envelope):
+        # Debezium 2.5 and later, and Caraway's own readers, also have the time in microseconds. Two changes of a row
+        # within a millisecond need it: a delete takes effect only if it isn't earlier than the insert before it.
+        for name, unit_us in (("ts_us", 1), ("ts_ms", MILLISECOND_US)):
+            found = times.get(name)
+            if isinstance(found, (int, float)) and not is_null(found):
+                return int(found) * unit_us
     return None
 
 

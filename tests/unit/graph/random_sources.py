@@ -8,6 +8,7 @@ from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import (
     BigQuerySystem,
+    CaptureConnector,
     Connector,
     CSVFormat,
     HTTPConnector,
@@ -104,6 +105,11 @@ connectors: st.SearchStrategy[Connector] = st.one_of(
         system=st.one_of(*(_system(kind, system) for kind, system in _TABLES.items())),
         table=names,
         cursor=st.none() | names,
+    ),
+    st.builds(
+        CaptureConnector,
+        system=_system(SystemKind.POSTGRES, PostgresSystem) | _system(SystemKind.MYSQL, MySQLSystem),
+        table=names,
     ),
     st.builds(
         KinesisConnector,

@@ -250,6 +250,8 @@ class SourceWorker:
         self._position = batch.position
         self._items.update(batch.items)
         metrics.count_bytes(self._target, batch.size)
+        if batch.is_fence:
+            self._save()
 
     def _write(self, deliverer: Deliverer, total: int) -> None:
         pending: list[Future[None]] = []

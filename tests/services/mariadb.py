@@ -1,0 +1,247 @@
+"""A private MariaDB server for tests: on a free port, with a data folder of its own, and a binary log of full rows.
+
+`python -m tests.services.mariadb` makes the server's programs ready, as `./run setup` does: if the machine has none,
+it unpacks Debian's packages into the cache. That needs no rights and changes nothing else on the machine.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+
+from caraway.stack import ports
+from tests.timeouts import deadline_in, scaled
+
+# The second one has a program that makes data folders.
+PACKAGES = ("mariadb-server-core", "mariadb-client-core")
+# It is small, since tests have small tables. A killed server loses nothing that it has confirmed, as the system keeps
+# what a process has written.
+OPTIONS = (
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-log-file-size=32M",
+    "--innodb-flush-log-at-trx-commit=2",
+    "--sync-binlog=0",
+    "--performance-schema=OFF",
+    "--skip-name-resolve",
+    "--bind-address=127.0.0.1",
+    # The log of changes, from which they can be captured: whole rows, before and after each change.
+    "--log-bin=binlog",
+    "--server-id=1",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+)
+START_S, STOP_S = 60.0, 60.0
+USER, PASSWORD, DATABASE = "caraway", "test-password", "garden"
+
+
+class NotInstalledError(Exception):
+    """There is no MariaDB on this machine, and it couldn't be fetched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The programs of a MariaDB; `root` is where its packages were unpacked, None if the system has them."""
+
+    server: Path
+    installer: Path
+    root: Path | None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which they run."""
+        if self.root is None:
+            return dict(os.environ)
+        libraries = {str(found.parent) for found in self.root.glob("usr/lib/**/*.so*")}
+        libraries |= {str(found.parent) for found in self.root.glob("lib/**/*.so*")}
+        paths = (str(self.root / "usr/bin"), os.environ.get("PATH", ""))
+        return {**os.environ, "LD_LIBRARY_PATH": ":".join(sorted(libraries)), "PATH": ":".join(paths)}
+
+    @property
+    def base(self) -> list[str]:
+        """The option that says where the programs are."""
+        return [] if self.root is None else [f"--basedir={self.root / 'usr'}"]
+
+
+def programs() -> Programs:
+    """Return the programs of the system, or else those in the cache.
+
+    Raises:
+        NotInstalledError: There are none.
+    """
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    if (server := shutil.which("mariadbd", path=path)) and (installer := shutil.which("mariadb-install-db", path=path)):
+        return Programs(Path(server), Path(installer), None)
+    root = _unpacked()
+    if (root / "usr/sbin/mariadbd").is_file():
+        return Programs(root / "usr/sbin/mariadbd", root / "usr/bin/mariadb-install-db", root)
+    raise NotInstalledError("tests need MariaDB: run ./run setup, or install mariadb-server (Debian), mariadb (macOS)")
+
+
+def make_ready() -> None:
+    """Fetch the programs if the machine has none.
+
+    Raises:
+        NotInstalledError: They can't be fetched on this machine.
+    """
+    try:
+        programs()
+    except NotInstalledError:
+        if not shutil.which("apt-get"):
+            raise
+        _fetch(_unpacked())
+
+
+def _unpacked() -> Path:
+    cache = os.environ.get("CARAWAY_CACHE_DIR") or Path.home() / ".cache" / "caraway"
+    return Path(cache) / "mariadb"
+
+
+def _fetch(root: Path) -> None:
+    """Unpack the packages that the machine lacks, by apt with a list of packages of its own."""
+    shutil.rmtree(root, ignore_errors=True)
+    work = root.with_name("mariadb.unfinished")
+    shutil.rmtree(work, ignore_errors=True)
+    for folder in ("apt/lists/partial", "apt/cache/archives/partial", "tree"):
+        (work / folder).mkdir(parents=True)
+    apt = [
+        "apt-get",
+        *("-o", f"Dir::State::lists={work / 'apt/lists'}"),
+        *("-o", f"Dir::Cache={work / 'apt/cache'}"),
+        *("-o", "Debug::NoLocking=1"),
+        *("-o", "Acquire::Retries=3"),
+        # Root's apt fetches as another user, who may not write here.
+        *("-o", "APT::Sandbox::User="),
+        "-qq",
+    ]
+    try:
+        _run([*apt, "update"], work)
+        planned = _run([*apt, "--simulate", "--no-install-recommends", "install", *PACKAGES], work)
+        names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
+        _run([*apt, "download", *names], work)
+        for package in work.glob("*.deb"):
+            _run(["dpkg-deb", "--extract", str(package), str(work / "tree")], work)
+    except subprocess.CalledProcessError as error:
+        raise NotInstalledError(f"MariaDB couldn't be fetched by apt: {error.stderr.strip()}") from error
+    (work / "tree").rename(root)
+    shutil.rmtree(work)
+
+
+def _run(command: list[str], folder: Path) -> str:
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+class MariaDB:
+    """A server with an empty database `garden`, and a user who may do everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = ports.choose()
+        self.log_file = folder / "mariadb.log"
+        self._data = folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        """Start the server on its data, and wait until it answers."""
+        found = programs()
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        # A socket's path may have 107 characters, and the one of a test's folder can be longer, so the socket has a
+        # relative path, which is in the data folder. Clients use TCP.
+        here = [f"--datadir={self._data}", *found.base, *user]
+        if not self._data.exists():
+            command = [str(found.installer), "--no-defaults", *here, "--auth-root-authentication-method=normal"]
+            self.folder.mkdir(parents=True, exist_ok=True)
+            made = subprocess.run(
+                [*command, "--skip-test-db", "--skip-name-resolve"],
+                env=found.environment,
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            assert made.returncode == 0, made.stdout + made.stderr
+        init = self.folder / "init.sql"
+        # A server that reads this file again changes nothing.
+        init.write_text(
+            f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
+            f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\n"
+            f"GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
+        )
+        command = [str(found.server), "--no-defaults", *here, f"--port={self.port}", "--socket=mariadb.sock"]
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--pid-file=mariadb.pid", f"--init-file={init}", *OPTIONS, *options],
+                env=found.environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = deadline_in(START_S)
+        while not self._answers():
+            assert self._process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        """Return whether the server greets a client, which it does when it has run the first statements."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                return bool(connection.recv(1))
+        except OSError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """The address of the database, with user and password."""
+        return f"mysql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{DATABASE}"
+
+    @property
+    def pid(self) -> int:
+        """The number of the server's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End the server as kill -9 does."""
+        if self._process is not None:
+            self._process.send_signal(SIGKILL)
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End the server in order."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(SIGTERM)
+            try:
+                self._process.wait(scaled(STOP_S))
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def said(self) -> str:
+        """Return the end of the server's log."""
+        return self.log_file.read_text(errors="replace")[-4000:]
+
+
+@contextmanager
+def running_mariadb(folder: Path, *options: str) -> Iterator[MariaDB]:
+    """Run a server until the block ends."""
+    server = MariaDB(folder)
+    try:
+        server.start(*options)
+        yield server
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    try:
+        make_ready()
+    except NotInstalledError as error:
+        # Everything but the tests of MySQL works without it, and those fail with the same message.
+        sys.stderr.write(f"{error}\n")
