@@ -110,6 +110,8 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/dead_letters?limit=5"),
         Valid("GET", f"{API}/dead_letters/0-0"),
         _json("POST", f"{API}/dead_letters/0-0/replay", {}),
+        _json("POST", f"{API}/dead_letters/0-0/replay", {"row": {"pot": 1}}),
+        Valid("POST", f"{API}/source/try?name=Pots&rows=3"),
         _json("POST", f"{API}/wait", {"seconds": 0.1}),
         Valid("GET", f"{API}/ledger"),
         Valid("GET", f"{API}/archive"),

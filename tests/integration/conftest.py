@@ -16,6 +16,7 @@ from tests.alone import running
 from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import LastingSession, tell
+from tests.services.mariadb import MariaDB, running_mariadb
 
 HERE = Path(__file__).parent
 
@@ -72,6 +73,13 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = EmbeddedPostgres(folder, ports.choose())
     with running(server, folder / "postgres.log"):
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
+    """Start a MariaDB server for all tests, which no test may kill; use names of tables of your own."""
+    with running_mariadb(tmp_path_factory.mktemp("mariadb")) as server:
+        yield server
 
 
 @pytest.fixture

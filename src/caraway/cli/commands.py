@@ -39,7 +39,10 @@ SECTIONS = (
             Listed("wait", "caraway.cli.wait:wait", "Wait until all accepted rows are served."),
             Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
             Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
-            Listed("dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show and replay refused rows."),
+            Listed("source", "caraway.cli.source:source", "List sources, and try one before its commit."),
+            Listed(
+                "dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show, repair and replay refused rows."
+            ),
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),

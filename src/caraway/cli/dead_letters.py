@@ -1,5 +1,8 @@
 """`caraway dead-letters`: rows that an endpoint refused or at which a pipeline failed."""
 
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import quote
 
@@ -9,6 +12,7 @@ from rich.markup import escape
 from caraway.cli.options import command
 from caraway.cli.output import err, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.errors import InvalidInputError
 
 dead_letters = typer.Typer(
     help="Rows that an endpoint refused, and rows at which a step of a pipeline failed.", no_args_is_help=True
@@ -22,6 +26,10 @@ IdArgument = Annotated[str, typer.Argument(help="Its id, as `caraway dead-letter
 def list_letters(
     *,
     dataset: Annotated[str | None, typer.Option(help="Only those of this dataset.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only those of this webhook or other system, or of one source as listed.")
+    ] = None,
+    since: Annotated[datetime | None, typer.Option(help="Only those that were written at this time or later.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="The greatest number to show.")] = 50,
     before: Annotated[
         str | None, typer.Option(help="Show older ones: the value at the end of an earlier list.")
@@ -30,7 +38,9 @@ def list_letters(
     as_json: JsonOption = False,
 ) -> None:
     """Show dead letters, newest first, with the reason of each."""
-    asked = {"limit": str(limit), "dataset": dataset, "before": before}
+    asked = {"limit": str(limit), "dataset": dataset, "source": source, "before": before}
+    if since is not None:
+        asked["since"] = (since if since.tzinfo else since.replace(tzinfo=UTC)).isoformat()
     params = {name: value for name, value in asked.items() if value is not None}
     answer = ask("GET", "/dead_letters", server=server, params=params)
     if as_json:
@@ -78,16 +88,48 @@ def show(
 def replay(
     letters: Annotated[list[str], typer.Argument(help="Ids, as `caraway dead-letters list` shows them.", metavar="ID")],
     *,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="COLUMN=VALUE",
+            help="Repair a column of the row first: JSON, or else text. Without =VALUE the column is removed.",
+        ),
+    ] = None,
     server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Send the rows of dead letters again to the datasets that refused them, once, after these were changed."""
+    """Send the rows of dead letters again to the datasets that refused them, once: as they are, or repaired.
+
+    As they are, they fit after the dataset was changed. A replay that would be refused again changes nothing.
+    """
     answers = []
     for letter in letters:
-        path = f"/dead_letters/{quote(letter, safe='')}/replay"
-        answers.append(ask("POST", path, server=server, body={}))
+        path = f"/dead_letters/{quote(letter, safe='')}"
+        body = {"row": _repaired(ask("GET", path, server=server).get("row"), changes)} if changes else {}
+        answers.append(ask("POST", f"{path}/replay", server=server, body=body))
         if not as_json:
             done = "was replayed before" if answers[-1]["already"] else "replayed"
             out.print(f"{letter}: {done}, dataset {answers[-1]['dataset']}", markup=False)
     if as_json:
         show_json({"replays": answers})
+
+
+def _repaired(row: object, changes: Iterable[str]) -> dict[str, object]:
+    """Return a row with changed columns."""
+    if not isinstance(row, dict):
+        raise InvalidInputError(
+            "the dead letter has only the head of its row, or a row that is no object, so no column can be set; "
+            'send the whole row: POST /api/v1/dead_letters/ID/replay with {"row": {...}}'
+        )
+    repaired = dict(row)
+    for change in changes:
+        name, separator, text = change.partition("=")
+        if not separator:
+            repaired.pop(name, None)
+            continue
+        try:
+            repaired[name] = json.loads(text)
+        except json.JSONDecodeError:
+            repaired[name] = text
+    return repaired

@@ -212,6 +212,38 @@ class Client:
             env=env,
         )
 
+    def try_sources(
+        self, name: str, datasets: Sequence[Dataset] = (), *, rows: int = 10, env: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Have the server connect to sources and read a sample, which changes nothing.
+
+        Args:
+            name: The name of a dataset or of a system, such as that of a `Kafka`.
+            datasets: Definitions that aren't committed yet; none: those of the branch.
+            rows: The most rows of each source's sample, up to 100.
+            env: Take only the sources for this environment.
+
+        Returns:
+            For each source its `dataset`, `source`, `seconds` and `error`, which is empty if it can be read, and the
+            `rows` of the sample, each with its `origin`, its `payload`, the `changes` that it makes in the dataset, and
+            the `reasons` why it would be refused.
+
+        Raises:
+            CommitError: The definitions contradict each other.
+            RemoteError: Nothing has this name, or rows of it are sent by clients.
+        """
+        # A late import, as in `build_commit`.
+        from caraway.graph.wire.graphs import encode_commit  # noqa: PLC0415
+
+        body = b""
+        if datasets:
+            body = encode_commit(self.build_commit("a trial of sources", datasets, (), env=env, incremental=True))
+        params = {"name": name, "rows": str(rows)}
+        found: list[dict[str, Any]] = self._connection.post_bytes("/source/try", body, self._headers(), params).json()[
+            "sources"
+        ]
+        return found
+
     # -----------------------------------------------------------------------------------------------------------------
     # Data and features
 

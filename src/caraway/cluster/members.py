@@ -41,6 +41,8 @@ class Group:
 ENGINES = Group(members="engine/", things="job/")
 # Archives divide the topics by hashing alone, so their topics have no owners in Postgres.
 ARCHIVES = Group(members="archive/", things="archived/")
+# Servers divide the sources by hashing, too; each source has a lease beside it, for moments of disagreement.
+READERS = Group(members="source-reader/", things="read/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

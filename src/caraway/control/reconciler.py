@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from caraway.control.room import Room, room_for
-from caraway.control.service import CommitService, find_all
+from caraway.control.service import CommitService, TrySources, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.plan.model import GraphPlan
@@ -113,6 +113,7 @@ class Control:
         keep: timedelta = KEEP,
         index_lag: Callable[[str], str] = "no server indexes {} here".format,
         look_up: LookUp = find_all,
+        try_sources: TrySources = lambda _: (),
     ) -> Self:
         """Return the control plane for a Postgres and a Kafka; it opens no connection yet.
 
@@ -126,6 +127,7 @@ class Control:
             index_lag: Returns what an index (its asset as hexadecimal) waits for, "" if it has caught up with its
                 topic.
             look_up: Looks up the secrets that definitions name.
+            try_sources: Connects to sources, and returns a line for each that can't be read.
         """
         engine = connect(postgres_url)
         reader, ledger = StateReader(engine), Ledger(engine, keep=keep)
@@ -150,5 +152,7 @@ class Control:
             return room_for(plan, created, reader.running_jobs, partitions=partitions, processors=processors)
 
         writer = StateWriter(engine, keep=keep)
-        commits = CommitService(reader, writer, reconciler, count=count, look_up=look_up, room=room)
+        commits = CommitService(
+            reader, writer, reconciler, count=count, look_up=look_up, room=room, try_sources=try_sources
+        )
         return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)

@@ -18,17 +18,19 @@ from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.validation.graphs import validate
 from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
-from caraway.plan.model import GraphPlan
+from caraway.plan.model import GraphPlan, IngestPlan
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
-from caraway.state.blueprints import Blueprint, apply_generations, blueprints
+from caraway.state.blueprints import Blueprint, apply_generations, blueprints, content_of
 from caraway.state.model import MAIN, Head, NewCommit
 
 # Returns the number of records of each of the topics; missing topics are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]
 RoomFor = Callable[[GraphPlan, Container[str]], Room | None]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
+# Returns a line for each source that can't be read.
+TrySources = Callable[[Sequence[IngestPlan]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +103,15 @@ class CommitService:
         count: Count = lambda _: {},
         look_up: LookUp = find_all,
         room: RoomFor = lambda _plan, _created: None,
+        try_sources: TrySources = lambda _: (),
     ) -> None:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
         `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
         definitions name. `room` returns the slots that the new jobs of a plan need, and those that are free.
+        `try_sources` connects to sources and says which ones can't be read; by default no source is tried.
         """
+        self._try_sources = try_sources
         self._room = room
         self._count = count
         self._look_up = look_up
@@ -142,6 +147,7 @@ class CommitService:
         change = self._change(head, before, after)
         if not request.backfill:
             _refuse_backfill(change)
+        self._check_sources(change)
         if request.preview:
             return _previewed(change, warnings)
         return self._publish(change, head, message=request.message, author=author, warnings=warnings)
@@ -190,6 +196,17 @@ class CommitService:
         if faults:
             raise CommitError("\n".join(faults))
         return tuple(warnings)
+
+    def _check_sources(self, change: CommitChange) -> None:
+        """Raise `CommitError` if a new source can't be read.
+
+        Sources that are read already aren't tried: a system that is away for an hour must not prevent a commit of
+        something else.
+        """
+        created = {asset.content for asset in change.allocation.created}
+        plans = [ingest for ingest in change.plan.ingests if content_of(ingest) in created]
+        if faults := self._try_sources(plans):
+            raise CommitError("\n".join(faults))
 
     def _change(self, head: Head, before: Graph, after: Graph, *, restores: str | None = None) -> CommitChange:
         plan = plan_graph(after)

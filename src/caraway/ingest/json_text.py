@@ -82,6 +82,11 @@ def parse(text: bytes) -> Any:
     return loads(text)
 
 
+def is_simple(text: bytes) -> bool:
+    """Return whether a JSON text is so short, and has so few brackets, that it can be parsed without further checks."""
+    return len(text) <= SHORT_BYTES and text.count(b"[") + text.count(b"{") <= MAX_DEPTH
+
+
 def loads(text: bytes) -> Any:
     """Return the value of a JSON text that was checked.
 
@@ -137,7 +142,7 @@ def _is_surely_flat(text: bytes) -> bool:
     Without backslashes each quote begins or ends a string. Taking out two adjacent quotes leaves every other byte
     inside or outside of strings as it was, so only brackets that are both inside or both outside cancel each other.
     """
-    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+    if is_simple(text):
         return True
     if b"\\" in text:
         return False

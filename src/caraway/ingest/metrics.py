@@ -1,6 +1,6 @@
 """The counters of ingestion."""
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Histogram
 
 from caraway.ingest.targets import Target
 
@@ -17,6 +17,16 @@ FILTERED_ROWS = Counter(
 SOURCE_BYTES = Counter(
     "caraway_source_bytes", "Bytes that were read from a source.", ["source_name", "dataset_name", "format"]
 )
+POLLS = Histogram(
+    "caraway_source_poll_seconds",
+    "The seconds of a poll of a source that yielded rows, until these were durable.",
+    ["source_name", "dataset_name"],
+)
+
+
+def observe_poll(target: Target, seconds: float) -> None:
+    """Count a poll that yielded rows."""
+    POLLS.labels(target.system, target.dataset).observe(seconds)
 
 
 def count(target: Target, *, accepted: int, refused: int, filtered: int = 0) -> None:

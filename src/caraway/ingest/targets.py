@@ -80,6 +80,8 @@ class Target:
         self._how = Conversion(manner=ROWS, call=call)
         self.is_plain = is_plain(plan.source)
         """True if rows are only cast, which takes so little time that the event loop may do it."""
+        self.newest_us: int | None = None
+        """The newest event time among the rows that were encoded, in microseconds since the epoch; None at first."""
         self.columns = _columns_read(plan)
         """The columns of a payload that count; None if a user's function may read any of them."""
 
@@ -143,6 +145,7 @@ class Target:
                     errors.append(self._error(start + position, message, name))
                     bad.add(start + position)
         times = columns[self._codec.schema.timestamp]
+        self._see(times)
         # A dataset may have no column but its timestamp. Its rows are empty, and `zip` of no columns would yield no
         # rows at all.
         rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
@@ -173,6 +176,7 @@ class Target:
         mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]
         made: Counter[int] = Counter(error.row for error in errors)
+        self._see([change.at_us for change in mapped.changes])
         changes: list[_Change] = []
         for change in mapped.changes:
             row = [change.row.get(name) for name in self._columns]
@@ -210,6 +214,13 @@ class Target:
                 continue
             records.append((number, change, key, value))
         return records
+
+    def _see(self, times: Iterable[object]) -> None:
+        """Note event times; those of rows that can't be read are None."""
+        known = [time_us for time_us in times if isinstance(time_us, int)]
+        if known:
+            newest = max(known)
+            self.newest_us = newest if self.newest_us is None else max(newest, self.newest_us)
 
     def _error(self, row: int, message: str, field: str = "") -> RowError:
         return RowError(row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE))

@@ -15,6 +15,7 @@ from caraway.erasure.requests import ErasureLog
 from caraway.ingest.backpressure import Backpressure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
+from caraway.ingest.sources.trials import SourceTrials
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
@@ -72,6 +73,7 @@ class Deployment:
     skew: SkewStore
     sources: Sources
     state: StateReader
+    trials: SourceTrials
     writer: TopicWriter
     starts: Sequence[Callable[[], object]]
     stops: Sequence[Callable[[], object]]

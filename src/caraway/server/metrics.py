@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
+from caraway.dtypes.durations import US_PER_SECOND
 from caraway.index.feeding.lag import IndexLag
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.sources.sources import SourceStatus
@@ -21,6 +22,21 @@ LATENCY = Histogram(
     "Time from the first byte of a request to its answer.",
     ["target"],
     buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+SOURCE_OPEN = Gauge(
+    "caraway_source_open",
+    "1 while a source is read, 0 when it was bounded and has ended.",
+    ["source_name", "dataset_name"],
+)
+SOURCE_WATERMARK = Gauge(
+    "caraway_source_watermark_timestamp",
+    "The newest event time that came from a source, less its disorder, in seconds since the epoch.",
+    ["source_name", "dataset_name"],
+)
+SOURCE_ANSWERED = Gauge(
+    "caraway_source_last_success_timestamp",
+    "When a source last answered, in seconds since the epoch.",
+    ["source_name", "dataset_name"],
 )
 SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
 PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
@@ -78,12 +94,22 @@ def set_lags(lags: Iterable[IndexLag]) -> None:
 
 
 def set_sources(statuses: Iterable[SourceStatus]) -> None:
-    """Set the metrics of the sources that this server reads: records that aren't read yet, and whether it fails."""
+    """Set the metrics of the sources that this server reads: how far they are, and whether they fail."""
     for status in statuses:
-        if status.owned:
-            SOURCES.labels(status.system, status.dataset, "failing").set(float(bool(status.error)))
-            if status.lag is not None:
-                SOURCES.labels(status.system, status.dataset, "lag_records").set(status.lag)
+        if not status.owned:
+            continue
+        labels = (status.system, status.dataset)
+        SOURCES.labels(*labels, "failing").set(float(bool(status.error)))
+        SOURCE_OPEN.labels(*labels).set(float(status.state != "closed"))
+        if status.lag is not None:
+            SOURCES.labels(*labels, "lag_records").set(status.lag)
+        if status.polled_at is not None:
+            SOURCE_ANSWERED.labels(*labels).set(status.polled_at)
+        if status.watermark_us is not None:
+            SOURCE_WATERMARK.labels(*labels).set(status.watermark_us / US_PER_SECOND)
+        if status.progress is not None:
+            SOURCES.labels(*labels, "load_done").set(status.progress.done)
+            SOURCES.labels(*labels, "load_total").set(status.progress.total)
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:

@@ -25,6 +25,7 @@ from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.erased_letters import LetterErasure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
+from caraway.ingest.sources.trials import SourceTrials
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
@@ -91,6 +92,17 @@ def function_pool(settings: Settings, secrets: SecretStore, processes: int) -> F
         secrets=secrets.get,
         confinement=confinement_of(settings),
         started=partial(write_note, settings.data_dir),
+    )
+
+
+def source_functions(settings: Settings, secrets: SecretStore) -> Callable[[], FunctionCalls]:
+    """Return what makes the process for the functions of a source."""
+    return partial(
+        FunctionCalls,
+        settings.server.extractor_seconds,
+        settings.server.extractor_memory_mb,
+        confinement=confinement_of(settings),
+        secrets=secrets.get,
     )
 
 
@@ -216,16 +228,11 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         member=member,
         erased=erased,
         resolve=resolve,
-        functions=partial(
-            FunctionCalls,
-            server.extractor_seconds,
-            server.extractor_memory_mb,
-            confinement=confinement_of(settings),
-            secrets=secrets.get,
-        ),
+        functions=source_functions(settings, secrets),
         settings=settings.sources,
         is_late=backpressure.is_late,
     )
+    trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)
 
     def follow(needed: Needed) -> None:
         index.follow(needed.indexes)
@@ -249,6 +256,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         processors=settings.spark.processors,
         index_lag=index.lag,
         look_up=resolve,
+        try_sources=trials.faults,
     )
     reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
     watches = {
@@ -312,6 +320,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         skew=skew,
         sources=sources,
         state=state,
+        trials=trials,
         writer=writer,
         starts=starts,
         stops=[
@@ -320,6 +329,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
             sources.stop,
+            trials.stop,
             lags.stop,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),

@@ -76,11 +76,13 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a load of a source is: `done` of `total`, in `unit`s."""
+    """How far a load of a source is: `done` of `total`, in `unit`s, so many a second and for so many seconds more."""
 
     done: int
     total: int
     unit: str
+    per_second: float | None = None
+    remaining_seconds: float | None = None
 
 
 class SourceReport(msgspec.Struct, frozen=True, kw_only=True):

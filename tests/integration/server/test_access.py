@@ -52,6 +52,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/dead_letters"): ("dead_letters", None),
     ("get", "/api/v1/dead_letters/{name}"): ("dead_letter", None),
     ("post", "/api/v1/dead_letters/{name}/replay"): ("replay", {}),
+    ("post", "/api/v1/source/try"): ("try_sources", None),
     ("get", "/api/v1/datasets"): ("list_datasets", None),
     ("get", "/api/v1/definition/{name}"): ("describe", None),
     ("post", "/api/v1/wait"): ("wait", {"seconds": 0}),

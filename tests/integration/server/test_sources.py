@@ -209,13 +209,15 @@ def test_a_source_that_is_away_says_so_and_ends_with_its_dataset(
     own_server: Callable[[], ServerProcess], kafka: str, topic: str
 ) -> None:
     server = own_server()
-    missing = readings_of(brokers(kafka).topic(f"{topic}-missing")).to_spec()
-    server.commit(Graph(datasets=(missing,)))
+    read = readings_of(brokers(kafka).topic(topic)).to_spec()
+    server.commit(Graph(datasets=(read,)))
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.delete_topics([topic])[topic].result()
 
     def error() -> str:
         return "".join(status["error"] for status in server.http.get("/status").json()["sources"])
 
-    eventually(lambda: "topic" in error() and "missing" in error(), lambda: f"{error()}\n{server.said()}")
+    eventually(lambda: "topic" in error() and topic in error(), lambda: f"{error()}\n{server.said()}")
     assert server.health().status_code == 200
-    server.commit(Graph(datasets=(replace(missing, metadata=replace(missing.metadata, deleted=True)),)))
+    server.commit(Graph(datasets=(replace(read, metadata=replace(read.metadata, deleted=True)),)))
     eventually(lambda: server.http.get("/status").json()["sources"] == [], server.said)

@@ -1,7 +1,7 @@
 """The worker of a source: whatever polls and crashes happen, each row of the source is on the topics exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -19,7 +19,7 @@ from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, WebhookConnector
+from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, SecretRef, WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.ingest.marks import Starts, Written
@@ -35,6 +35,7 @@ from caraway.ingest.sources.reader import (
     batch_of,
     is_ahead,
 )
+from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
@@ -77,6 +78,7 @@ class World:
     #: Items until the process is killed in the middle of a write.
     fuse: int = 10**9
     away: bool = False
+    broker: Executor | None = None
     taken_over: bool = False
     opens: "type[Reader]" = field(default_factory=lambda: Reader)
     readers: list["Reader"] = field(default_factory=list)
@@ -93,6 +95,9 @@ class World:
             self.topics.setdefault(topic, []).append(item)
         if self.away:
             future.set_exception(UnavailableError("Kafka is away"))
+        elif self.broker is not None:
+            # The write ends in another thread, at some time, as in the real writer.
+            return self.broker.submit(lambda: None)
         else:
             future.set_result(None)
         return future
@@ -278,6 +283,7 @@ RECORDS = st.one_of(
     st.just(record("a", "old")),
     st.none(),
 )
+BROKER = ThreadPoolExecutor(1)
 SOURCES = st.dictionaries(st.sampled_from("012"), st.lists(RECORDS, max_size=30), min_size=1)
 
 
@@ -287,7 +293,7 @@ def test_any_polls_and_crashes_take_each_record_once(
 ) -> None:
     expected = World(source)
     expected.read_all(expected.worker())
-    world = World(source)
+    world = World(source, broker=BROKER if data.draw(st.booleans(), label="writes take time") else None)
     for _ in range(data.draw(st.integers(0, 4), label="crashes")):
         world.fuse = data.draw(st.integers(0, 20), label="items until the crash")
         world.away = data.draw(st.booleans(), label="Kafka away")
@@ -486,3 +492,20 @@ def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: ty
     if connector.reader:
         reader = resolve_name(connector.reader)
         assert all(hasattr(reader, part) for part in vars(SourceReader) if not part.startswith("_"))
+
+
+def test_errors_show_no_secret_that_was_looked_up() -> None:
+    values = {"env:A": "hunter2-old", "env:B": "abc"}
+    secrets = HiddenSecrets(lambda secret: secret if isinstance(secret, str) else values[secret.arn])
+    for secret in ("plain", SecretRef(arn="env:A"), SecretRef(arn="env:B")):
+        secrets(secret)
+    values["env:A"] = "hunter2-new"
+    secrets(SecretRef(arn="env:A"))
+    with pytest.raises(UnavailableError) as caught, secrets.hidden():
+        raise UnavailableError("plain abc: postgres://u:hunter2-new@h refused, hunter2-old before")
+    assert str(caught.value) == "plain abc: postgres://u:(secret)@h refused, (secret) before"
+    assert caught.value.__suppress_context__
+    error = UnavailableError("another")
+    with pytest.raises(UnavailableError) as unchanged, secrets.hidden():
+        raise error
+    assert unchanged.value is error

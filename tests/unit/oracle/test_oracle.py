@@ -144,6 +144,7 @@ def test_a_chain_of_lookups(case: Case) -> None:
 
 
 @pytest.mark.full(reason="five times as many cases as the tests above draw, for some minutes")
+@pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("shape", SHAPES)
 @given(data=st.data())
 @thorough(500)

@@ -26,6 +26,9 @@ ANSWER_TIMEOUT_S = 10.0
 PARTITIONS_INTERVAL_S = 30.0
 # The most kB of records that librdkafka fetches ahead of the reader and keeps in memory, for each source.
 BUFFER_KB = 16 * 1024
+# The most records that are taken from librdkafka at once. The size of a batch is checked in between, so a batch can be
+# larger than wanted by so many records; librdkafka's own buffer bounds these.
+CHUNK = 500
 # The seconds of one poll for a sample of the topic.
 PEEK_S = 0.2
 # librdkafka's error for a lost connection to one broker, which it opens again by itself, so the reader ignores it. If
@@ -158,15 +161,17 @@ class KafkaReader:
         """Return the next records. Only the first one is waited for; those that were fetched by then come with it."""
         self._error = ""
         found: list[SourceRecord] = []
-        message = self._consumer.poll(timeout_s)
-        while message is not None:
-            record = self._record(message)
-            if record is not None:
-                found.append(record)
-                size -= len(record.value or b"")
+        first = self._consumer.poll(timeout_s)
+        messages = [] if first is None else [first]
+        while messages:
+            for message in messages:
+                record = self._record(message)
+                if record is not None:
+                    found.append(record)
+                    size -= len(record.value or b"")
             if len(found) >= rows or size <= 0:
                 break
-            message = self._consumer.poll(0)
+            messages = self._consumer.consume(min(CHUNK, rows - len(found)), 0)
         if not found and self._error:
             raise UnavailableError(f"{self._where}: {self._error}")
         return found

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import cast
@@ -11,9 +12,12 @@ import sqlalchemy as sa
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
+from caraway.errors import UnavailableError
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
+from caraway.ingest.sources.redaction import HiddenSecrets
+from caraway.ingest.sources.shares import SourceShares
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
@@ -26,9 +30,9 @@ from caraway.topics.producer import TopicWriter
 STANDBY_S = 2.0
 # The seconds until a source that failed is tried again: after the first failure, and at most after many.
 RETRY_S = (2.0, 30.0)
-# The seconds after which a server compares the sources that it reads with the wanted ones, and starts and stops
-# workers; `set_plans` makes it do so at once.
-FOLLOW_S = 30.0
+# The seconds after which a server looks which sources it is to read, and starts and stops workers; `set_plans` makes it
+# do so at once.
+FOLLOW_S = 5.0
 # The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
 
@@ -49,10 +53,14 @@ class SourceStatus:
         position: How far it is read, as far as this server knows: for Kafka, the offset of the next record of each
             partition.
         progress: How far the current load is; None if none is going on, or its size isn't known.
+        per_second: The units of the progress a second; None if that isn't known.
+        remaining_s: The seconds until the current load is complete, at its pace; None if that isn't known.
         rows: How many rows this server has read.
         read_at: When this server read the last row, in seconds since the epoch; None if it has read none.
         polled_at: When the source last answered this server, in seconds since the epoch; None if it hasn't.
         dead_letters: How many rows became dead letters since this server started to read.
+        watermark_us: The newest event time that this server read, less the source's disorder, in microseconds since the
+            epoch; None if it has read no row.
         error: Why this server can't read it now; empty if nothing failed.
     """
 
@@ -64,10 +72,13 @@ class SourceStatus:
     lag: int | None
     position: Position
     progress: Progress | None
+    per_second: float | None
+    remaining_s: float | None
     rows: int
     read_at: float | None
     polled_at: float | None
     dead_letters: int
+    watermark_us: int | None
     error: str
 
 
@@ -114,6 +125,7 @@ class Sources:
         # that their rows don't wait in a queue behind rows of sources.
         self._writer: TopicWriter | None = None
         self._topics = SourceTopics(bootstrap_servers)
+        self._shares = SourceShares(engine, member)
         self._wanted: Mapping[str, IngestPlan] = {}
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
@@ -128,6 +140,8 @@ class Sources:
         self._follower.stop(STOP_S)
         self.set_plans(())
         self._follow()
+        with suppress(UnavailableError):
+            self._shares.leave()
         if self._writer is not None:
             self._writer.close(STOP_S)
         self.call.stop()
@@ -139,14 +153,30 @@ class Sources:
         }
         self._follower.wake()
 
+    def context(self, name: str, plan: IngestPlan, target: Target, resolve: Resolve) -> SourceContext:
+        """Return all that the reader of a source knows besides its connector; `resolve` looks up its secrets."""
+        return SourceContext(
+            name=name,
+            source=plan.source,
+            dataset=plan.dataset,
+            columns=target.columns,
+            resolve=resolve,
+            endpoints=self._settings.endpoints,
+            local_folders=self._settings.local_folders,
+        )
+
     def statuses(self) -> list[SourceStatus]:
         """Return the state of each source."""
-        return [running.status for running in list(self._running.values())]
+        running = dict(self._running)
+        others = [_standby(plan) for name, plan in self._wanted.items() if name not in running]
+        return [*(each.status for each in running.values()), *others]
 
     def _follow(self) -> None:
-        """Start and stop workers, so that they are those of the sources that are wanted."""
+        """Start and stop workers, so that they are those of the wanted sources that this server is to read."""
         with self._lock:
-            wanted = self._wanted
+            known = self._wanted
+            mine = self._shares.mine(known)
+            wanted = {name: plan for name, plan in known.items() if name in mine}
             gone = [name for name, running in self._running.items() if wanted.get(name) != running.plan]
             for name in gone:
                 self._running[name].work.stopping.set()
@@ -164,15 +194,8 @@ class Sources:
         functions = self._functions()
         connector = plan.source.connector
         target = Target(plan, functions)
-        context = SourceContext(
-            name=name,
-            source=plan.source,
-            dataset=plan.dataset,
-            columns=target.columns,
-            resolve=self._resolve,
-            endpoints=self._settings.endpoints,
-            local_folders=self._settings.local_folders,
-        )
+        secrets = HiddenSecrets(self._resolve)
+        context = self.context(name, plan, target, secrets)
         lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
         worker = SourceWorker(
             name,
@@ -185,7 +208,7 @@ class Sources:
             erased=self._erased,
             is_late=lambda: self._is_late(target.topic),
         )
-        running = _Running(plan, target, worker, functions)
+        running = _Running(plan, target, worker, functions, secrets)
         running.work.start()
         return running
 
@@ -193,8 +216,16 @@ class Sources:
 class _Running:
     """A source that is being read."""
 
-    def __init__(self, plan: IngestPlan, target: Target, worker: SourceWorker, functions: FunctionCalls) -> None:
+    def __init__(
+        self,
+        plan: IngestPlan,
+        target: Target,
+        worker: SourceWorker,
+        functions: FunctionCalls,
+        secrets: HiddenSecrets,
+    ) -> None:
         self.plan = plan
+        self._secrets = secrets
         self._target = target
         self._worker = worker
         self._functions = functions
@@ -216,15 +247,19 @@ class _Running:
             lag=worker.lag,
             position=worker.position,
             progress=worker.progress,
+            per_second=worker.pace.per_second,
+            remaining_s=worker.pace.remaining_s(worker.progress),
             rows=worker.rows,
             read_at=worker.read_at,
             polled_at=worker.polled_at,
             dead_letters=worker.dead_letters,
+            watermark_us=None if target.newest_us is None else target.newest_us - self.plan.source.disorder_us,
             error=error,
         )
 
     def _run(self) -> None:
-        self._owned = self._worker.step()
+        with self._secrets.hidden():
+            self._owned = self._worker.step()
 
     def _pause_s(self) -> float:
         """Return the seconds before the next read: 0 while this server may read, as a read waits for records itself."""
@@ -233,6 +268,28 @@ class _Running:
     def _finish(self) -> None:
         self._functions.stop()
         self._worker.stop()
+
+
+def _standby(plan: IngestPlan) -> SourceStatus:
+    """Return the state of a source that another server is to read."""
+    return SourceStatus(
+        dataset=plan.topic.dataset,
+        source=plan.source.connector.identifier,
+        system=plan.source.connector.system_name,
+        state="standby",
+        owned=False,
+        lag=None,
+        position={},
+        progress=None,
+        per_second=None,
+        remaining_s=None,
+        rows=0,
+        read_at=None,
+        polled_at=None,
+        dead_letters=0,
+        watermark_us=None,
+        error="",
+    )
 
 
 def _state(worker: SourceWorker, error: str) -> str:

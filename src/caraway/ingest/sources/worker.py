@@ -7,9 +7,10 @@ the topics show which rows were written, and a checkpoint only limits how much i
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from caraway.cluster.leases import HeldLease
@@ -19,6 +20,7 @@ from caraway.errors import UnavailableError
 from caraway.ingest import metrics
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
 from caraway.ingest.marks import Marks, Written
+from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import Position, Progress, SourceBatch, SourceReader
@@ -29,6 +31,9 @@ HEADER = "caraway-source"
 # The most rows and bytes of one poll: so many that the fixed costs of a write don't count, and so few that a process
 # holds only some MB for each source.
 POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
+# The most batches that are on their way to Kafka while the next one is read and encoded. With one, the broker and this
+# process would wait for each other.
+IN_FLIGHT = 2
 # The seconds for which a record is awaited. Then the worker checks whether it must stop, and whether its lease must be
 # renewed.
 POLL_S = 0.5
@@ -42,6 +47,22 @@ LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
 WRITE_S = 10.0
 LOST = "another server reads it now"
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A batch that is on its way to Kafka: the writes that must succeed, and the rows that make no records."""
+
+    batch: SourceBatch
+    begun: float
+    writes: list[Future[None]] = field(default_factory=list)
+    refused: set[int] = field(default_factory=set)
+    filtered: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """True if no write is going on any more."""
+        return all(write.done() for write in self.writes)
 
 
 class SourceWorker:
@@ -95,6 +116,7 @@ class SourceWorker:
         self._reader: SourceReader | None = None
         self._checkpoint = Checkpoint()
         self._saved_at = float("-inf")
+        self._sent: deque[_Sent] = deque()
         # The position up to which everything is durable now, and the changes of items since the checkpoint.
         self._position: Position = {}
         self._items: dict[str, bytes | None] = {}
@@ -106,12 +128,14 @@ class SourceWorker:
         """How many rows of the source aren't read yet; None if that isn't known."""
         self.progress: Progress | None = None
         """How far the current load is, if its size is known."""
+        self.pace = Pace(clock)
+        """The pace of the current load."""
         self.read_at: float | None = None
         """When this server read the last row, in seconds since the epoch; None if it has read none."""
         self.polled_at: float | None = None
         """When the source last answered, in seconds since the epoch; None if it hasn't answered this server."""
         self.rows = 0
-        """How many rows this server has read since it started."""
+        """How many rows this server has read and made durable since it started."""
         self.waits = False
         """True while no rows are read, because what is computed from them is too far behind."""
         self.dead_letters = 0
@@ -162,14 +186,21 @@ class SourceWorker:
             self._save()
         if reader is not None:
             self.lag, self.progress = reader.lag(), reader.progress()
+            self.pace.note(self.progress)
         return True
 
     def _poll(self, reader: SourceReader) -> None:
+        begun = self._clock()
         batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=POLL_S)
         self.polled_at = self._now()
         if batch is not None:
-            self._take(batch)
-        elif self._has_ended(reader):
+            self._send(batch, begun)
+            if batch.is_fence:
+                self._save()
+            self._settle(IN_FLIGHT)
+            return
+        self._settle(0)
+        if self._has_ended(reader):
             self._save(closed=True)
             self._disconnect()
 
@@ -234,50 +265,54 @@ class SourceWorker:
             raise
         return reader
 
-    def _take(self, batch: SourceBatch) -> None:
-        """Write the rows of a batch, and wait until they are durable."""
-        if len(batch.rows):
-            deliverer = Deliverer(
-                [self._target],
-                batch.rows,
-                origin=lambda row: {"source": self._target.source, **batch.origin(row)},
-                erased=self._erased,
-                marks=Marks(header=HEADER, key=self._name, mark=batch.mark, written=self._written),
-            )
-            self._write(deliverer, len(batch.rows))
-            self.read_at, self._received = self._now(), self._clock()
-            self.rows += len(batch.rows)
-        self._position = batch.position
-        self._items.update(batch.items)
-        metrics.count_bytes(self._target, batch.size)
-        if batch.is_fence:
-            self._save()
+    def _send(self, batch: SourceBatch, begun: float) -> None:
+        """Send the rows of a batch, of which `_settle` awaits that they are durable."""
+        sent = _Sent(batch, begun)
+        self._sent.append(sent)
+        if not len(batch.rows):
+            return
+        deliverer = Deliverer(
+            [self._target],
+            batch.rows,
+            origin=lambda row: {"source": self._target.source, **batch.origin(row)},
+            erased=self._erased,
+            marks=Marks(header=HEADER, key=self._name, mark=batch.mark, written=self._written),
+        )
+        self.read_at, self._received = self._now(), self._clock()
+        for start in range(0, len(batch.rows), SLICE):
+            stop = min(start + SLICE, len(batch.rows))
+            delivery = deliverer.deliver(self._target, start, stop, time.time_ns() // 1000)
+            sent.refused.update(error.row for error in delivery.errors)
+            sent.filtered += delivery.filtered
+            # The rows above may have taken long in a user's function. If another server has claimed the lease
+            # meanwhile, it reads the same rows, so this one must not write them.
+            if not self._right.keep(succeeds=True):
+                raise UnavailableError(LOST)
+            sent.writes += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
 
-    def _write(self, deliverer: Deliverer, total: int) -> None:
-        pending: list[Future[None]] = []
-        refused: set[int] = set()
-        filtered = 0
-        try:
-            for start in range(0, total, SLICE):
-                delivery = deliverer.deliver(self._target, start, min(start + SLICE, total), time.time_ns() // 1000)
-                refused.update(error.row for error in delivery.errors)
-                filtered += delivery.filtered
-                # The rows above may have taken long in a user's function. If another server has claimed the lease
-                # meanwhile, it reads the same rows, so this one must not write them.
-                if not self._right.keep(succeeds=True):
-                    raise UnavailableError(LOST)
-                pending += [self._writer.write(topic, items) for topic, items in delivery.items.items() if items]
-        finally:
-            # After an error the worker opens its source again and reads from the topics which rows were written. A
-            # write still in progress would be missed there, and its rows would be written twice.
-            wait(pending)
-        for write in pending:
-            write.result()
-        self.dead_letters += len(refused)
-        metrics.count(self._target, accepted=total - len(refused) - filtered, refused=len(refused), filtered=filtered)
+    def _settle(self, most: int) -> None:
+        """Note which batches are durable; wait until at most so many are on their way."""
+        while self._sent and (len(self._sent) > most or self._sent[0].is_done):
+            sent = self._sent[0]
+            for write in sent.writes:
+                write.result()
+            self._sent.popleft()
+            self._position = sent.batch.position
+            self._items.update(sent.batch.items)
+            self._count(sent)
+
+    def _count(self, sent: "_Sent") -> None:
+        rows, refused = len(sent.batch.rows), len(sent.refused)
+        self.rows += rows
+        self.dead_letters += refused
+        accepted = rows - refused - sent.filtered
+        metrics.count(self._target, accepted=accepted, refused=refused, filtered=sent.filtered)
+        metrics.count_bytes(self._target, sent.batch.size)
+        metrics.observe_poll(self._target, self._clock() - sent.begun)
 
     def _save(self, *, closed: bool = False) -> None:
-        """Save a checkpoint of what is durable now, which is all that was read."""
+        """Save a checkpoint of all that was read, when it is durable."""
+        self._settle(0)
         reader = self._reader
         if reader is not None:
             self._written = frozenset(w for w in self._written if reader.is_ahead(w[1].partition(".")[0]))
@@ -298,6 +333,10 @@ class SourceWorker:
         self._checkpoint, self._items, self._saved_at = checkpoint, {}, self._clock()
 
     def _close(self) -> None:
+        # After an error the worker opens its source again and reads from the topics which rows were written. A write
+        # still in progress would be missed there, and its rows would be written twice.
+        wait([write for sent in self._sent for write in sent.writes])
+        self._sent.clear()
         self._disconnect()
         self._is_open = False
 

@@ -61,7 +61,13 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                     "owned": status.owned,
                     "lag": status.lag,
                     "position": status.position,
-                    "progress": None if status.progress is None else asdict(status.progress),
+                    "progress": None
+                    if status.progress is None
+                    else {
+                        **asdict(status.progress),
+                        "per_second": status.per_second,
+                        "remaining_seconds": status.remaining_s,
+                    },
                     "rows": status.rows,
                     "read_at": status.read_at,
                     "polled_at": status.polled_at,

@@ -43,8 +43,18 @@ class DeadLettersParameters(Struct):
     """The dead letters that are wanted."""
 
     dataset: Annotated[str | None, Meta(description="the name of a dataset, to show its dead letters only")] = None
+    source: Annotated[str | None, Meta(description="the name of a webhook or another system, or of one source")] = None
+    since: Annotated[datetime | None, Meta(description="only those written at this time or later")] = None
     limit: Annotated[int, Meta(ge=1, le=MAX_SHOWN, description=f"a number to show, from 1 to {MAX_SHOWN}")] = SHOWN
     before: Annotated[str, Meta(description="the `next` of an earlier answer")] = ""
+
+
+class Replay(Struct):
+    """How a dead letter is sent again."""
+
+    row: Annotated[
+        dict[str, Any] | None, Meta(description="the repaired row, which is sent in place of the refused one")
+    ] = None
 
 
 async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
@@ -66,9 +76,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
             if row in of_indexes:
                 continue
             of_indexes.add(row)
-        if asked.dataset in {None, dead_letter.body["dataset"]} and _is_seen(
-            context, dead_letter, served, topics, request
-        ):
+        if _is_asked(dead_letter, asked) and _is_seen(context, dead_letter, served, topics, request):
             found.append(dead_letter)
     again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
     return json_response(
@@ -90,8 +98,8 @@ async def dead_letter(context: ServerContext, request: Request, name: str) -> Ht
     return json_response({"id": dead_letter.id, **shown, "replayed_at": again.get(dead_letter.id)})
 
 
-async def replay(context: ServerContext, request: Request, name: str) -> HttpResponse:
-    """Send the row of a dead letter again to the dataset that refused it, once.
+async def replay(context: ServerContext, request: Request[Replay], name: str) -> HttpResponse:
+    """Send the row of a dead letter again to the dataset that refused it, as it is or repaired, once.
 
     Raises:
         InvalidInputError: The row can't be sent, or the dataset would refuse it again.
@@ -99,7 +107,8 @@ async def replay(context: ServerContext, request: Request, name: str) -> HttpRes
     """
     dead_letter = await _seen(context, name, request, Mode.WRITE_DATA)
     served = context.deployment.graphs.require_served_graph(request.branch)
-    row = dead_letter.body.get("row")
+    repaired = (await request.read()).row
+    row = dead_letter.body.get("row") if repaired is None else repaired
     endpoint = _endpoint(dead_letter, served)
     if endpoint is None:
         raise InvalidInputError(
@@ -108,7 +117,8 @@ async def replay(context: ServerContext, request: Request, name: str) -> HttpRes
         )
     if not isinstance(row, dict):
         raise InvalidInputError(
-            f"dead letter {dead_letter.id} has only the head of its row, or a row that is no object; log it again"
+            f"dead letter {dead_letter.id} has only the head of its row, or a row that is no object; send the whole "
+            "repaired row with the replay"
         )
     dataset = dead_letter.body["dataset"]
     if dataset in served.rebuilding:
@@ -138,6 +148,18 @@ async def _seen(context: ServerContext, name: str, request: Request[Any, Any], m
         )
     _require(context, dead_letter, served, request, mode)
     return dead_letter
+
+
+def _is_asked(dead_letter: Letter, asked: DeadLettersParameters) -> bool:
+    body = dead_letter.body
+    if asked.dataset is not None and body["dataset"] != asked.dataset:
+        return False
+    if asked.since is not None and dead_letter.written_ms < asked.since.timestamp() * 1000:
+        return False
+    source = str(body.get("source", ""))
+    # A source is spelled "[Kafka: brokers](topic=raw, format=json)".
+    system = source.partition(": ")[2].partition("](")[0]
+    return asked.source in {None, source, system, body.get("webhook")}
 
 
 def _is_seen(
@@ -231,7 +253,7 @@ def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> 
         reasons = "; ".join(f"{error.field or 'the row'} {error.message}" for error in errors)
         raise InvalidInputError(
             f"dead letter {dead_letter.id} still doesn't fit {target.dataset}: {reasons[:1000]}; "
-            "change the dataset, or log a row that is right"
+            "change the dataset, or send a repaired row with the replay"
         )
 
 
@@ -241,7 +263,8 @@ def _summary(dead_letter: Letter) -> Json:
     if "index" in body:
         origin = f"index {body['index']}"
     if "source" in body:
-        origin = f"{body['source']} {body.get('partition')}/{body.get('offset')}"
+        known = {"dataset", "topic", "source", "reason", "row", "time"}
+        origin = " ".join([str(body["source"]), *(f"{name} {body[name]}" for name in body if name not in known)])
     return {
         "id": dead_letter.id,
         "at": datetime.fromtimestamp(dead_letter.written_ms / 1000, UTC).isoformat(),

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+import orjson
+
 from caraway.errors import InvalidInputError, TooLargeError
-from caraway.ingest.json_text import parse
+from caraway.ingest.json_text import is_simple, parse, position
 from caraway.ingest.table import json_type
 
 
@@ -13,7 +15,10 @@ def decode_json(values: Sequence[bytes]) -> tuple[list[object], dict[int, str]]:
     faults: dict[int, str] = {}
     for value in values:
         try:
-            row = parse(value)
+            row = orjson.loads(value) if is_simple(value) else parse(value)
+        except orjson.JSONDecodeError as error:
+            faults[len(rows)] = f"decode: the record isn't JSON: {position(error)}"
+            row = value.decode(errors="replace")
         except (InvalidInputError, TooLargeError) as error:
             faults[len(rows)] = f"decode: the record {error}"
             row = value.decode(errors="replace")

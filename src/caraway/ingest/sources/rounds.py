@@ -1,0 +1,57 @@
+"""Rounds: a source that is polled is looked through completely every so often (`every=` of `@source`).
+
+The time of the next round is a time of day, since it is kept in the position and outlives the process. A time of day
+may jump, so it is never trusted to be far away: a next round that lies more than one interval ahead begins at once.
+"""
+
+import time
+from collections.abc import Callable
+
+from caraway.dtypes.durations import US_PER_SECOND
+
+# The interval of a source that names none, in seconds; the authoring classes have the same default.
+EVERY_S = 30 * 60.0
+
+
+class Rounds:
+    """When the rounds of one source begin. The first one begins at once; they never overlap.
+
+    The interval counts from the beginning of a round to the beginning of the next one. If a round takes longer than
+    that, the next one begins when it has ended.
+    """
+
+    def __init__(
+        self,
+        every_us: int | None,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            every_us: The interval in microseconds; None: 30 minutes.
+            now: Returns the time in seconds since the epoch, which may jump.
+            sleep: Waits for some seconds.
+        """
+        self._every_s = EVERY_S if every_us is None else every_us / US_PER_SECOND
+        self._now = now
+        self._sleep = sleep
+        self.next_at = 0.0
+        """When the next round may begin, in seconds since the epoch: to be kept in the position, and set from it."""
+
+    def begin(self) -> None:
+        """Note that a round begins now."""
+        self.next_at = self._now() + self._every_s
+
+    def wait(self, most_s: float) -> bool:
+        """Wait for the next round, at most for some seconds; return whether it is due."""
+        if (left := self.left_s()) > 0:
+            self._sleep(min(left, most_s))
+            left = self.left_s()
+        return left <= 0
+
+    def left_s(self) -> float:
+        """Return the seconds until the next round, 0 if it is due."""
+        left = self.next_at - self._now()
+        return left if 0 < left <= self._every_s else 0.0

@@ -1,0 +1,64 @@
+"""The division of sources among servers, in a real Postgres: each source has one server, whoever comes and goes."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg import sql
+
+from caraway.errors import UnavailableError
+from caraway.ingest.sources.shares import SourceShares
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
+from caraway.state.tables import leases
+
+SOURCES = [f"source-{n}" for n in range(20)]
+NODES = ("one", "two", "three")
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[sa.Engine]:
+    migrate(postgres)
+    engine = connect(postgres)
+    yield engine
+    engine.dispose()
+
+
+def test_each_source_has_one_server_and_few_move(database: sa.Engine) -> None:
+    first, *others = (SourceShares(database, node) for node in NODES)
+    assert first.mine(SOURCES) == set(SOURCES)
+    for other in others:
+        other.mine(SOURCES)
+    divided = [each.mine(SOURCES) for each in (first, *others)]
+    assert all(divided)
+    assert sorted(source for part in divided for source in part) == sorted(SOURCES)
+    # A server that leaves, or that is killed so that its lease expires, gives its sources to the others alone.
+    others[0].leave()
+    after = [each.mine(SOURCES) for each in (first, others[1])]
+    assert sorted(source for part in after for source in part) == sorted(SOURCES)
+    assert (after[0] >= divided[0], after[1] >= divided[2]) == (True, True)
+    with database.begin() as connection:
+        dead = leases.c.name.endswith("/three")
+        connection.execute(sa.update(leases).where(dead).values(expires_at=sa.func.clock_timestamp()))
+    assert first.mine(SOURCES) == set(SOURCES)
+
+
+def test_a_server_keeps_its_part_while_postgres_is_away(
+    database: sa.Engine, postgres: str, postgres_server: str
+) -> None:
+    first, second = SourceShares(database, "one"), SourceShares(database, "two")
+    first.mine(SOURCES)
+    parts = [second.mine(SOURCES), first.mine(SOURCES)]
+    name = postgres.rpartition("/")[2]
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        closed = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        connection.execute(closed.format(sql.Identifier(name), sql.Literal(False)))
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        try:
+            assert [second.mine(SOURCES), first.mine(SOURCES)] == parts
+            with pytest.raises(UnavailableError):
+                SourceShares(database, "three").mine(SOURCES)
+        finally:
+            connection.execute(closed.format(sql.Identifier(name), sql.Literal(True)))
+    assert [second.mine(SOURCES), first.mine(SOURCES)] == parts
