@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from caraway.graph.connectors import PostgresSystem
+from caraway.ingest.sources.capture import reader
 from caraway.ingest.sources.capture.postgres import log
 from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import KilledError, World, plants
@@ -29,6 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask the server all the time how far its log is decoded, so that no test waits for it."""
     monkeypatch.setattr(log, "ASK_S", 0.0)
+    monkeypatch.setattr(reader, "QUIET_S", 0.0)
 
 
 @pytest.fixture
@@ -79,13 +81,14 @@ def table_rows(connection: Connection) -> dict[Any, list[object]]:
 def catch_up(world: World, worker: SourceWorker, connection: Connection) -> None:
     """Run a worker until it has read all that was committed."""
     ((end,),) = connection.execute("SELECT pg_logical_emit_message(true, 'test', 'here') - '0/0'::pg_lsn")
-    for _ in range(3000):
+    for _ in range(300):
         world.now += 0.4
         assert worker.step()
         at = worker.position.get("at")
         if worker.lag == 0 and at is not None and at[0] >= end:
             return
-    raise AssertionError(worker.position)
+    slots = connection.execute("SELECT * FROM pg_replication_slots").fetchall()
+    raise AssertionError((worker.lag, worker.position, end, slots))
 
 
 def test_a_table_is_loaded_and_followed(database: Connection) -> None:

@@ -67,6 +67,7 @@ class CaptureReader:
         self._deleting: Iterator[LiveRow | None] | None = None
         self._begin: Begin | None = None
         self._number = 0
+        self._reported: Coordinate | None = None
         self._reported_at = 0.0
         self._idle_at: float | None = None
         self._tried_at = 0.0
@@ -341,14 +342,14 @@ class CaptureReader:
             self._idle_at = self._idle_at or now
         if position.at is None or end > position.at:
             position.at = end
-            if now > self._reported_at + QUIET_S:
-                batch.is_news = True
+        if position.at != self._reported and now > self._reported_at + QUIET_S:
+            batch.is_news = True
         return not is_end or position.snapshot is not None
 
     def _finished(self, batch: Batch) -> SourceBatch | None:
         if not len(batch) and not batch.is_news:
             return None
-        self._reported_at = time.monotonic()
+        self._reported, self._reported_at = self._position.at, time.monotonic()
         if batch.incomplete:
             self._log.complete(batch.incomplete)
         self._position.state = self._log.state() if self._position.at is not None else self._position.state
