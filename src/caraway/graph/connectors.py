@@ -485,6 +485,14 @@ class CaptureConnector(SystemConnector):
         """The table, for people."""
         return f"table={self.table}"
 
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        if self.kind is SystemKind.MYSQL:
+            return (
+                "the server reads the log of Postgres only so far; give the table a cursor, or use Debezium and Kafka"
+            )
+        return super(CaptureConnector, self).unreadable()
+
     def check_sink(self, where: str) -> None:
         """Refuse sinks: a log can only be read."""
         raise CommitError(f"{where}: the log of a database can't be written")

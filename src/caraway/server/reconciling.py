@@ -5,10 +5,9 @@ server still has of indexes and sources that the ledger has destroyed.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from caraway.control.reconciler import LedgerReconciler
-from caraway.ingest.sources.positions import SourcePositions
 from caraway.server.server_index import ServerIndex
 from caraway.state.blueprints import EMITS, AssetKind
 from caraway.state.ledger import Ledger
@@ -35,14 +34,22 @@ class Reconciling:
         reconciler: LedgerReconciler,
         ledger: Ledger,
         index: ServerIndex,
-        positions: SourcePositions,
+        forget_sources: Callable[[Collection[str]], None],
         require_tables: Callable[[], None],
     ) -> None:
-        """Prepare; `require_tables` raises UnavailableError as long as Postgres lacks the tables."""
+        """Prepare.
+
+        Args:
+            reconciler: Does the due actions of the ledger.
+            ledger: The ledger.
+            index: The index of this server.
+            forget_sources: Forgets sources that are gone, by their names.
+            require_tables: Raises UnavailableError as long as Postgres lacks the tables.
+        """
         self._reconciler = reconciler
         self._ledger = ledger
         self._index = index
-        self._positions = positions
+        self._forget_sources = forget_sources
         self._require_tables = require_tables
         self._forgot_at = time.monotonic()
         self._emission_renewed_at = float("-inf")
@@ -62,4 +69,4 @@ class Reconciling:
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._index.forget({bytes.fromhex(name.partition(EMITS)[0]) for name in self._ledger.gone(AssetKind.INDEX)})
-            self._positions.forget(self._ledger.gone(AssetKind.INGEST))
+            self._forget_sources(self._ledger.gone(AssetKind.INGEST))

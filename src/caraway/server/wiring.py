@@ -230,6 +230,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         resolve=resolve,
         functions=source_functions(settings, secrets),
         settings=settings.sources,
+        objects_url=settings.objects_url,
         is_late=backpressure.is_late,
     )
     trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)
@@ -258,7 +259,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         look_up=resolve,
         try_sources=trials.faults,
     )
-    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
+    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.forget, definitions.require_tables)
     watches = {
         "postgres": graphs.watch,
         "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),

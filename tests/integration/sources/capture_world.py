@@ -64,6 +64,7 @@ class World:
     dataset: DatasetSpec
     topics: dict[str, list[TopicItem]] = field(default_factory=dict)
     saved: Checkpoint | None = None
+    remembered: dict[str, bytes] = field(default_factory=dict)
     owner_token: int = 0
     #: Items until the process is killed in the middle of a write.
     fuse: int = 10**9
@@ -109,16 +110,16 @@ class World:
 
     def items(self, source: str) -> dict[str, bytes]:
         assert source
-        return {}
+        return dict(self.remembered)
 
     def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
         assert source
-        assert not items
         if self.fuse <= 0:
             raise KilledError
         if token < self.owner_token:
             return False
         self.saved = checkpoint
+        self.remembered |= {name: value for name, value in items.items() if value is not None}
         return True
 
     # The lease.

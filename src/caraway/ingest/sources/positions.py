@@ -88,6 +88,18 @@ class SourcePositions:
 
         return attempt(self._engine, save, what=f"save the position of {source}")
 
+    def known(self, sources: Collection[str]) -> list[str]:
+        """Return those of some sources that have a checkpoint.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        if not sources:
+            return []
+        query = sa.select(source_positions.c.source).where(source_positions.c.source.in_(sources))
+        return list(
+            attempt(self._engine, lambda c: c.execute(query).scalars().all(), what="read which sources are known")
+        )
+
     def forget(self, sources: Collection[str]) -> None:
         """Remove the checkpoints of sources that are gone for good.
 

@@ -1,7 +1,7 @@
 """All sources that one server reads, each by a worker in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -14,6 +14,8 @@ from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.functions.sources.calls import FunctionCalls
+from caraway.ingest.sources.gone import GoneSources
+from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
 from caraway.ingest.sources.redaction import HiddenSecrets
@@ -95,6 +97,7 @@ class Sources:
         resolve: Resolve,
         functions: Callable[[], FunctionCalls],
         settings: SourcesSettings,
+        objects_url: str,
         is_late: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Prepare; nothing is read before `start`.
@@ -107,6 +110,7 @@ class Sources:
             resolve: Returns the values of secrets.
             functions: Makes a process for users' functions.
             settings: The settings of sources.
+            objects_url: The object store, which has the archive.
             is_late: Returns whether what is computed from the rows of a topic is too far behind.
         """
         self._bootstrap_servers = bootstrap_servers
@@ -116,11 +120,13 @@ class Sources:
         self._resolve = resolve
         self._functions = functions
         self._settings = settings
+        self._objects_url = objects_url
         self._is_late = is_late
         # The process in which users' functions of all webhooks run. Each source that the server reads has a process of
         # its own, so that slow functions of one don't delay the others.
         self.call = functions()
         self.positions = SourcePositions(engine)
+        self._gone = GoneSources(self.positions, resolve, settings.endpoints)
         # The Kafka producer for rows of sources, made when the first source starts. Log requests have another one, so
         # that their rows don't wait in a queue behind rows of sources.
         self._writer: TopicWriter | None = None
@@ -134,10 +140,12 @@ class Sources:
     def start(self) -> None:
         """Start to read."""
         self._follower.start()
+        self._gone.start()
 
     def stop(self) -> None:
         """Stop to read, and let other servers do it."""
         self._follower.stop(STOP_S)
+        self._gone.stop(STOP_S)
         self.set_plans(())
         self._follow()
         with suppress(UnavailableError):
@@ -153,6 +161,10 @@ class Sources:
         }
         self._follower.wake()
 
+    def forget(self, names: Collection[str]) -> None:
+        """Forget sources that are gone for good, and remove what their readers made in other systems."""
+        self._gone.set_gone(names)
+
     def context(self, name: str, plan: IngestPlan, target: Target, resolve: Resolve) -> SourceContext:
         """Return all that the reader of a source knows besides its connector; `resolve` looks up its secrets."""
         return SourceContext(
@@ -163,6 +175,7 @@ class Sources:
             resolve=resolve,
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
+            live_rows=live_rows_of(self._bootstrap_servers, self._objects_url, plan.topic),
         )
 
     def statuses(self) -> list[SourceStatus]:

@@ -10,7 +10,7 @@ from psycopg.pq.abc import PGconn
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import PostgresSystem
 from caraway.ingest.sources.capture.postgres.values import SESSION
-from caraway.ingest.sources.reader import SourceContext
+from caraway.ingest.sources.reader import Resolve
 
 CONNECT_S = 10
 # A statement may take so long. The first rows behind a key come by its index, so a chunk takes a fraction of a second.
@@ -22,11 +22,11 @@ _JDBC = {"ssl": "sslmode", "sslmode": "sslmode", "sslrootcert": "sslrootcert", "
 class Server:
     """Opens connections, each with the credentials of that moment."""
 
-    def __init__(self, system: PostgresSystem, context: SourceContext) -> None:
-        """Prepare for a system."""
+    def __init__(self, system: PostgresSystem, resolve: Resolve, endpoints: Mapping[str, str]) -> None:
+        """Prepare for a system; `resolve` returns secrets, `endpoints` has addresses of systems in this deployment."""
         self._system = system
-        self._context = context
-        host, _, port = context.endpoints.get(system.name, f"{system.host}:{system.port}").rpartition(":")
+        self._resolve = resolve
+        host, _, port = endpoints.get(system.name, f"{system.host}:{system.port}").rpartition(":")
         self._host, self._port = host, port
         self.where = f"Postgres {system.name} at {host}:{port}, database {system.database}"
 
@@ -65,8 +65,8 @@ class Server:
             "host": self._host,
             "port": self._port,
             "dbname": system.database,
-            "user": self._context.resolve(system.username),
-            "password": self._context.resolve(system.password),
+            "user": self._resolve(system.username),
+            "password": self._resolve(system.password),
             "application_name": "caraway",
             "connect_timeout": CONNECT_S,
             # A server that is cut off without a word is noticed within a minute.

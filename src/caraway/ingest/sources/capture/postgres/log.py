@@ -29,7 +29,7 @@ from caraway.ingest.sources.capture.postgres.pgoutput import UNCHANGED, Relation
 from caraway.ingest.sources.capture.postgres.slots import SlotMaker
 from caraway.ingest.sources.capture.postgres.stream import Stream
 from caraway.ingest.sources.capture.postgres.values import Values
-from caraway.ingest.sources.reader import SourceContext
+from caraway.ingest.sources.reader import Resolve, SourceContext
 
 PREFIX = b"caraway"
 # The seconds after which the catalog is asked whether the table is still the one that is published.
@@ -48,7 +48,7 @@ class PostgresLog:
 
     def __init__(self, system: PostgresSystem, table: str, context: SourceContext, texts: frozenset[str]) -> None:
         """Prepare; `texts` are the columns whose JSON stays text."""
-        self._server = Server(system, context)
+        self._server = Server(system, context.resolve, context.endpoints)
         self._where = self._server.where
         self._name = table
         self._texts = texts
@@ -384,13 +384,13 @@ def _is_visible(xid: int, snapshot: str) -> bool:
     return whole < top and str(whole) not in running.split(",")
 
 
-def forget(system: PostgresSystem, context: SourceContext, state: Mapping[str, Any]) -> None:
+def forget(system: PostgresSystem, state: Mapping[str, Any], resolve: Resolve, endpoints: Mapping[str, str]) -> None:
     """Drop the slots and the publication of a source that is gone for good.
 
     Raises:
         UnavailableError: Postgres doesn't answer, or refuses; the text has the statements to run by hand.
     """
-    server = Server(system, context)
+    server = Server(system, resolve, endpoints)
     with server.connect() as connection:
         slots = [f"{state['slot']}_{number}" for number in range(1, state["generation"] + 2)]
         catalog.drop_slots(connection, server.where, slots)
