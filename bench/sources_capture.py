@@ -27,7 +27,7 @@ from caraway.graph.connectors import CaptureConnector, PostgresSystem
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.ingest.sources.capture.reader import CaptureReader
-from caraway.ingest.sources.reader import SourceContext
+from caraway.ingest.sources.reader import Position, SourceContext
 from caraway.ingest.targets import Target
 from caraway.plan.planner import plan_graph
 from tests.services.postgres import running_postgres
@@ -138,8 +138,11 @@ def measured(
     readers = {"reader": CaptureReader(connector, context), "converted": CaptureReader(connector, context)}
     for name, reader in readers.items():
         reader.seek({}, {})
-        while reader.lag() is None:
-            reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=0.1)
+        position: Position = {}
+        while "at" not in position:
+            # The slot is made first; no row is read meanwhile.
+            batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=0.1)
+            position = position if batch is None else batch.position
         found["load"][name] = count / seconds_of(reader, target if name == "converted" else None, lambda n: n >= count)
     slot, publication = "bench_alone", f"bench_{secrets.token_hex(4)}"
     connection.execute(f"CREATE PUBLICATION {publication} FOR TABLE sales".encode())

@@ -64,9 +64,9 @@ class GoneSources:
         """Start."""
         self._work.start()
 
-    def stop(self, patience_s: float) -> None:
-        """Stop, after at most `patience_s` seconds."""
-        self._work.stop(patience_s)
+    def stop(self, timeout_s: float) -> None:
+        """Stop, after at most `timeout_s` seconds."""
+        self._work.stop(timeout_s)
 
     def set_gone(self, names: Collection[str]) -> None:
         """Forget these sources from now on; no source gets such a name again."""

@@ -55,7 +55,7 @@ class Batch:
 
     @property
     def room(self) -> int:
-        """How many rows it takes."""
+        """The number of rows that it still takes."""
         return max(self._rows - len(self._envelopes), 0)
 
     @property

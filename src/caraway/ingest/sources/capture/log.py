@@ -126,7 +126,7 @@ class ChangeLog(Protocol):
 
     @property
     def whole_rows_remedy(self) -> str:
-        """What to do so that deletes have all columns."""
+        """The remedy by which deletes get all columns."""
         ...
 
     def first_state(self) -> Mapping[str, Any]:

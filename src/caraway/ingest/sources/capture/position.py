@@ -1,4 +1,4 @@
-"""How far a table's log is read, and the marks of its rows."""
+"""The position in a table's log, and the marks of its rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from caraway.ingest.sources.capture.log import Coordinate
 
 @dataclass(slots=True)
 class Snapshot:
-    """How far the table itself is read.
+    """The progress of the load of the table itself.
 
     Attributes:
         after: The key of the last row that was read; None at the beginning.
@@ -28,7 +28,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class LogPosition:
-    """How far the log is read.
+    """The progress in the log.
 
     Attributes:
         load: The number of the load of the table: 1, and more after the log was lost.

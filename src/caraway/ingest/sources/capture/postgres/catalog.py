@@ -1,4 +1,4 @@
-"""What the catalog of a Postgres database says about a table, its publication and its replication slot."""
+"""The facts in the catalog of a Postgres database about a table, its publication and its replication slot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

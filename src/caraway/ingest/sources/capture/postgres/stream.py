@@ -18,7 +18,7 @@ from caraway.ingest.sources.capture.postgres.pgoutput import EPOCH_US
 _STATUS = Struct(">cQQQqB")
 _KEEPALIVE = Struct(">QQB")
 _U64 = Struct(">Q")
-# Where the message of the plugin begins, behind `w`, two LSNs and a time.
+# The place at which the message of the plugin begins, behind `w`, two LSNs and a time.
 DATA = 25
 # The server ends a connection that hasn't answered for wal_sender_timeout, which is 60 s by default.
 ANSWER_S = 10.0
@@ -91,7 +91,7 @@ class Stream:
         confirmed = self._confirmed
         try:
             self._connection.put_copy_data(_STATUS.pack(b"r", confirmed, confirmed, confirmed, now, asks))
-            # What can't be sent at once is sent before the next answer.
+            # Bytes that can't be sent at once are sent before the next answer.
             self._connection.flush()
         except psycopg.Error as error:
             raise UnavailableError(f"{self._where}: {error}") from None

@@ -1,7 +1,7 @@
 """Values of Postgres: from the texts that its types' output functions write, as the settings below make them.
 
-The log and the snapshot have the same texts, and so the same values. What the casts of datasets understand as text
-stays text: decimals, instants, days, UUIDs, enums and all types of extensions.
+The log and the snapshot have the same texts, and so the same values. Values stay text if
+the casts of datasets understand it: decimals, instants, days, UUIDs, enums and all types of extensions.
 """
 
 from collections.abc import Callable
