@@ -209,10 +209,13 @@ class SourcesSettings(_Section):
             such as one's own MinIO for an `S3`, or an emulator for a `PubSub`.
         local_folders: The folders of the server's machine from which sources may read files. Everybody who may commit
             can read all files in them.
+        ca_file: A file in PEM with the certificate authorities by which Kafka's brokers (`SASL_SSL`) and schema
+            registries are verified; empty: those of the system.
     """
 
     endpoints: dict[str, str] = Field(default_factory=dict)
     local_folders: tuple[Annotated[str, AfterValidator(_folder)], ...] = ()
+    ca_file: str = ""
 
 
 class IndexSettings(_Section):

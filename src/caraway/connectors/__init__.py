@@ -3,6 +3,7 @@
 from caraway.connectors import kinesis
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource
+from caraway.connectors.files import GCS, Azure, Files, FilesConnector
 from caraway.connectors.http import HTTP, Certificate, HTTPConnector
 from caraway.connectors.kafka import Kafka, KafkaConnector
 from caraway.connectors.kinesis import Kinesis, KinesisConnector, at_timestamp
@@ -19,16 +20,20 @@ from caraway.datasets.dataset import SINK_FIELD, SOURCE_FIELD
 
 __all__ = [
     "CSV",
+    "GCS",
     "HTTP",
     "S3",
     "SINK_FIELD",
     "SOURCE_FIELD",
     "Avro",
+    "Azure",
     "BigQuery",
     "Certificate",
     "DataConnector",
     "DataSource",
     "Eval",
+    "Files",
+    "FilesConnector",
     "HTTPConnector",
     "Kafka",
     "KafkaConnector",

@@ -84,17 +84,12 @@ class S3Connector(DataConnector):
         where = f"S3 {data_source.name}"
         self.bucket_name = named(where, "bucket_name", bucket_name)
         where = f"{where}, bucket {bucket_name}"
-        self.format = _format(where, format)
+        self.format = checked_format(where, format)
         self.has_structs = self.format == "json"
         self.presorted = presorted
-        self.path_prefix, self.path_suffix, is_temporal = _selection(where, path_prefix, path)
+        self.path_prefix, self.path_suffix, is_temporal = selection(where, path_prefix, path)
         self.spread = spread
-        if spread is not None:
-            if not path:
-                raise DefinitionAttributeError(f"{where}: spread needs path, whose time it is about")
-            duration_us(where, "spread", spread)
-            if not is_temporal:
-                warnings.warn(f"{where}: spread has no effect: path {path!r} tells no time", stacklevel=3)
+        check_spread(where, spread, path, is_temporal)
 
     def _inside(self) -> str:
         return f"bucket={self.bucket_name},prefix={self.path_prefix}"
@@ -120,27 +115,56 @@ class S3Connector(DataConnector):
             bucket=self.bucket_name,
             prefix=self.path_prefix,
             suffix=self.path_suffix or None,
-            format=self._stored_format(),
+            format=stored_format(self.format),
             presorted=self.presorted,
             spread_us=None if self.spread is None else duration_us(self.identifier(), "spread", self.spread),
         )
 
-    def _stored_format(self) -> str | CSVFormat:
-        if isinstance(self.format, CSV):
-            headers = self.format.headers
-            return CSVFormat(delimiter=self.format.delimiter, headers=None if headers is None else tuple(headers))
-        return self.format
+
+def stored_format(given: str | CSV) -> str | CSVFormat:
+    """Return a format as a value."""
+    if isinstance(given, CSV):
+        return CSVFormat(delimiter=given.delimiter, headers=None if given.headers is None else tuple(given.headers))
+    return given
 
 
-def _format(where: str, given: object) -> str | CSV:
+def checked_format(where: str, given: object, formats: tuple[str, ...] = FORMATS) -> str | CSV:
+    """Return a format of files, CSV if none is given.
+
+    Raises:
+        DefinitionError: The format is none of those that are possible.
+    """
     if given is None or given == "csv":
         return CSV()
-    if isinstance(given, CSV) or (isinstance(given, str) and given in FORMATS):
+    if isinstance(given, CSV) or (isinstance(given, str) and given in formats):
         return given
-    raise DefinitionError(f"{where}: the format is CSV(...) or one of {', '.join(FORMATS)}, not {given!r}")
+    raise DefinitionError(f"{where}: the format is CSV(...) or one of {', '.join(formats)}, not {given!r}")
 
 
-def _selection(where: str, prefix: str | None, path: str | None) -> tuple[str, str, bool]:
+def check_spread(where: str, spread: str | None, path: str | None, is_temporal: bool) -> None:
+    """Check the spread of rows' times around the time in a path, and warn if the path tells none.
+
+    Raises:
+        DefinitionError: The spread is no duration.
+        DefinitionAttributeError: There is no path.
+    """
+    if spread is None:
+        return
+    if not path:
+        raise DefinitionAttributeError(f"{where}: spread needs path, whose time it is about")
+    duration_us(where, "spread", spread)
+    if not is_temporal:
+        warnings.warn(f"{where}: spread has no effect: path {path!r} tells no time", stacklevel=4)
+
+
+def selection(where: str, prefix: str | None, path: str | None) -> tuple[str, str, bool]:
+    """Return the prefix and the rest of the path that selects files, and whether the path tells a time.
+
+    Raises:
+        DefinitionError: A path that isn't possible.
+        DefinitionAttributeError: Not one of prefix and path.
+        DefinitionTypeError: Either of them is no text.
+    """
     for name, value in (("prefix", prefix), ("path", path)):
         if value is not None and not isinstance(value, str):
             raise DefinitionTypeError(f"{where}: {name} is a str, not {type(value).__name__} {value!r}")

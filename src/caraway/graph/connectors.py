@@ -6,6 +6,7 @@ formats and the values of cdc that are possible, its checks, and its reader. Oth
 further system is a kind and its classes here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -40,6 +41,9 @@ class SystemKind(StrEnum):
     KINESIS = "Kinesis"
     PUBSUB = "PubSub"
     HTTP = "HTTP"
+    FILES = "Files"
+    GCS = "GCS"
+    AZURE = "Azure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,29 @@ class S3System(System):
     access_key_id: Secretish | None = None
     secret_access_key: Secretish | None = None
     role_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesSystem(System):
+    """Folders of the server's machine."""
+
+    kind: ClassVar = SystemKind.FILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCSSystem(System):
+    """Google Cloud Storage, opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.GCS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureSystem(System):
+    """A storage account of Azure; without a key, it is opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.AZURE
+    account_name: str
+    account_key: Secretish | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +263,8 @@ class Connector:
     # clients send the rows, as to a webhook. It is named and not imported, so that definitions don't load the system's
     # library.
     reader: ClassVar[str] = ""
+    # The readers of formats that aren't read by `reader`, by the name of the format.
+    format_readers: ClassVar[Mapping[str, str]] = {}
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
     # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
@@ -282,6 +311,11 @@ class Connector:
                 return found
             case _:
                 return None
+
+    @property
+    def reader_class(self) -> str:
+        """The class with which a server reads this source, as "module:class"; empty if servers don't read it."""
+        return self.format_readers.get(self.format_name or "", self.reader)
 
     @property
     def cdc(self) -> frozenset[str]:
@@ -371,7 +405,7 @@ class KafkaConnector(SystemConnector):
     format: str | SchemaRegistry = "json"
 
     reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
-    read_formats: ClassVar = ("json",)
+    read_formats: ClassVar = ("json", *RegistryFormat)
 
     @property
     def inside(self) -> str:
@@ -391,6 +425,18 @@ class KafkaConnector(SystemConnector):
             raise CommitError(f'{where}: the registry is "confluent", not {self.format.registry!r}')
 
 
+# The readers of files, and of Delta tables, whichever store they are in.
+FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
+DELTA_READER = "caraway.ingest.sources.files.delta:DeltaReader"
+
+
+def _unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
+    """Return why files of a format can't be chosen by such a path; empty if they can."""
+    if format_name == "delta" and suffix is not None:
+        return "a Delta table is one folder; give it by prefix, or by a path without wildcards and times"
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Connector(SystemConnector):
     """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
@@ -406,6 +452,22 @@ class S3Connector(SystemConnector):
     format: str | CSVFormat
     presorted: bool = False
     spread_us: int | None = None
+
+    reader: ClassVar = FILES_READER
+    format_readers: ClassVar = {"delta": DELTA_READER}
+    read_formats: ClassVar = ("csv", "json", "parquet", "delta")
+    container_word: ClassVar = "bucket"
+
+    @property
+    def container(self) -> str:
+        """The bucket."""
+        return self.bucket
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
+            return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
+        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
 
     @property
     def inside(self) -> str:
@@ -435,6 +497,47 @@ class S3Connector(SystemConnector):
             system.access_key_id or system.secret_access_key or system.role_arn
         ):
             raise CommitError(f"{where}: S3 is written as the worker that writes; leave keys and role out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesConnector(SystemConnector):
+    """Files of a folder, or objects of a bucket or container, below `prefix`; the rest of their paths matches `suffix`.
+
+    `container` is the folder, bucket or container. The other fields are those of `S3Connector`; `format` is "json",
+    "parquet", "avro", "delta" or CSV.
+    """
+
+    system: FilesSystem | GCSSystem | AzureSystem | RegisteredSystem
+    container: str
+    prefix: str
+    suffix: str | None = None
+    format: str | CSVFormat
+    presorted: bool = False
+    spread_us: int | None = None
+
+    reader: ClassVar = FILES_READER
+    format_readers: ClassVar = {"delta": DELTA_READER}
+    read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta")
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
+
+    @property
+    def container_word(self) -> str:
+        """The word of the system for what holds files."""
+        words = {SystemKind.FILES: "folder", SystemKind.GCS: "bucket", SystemKind.AZURE: "container"}
+        return words.get(self.kind, "container")
+
+    @property
+    def inside(self) -> str:
+        """The container and the prefix, for people."""
+        return f"{self.container_word}={self.container},prefix={self.prefix}"
+
+    @property
+    def cdc(self) -> frozenset[str]:
+        """The values of cdc with which the rows can be read."""
+        return frozenset({"native"}) if self.format == "delta" else ENVELOPE_CDC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

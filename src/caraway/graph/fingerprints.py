@@ -94,7 +94,7 @@ def _without_address(connector: connectors.Connector) -> connectors.Connector:
     changed: dict[str, Any] = {"system": bare}
     registry = getattr(connector, "format", None)
     if isinstance(registry, connectors.SchemaRegistry):
-        changed["format"] = replace(registry, username=None, password=None, token=None)
+        changed["format"] = replace(registry, url="", username=None, password=None, token=None)
     return replace(connector, **changed)
 
 

@@ -1,5 +1,6 @@
 """The items that are sent for the rows of a payload: records of datasets, and dead letters for rows that don't fit."""
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -90,6 +91,9 @@ class Deliverer:
 
     def _unkeyed(self, target: Target, records: Sequence[EncodedRecord]) -> list[TopicItem]:
         """Return records without keys as blocks, and a record that is alone as it is."""
+        if (run := self._run(target, records)) is not None:
+            values = [value for _, _, _, value in records]
+            return [_block(values[block], run(block.start, block.stop)) for block in blocks_of(values)]
         marks: list[str] = []
         if self._marks is not None:
             of = self._marks.of
@@ -100,9 +104,23 @@ class Deliverer:
         items: list[TopicItem] = []
         for block in blocks_of(values):
             headers = None if self._marks is None else self._marks.headers(target.dataset, marks[block])
-            some = values[block]
-            items.append((None, some[0] if len(some) == 1 else block_of(some), headers))
+            items.append(_block(values[block], headers))
         return items
+
+    def _run(
+        self, target: Target, records: Sequence[EncodedRecord]
+    ) -> Callable[[int, int], Mapping[str, bytes]] | None:
+        """Return the function for the headers of some records by their places; None if each needs a mark of its own.
+
+        They need none if they come from consecutive rows, and nothing of the payload was written before.
+        """
+        marks = self._marks
+        if marks is None or marks.run is None or marks.written or not records:
+            return None
+        run, first = marks.run, records[0][0]
+        if [row for row, _, _, _ in records] != list(range(first, first + len(records))):
+            return None
+        return lambda start, stop: marks.headers(target.dataset, [run(first + start, first + stop)])
 
     def _letters(self, target: Target, errors: Sequence[RowError], now_us: int) -> list[TopicItem]:
         by_row: dict[int, list[RowError]] = {}
@@ -123,7 +141,7 @@ class Deliverer:
                 "row": _payload(self._rows.row(row)),
                 "time": now_us,
             }
-            content = orjson.dumps(letter)
+            content = orjson.dumps(letter, default=_shown, option=orjson.OPT_NON_STR_KEYS)
             # A mark stands for one row, also if it is sent again. Two equal rows of one payload have two dead letters.
             unique = content + row.to_bytes(8) if mark is None else f"{target.topic}/{mark}".encode()
             items.append((blake2b(unique, digest_size=KEY_BYTES).digest(), content, headers))
@@ -144,7 +162,19 @@ def _not_erased(records: list[EncodedRecord], target: Target, hides: HidesRecord
     return records
 
 
+def _block(values: Sequence[bytes], headers: Mapping[str, bytes] | None) -> TopicItem:
+    return None, values[0] if len(values) == 1 else block_of(values), headers
+
+
 def _payload(row: object) -> object:
     """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
-    text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
-    return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
+    text = orjson.dumps(row, _shown, orjson.OPT_NON_STR_KEYS)
+    return orjson.Fragment(text) if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")
+
+
+def _shown(value: object) -> object:
+    """Return the form in JSON of a value that JSON doesn't have, from which it can be cast when the row is sent again.
+
+    Records in Avro and Protobuf have bytes, and decimals.
+    """
+    return {"base64": b64encode(value).decode()} if isinstance(value, bytes) else str(value)

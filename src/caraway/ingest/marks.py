@@ -30,13 +30,16 @@ class Marks:
     Attributes:
         header: The name of the header.
         key: The identity of the payload: a request's idempotency key, or the name of a source.
-        mark: Returns the mark of a row by its number in the payload. It contains no colon and no comma.
+        mark: Returns the mark of a row by its number in the payload. It contains no colon, no comma and no tilde.
+        run: Returns a text for the marks of the rows from one number up to another one, which `expanded` takes apart:
+            in a block of many records it is short. None if there is no such text.
         written: The marks of records that have been written before.
     """
 
     header: str
     key: str
     mark: Callable[[int], str] = str
+    run: Callable[[int, int], str] | None = None
     written: Collection[tuple[str, str]] = frozenset()
 
     def of(self, dataset: str, row: int, change: int = 0) -> str | None:
@@ -47,6 +50,22 @@ class Marks:
     def headers(self, dataset: str, marks: Iterable[str]) -> Mapping[str, bytes]:
         """Return the headers of a message with records of these marks."""
         return {self.header: f"{','.join(marks)}:{dataset}:{self.key}".encode()}
+
+
+def run_of(name: str, first: int, last: int) -> str:
+    """Return a text for the marks `name/first`, ..., `name/last`."""
+    return f"{name}/{first}" if first == last else f"{name}/{first}~{last}"
+
+
+def expanded(text: str) -> Iterable[str]:
+    """Yield each mark in the text of a header: marks with commas between them, and texts of `run_of`."""
+    for mark in text.split(","):
+        name, is_run, last = mark.partition("~")
+        if is_run:
+            name, _, first = name.rpartition("/")
+            yield from (f"{name}/{number}" for number in range(int(first), int(last) + 1))
+        else:
+            yield mark
 
 
 def read_marks(
@@ -131,4 +150,4 @@ def _marks(messages: Iterable[Message], header: str, key: str) -> Iterable[tuple
             if name == header and value is not None:
                 marks, dataset, of = value.decode().split(":", 2)
                 if of == key:
-                    yield from ((dataset, mark) for mark in marks.split(","))
+                    yield from ((dataset, mark) for mark in expanded(marks))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from caraway.errors import InvalidInputError, TooLargeError, shortened
 from caraway.ingest.json_text import parse
@@ -67,7 +68,27 @@ class ColumnTable:
         return {name: values[number] for name, values in self.columns.items()}
 
 
-Table = RowTable | ColumnTable
+class Table(Protocol):
+    """The rows of a payload, in whichever form they came."""
+
+    @property
+    def faults(self) -> Mapping[int, str]:
+        """The reasons why some rows aren't rows, by their numbers."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def names(self) -> set[str]:
+        """Return the fields that at least one row has."""
+        ...
+
+    def column(self, name: str, start: int, stop: int) -> list[object]:
+        """Return the values of a field in rows `start` to `stop`, `MISSING` where a row lacks it."""
+        ...
+
+    def row(self, number: int) -> object:
+        """Return a row as an object, or what came in its place."""
+        ...
 
 
 def table(data: object) -> Table:

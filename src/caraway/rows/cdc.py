@@ -1,10 +1,11 @@
 """Change data capture: conversion of Debezium's envelopes to inserts and deletes of a dataset.
 
 An envelope is an object with `op`, `before`, `after`, `source` and `ts_ms`, bare or under `payload`. preproc and where
-apply to `before` and `after` separately, as to rows of their own.
+apply to `before` and `after` separately, as to rows of their own. Debezium's other messages change no row: heartbeats,
+the begins and ends of transactions, changes of a table's columns, and messages that a program wrote into the log.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,15 +15,19 @@ import pandas as pd
 
 from caraway.dtypes.values import is_null
 from caraway.errors import InvalidInputError
-from caraway.graph.sources import SourceSpec
+from caraway.graph.functions import PythonFunction
+from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.rows.batches import RecordError, Stage, batch_of_records
 from caraway.rows.calls import HERE, Conversion
+from caraway.rows.cdc_images import completed, is_whole
 from caraway.rows.cdc_types import in_logical_types
-from caraway.rows.records import Row, demanded_columns, map_batch, map_records, spell_error
+from caraway.rows.records import MappedRows, Row, demanded_columns, map_batch, spell_error
 
 ENVELOPE_COLUMNS = ("before", "after", "op")
-MILLISECOND_US = 1_000
+# The names under which an envelope has its time, the most exact first, and their units in nanoseconds.
+TIMES = (("ts_ns", 1), ("ts_us", 1_000), ("ts_ms", 1_000_000))
+MICROSECOND_NS = 1_000
 
 
 class ChangeKind(StrEnum):
@@ -92,9 +97,10 @@ def map_envelopes(
     """Return the changes of a dataset from envelopes; None is a tombstone, which changes nothing."""
     envelopes: list[_Envelope] = []
     errors: list[RecordError] = []
+    needed = _needed_columns(dataset, source)
     for number, record in enumerate(records):
         try:
-            envelope = _read(dataset, number, record)
+            envelope = _read(dataset, needed, number, record)
         except InvalidInputError as error:
             errors.append(RecordError(row=number, stage=Stage.ENVELOPE, field="", message=str(error)))
             continue
@@ -113,7 +119,17 @@ def map_envelopes(
     return MappedChanges(changes=tuple(changes), errors=tuple(sorted(errors + failed, key=lambda error: error.row)))
 
 
-def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None) -> _Envelope | None:
+def _needed_columns(dataset: DatasetSpec, source: SourceSpec) -> Collection[str] | None:
+    """Return the columns that a source reads; None if a user's function may read any of them."""
+    computed = [*(made for _, made in source.preproc), source.where]
+    if any(isinstance(made, Computed) and isinstance(made.by, PythonFunction) for made in computed):
+        return None
+    return demanded_columns(dataset, source).keys()
+
+
+def _read(
+    dataset: DatasetSpec, needed: Collection[str] | None, number: int, record: Mapping[str, object] | None
+) -> _Envelope | None:
     """Return the envelope in a record; None if the record changes nothing."""
     if record is None:
         return None
@@ -122,8 +138,12 @@ def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None
     if inner is None:
         return None
     op = inner.get("op")
-    if op == "m":
+    if op == "m" or (op is None and _is_notice(inner)):
         return None
+    if op == "t":
+        raise InvalidInputError(
+            "op is 't': the table was truncated, which removes its rows without naming them; a dataset keeps them"
+        )
     if not isinstance(op, str) or op not in {"c", "r", "u", "d"}:
         raise InvalidInputError(f"op is {op!r}; one of c, r, u, d is expected")
     before, after = (in_logical_types(_object(inner.get(side), side), schema, side) for side in ("before", "after"))
@@ -133,6 +153,8 @@ def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None
         raise InvalidInputError(f"op {op} needs after, the row that is inserted")
     if not dataset.keys and op in {"u", "d"}:
         raise InvalidInputError(f"op {op} changes a row, and the dataset has no keys: it only takes inserts")
+    if after is not None:
+        after = completed(after, before, needed)
     return _Envelope(
         number=number,
         op=op,
@@ -156,15 +178,22 @@ def _object(value: Any, name: str) -> Mapping[str, object] | None:
     return value
 
 
+def _is_notice(inner: Mapping[str, object]) -> bool:
+    """Return whether an object without op is a message of Debezium that changes no row."""
+    names = inner.keys()
+    is_heartbeat = bool(names) and names <= {"ts_ms", "ts_us", "ts_ns"}
+    return is_heartbeat or names >= {"status", "id"} or "ddl" in names or "tableChanges" in names
+
+
 def _time_us(envelope: Mapping[str, object]) -> int | None:
-    inner = _object(envelope.get("source"), "source") or {}
-    for times in (inner, envelope):
-        # Debezium 2.5 and later, and Caraway's own readers, also have the time in microseconds. Two changes of a row
-        # within a millisecond need it: a delete takes effect only if it isn't earlier than the insert before it.
-        for name, unit_us in (("ts_us", 1), ("ts_ms", MILLISECOND_US)):
-            found = times.get(name)
+    for inner in (_object(envelope.get("source"), "source") or {}, envelope):
+        for name, unit_ns in TIMES:
+            found = inner.get(name)
             if isinstance(found, (int, float)) and not is_null(found):
-                return int(found) * unit_us
+                return int(found) * unit_ns // MICROSECOND_NS
+            # All cells of a CSV file are texts.
+            if isinstance(found, str) and found.isascii() and found.isdecimal():
+                return int(found) * unit_ns // MICROSECOND_NS
     return None
 
 
@@ -175,28 +204,50 @@ def _mapped_sides(
 
     A row before a change may have only its key. Rows that `where` doesn't admit are left out.
     """
-    afters = [(e.number, e.after) for e in envelopes if e.after is not None]
-    mapped_after = map_batch(dataset, source, batch_of_records([row for _, row in afters], [n for n, _ in afters]), how)
-    demanded = demanded_columns(dataset, source).keys()
-    before: dict[int, Row] = {}
-    errors = list(mapped_after.errors)
+
+    def mapped(rows: Mapping[int, Mapping[str, object]], fields: Sequence[str] | None = None) -> MappedRows:
+        return map_batch(dataset, source, batch_of_records(list(rows.values()), list(rows)), how, fields=fields)
+
+    after = mapped({e.number: e.after for e in envelopes if e.after is not None})
+    errors = list(after.errors)
+    demanded, keys = demanded_columns(dataset, source).keys(), _key_columns(dataset, source)
+    whole: dict[int, Mapping[str, object]] = {}
+    partial: dict[int, Mapping[str, object]] = {}
     for envelope in envelopes:
-        if envelope.before is None:
-            continue
-        if demanded <= envelope.before.keys():
-            mapped = map_records(dataset, source, [envelope.before], how)
-            if not mapped.errors:
-                before.update((envelope.number, row) for _, row in mapped.rows)
-                continue
-        # The old row has only its key, as Postgres sends it by default, or it doesn't fit the dataset. A delete needs
-        # no more than the key.
-        only = batch_of_records([envelope.before], [envelope.number])
-        keys = map_batch(dataset, source, only, how, fields=dataset.keys)
-        before.update(dict(keys.rows))
-        # A delete whose key can't be read is an error. An update is only a delete of its old key and an insert of its
-        # new row; if the old key can't be read, the new row is inserted all the same, and nothing is deleted.
-        errors += keys.errors if envelope.op == "d" else ()
-    return before, dict(mapped_after.rows), errors
+        row = envelope.before
+        if row is None and envelope.op == "u" and source.where is not None:
+            # The log has the old row's key only if the update changed it, so it is that of the new row. If `where`
+            # doesn't admit the new row, the old one has to be deleted, which it may have admitted.
+            row = envelope.after
+            assert row is not None  # noqa: S101 (an update has one)
+            partial[envelope.number] = row
+        elif row is not None:
+            (whole if is_whole(row, demanded, keys) else partial)[envelope.number] = row
+    before = mapped(whole)
+    # The old row has only its key, as Postgres sends it by default, or it doesn't fit the dataset. A delete needs no
+    # more than the key.
+    partial |= {error.row: whole[error.row] for error in before.errors}
+    of_keys = mapped(partial, dataset.keys)
+    # A delete whose key can't be read is an error. An update is only a delete of its old key and an insert of its new
+    # row; if the old key can't be read, the new row is inserted all the same, and nothing is deleted.
+    deletes = {envelope.number for envelope in envelopes if envelope.op == "d"}
+    errors += [error for error in of_keys.errors if error.row in deletes]
+    return dict(before.rows) | dict(of_keys.rows), dict(after.rows), errors
+
+
+def _key_columns(dataset: DatasetSpec, source: SourceSpec) -> frozenset[str]:
+    """Return the columns of a payload of which the keys are made."""
+    made = dict(source.preproc)
+    found: set[str] = set()
+    for name in dataset.keys:
+        match made.get(name):
+            case None:
+                found.add(name)
+            case Ref(path=(first, *_)):
+                found.add(first)
+            case Computed(schema=schema):
+                found.update(column for column, _ in schema)
+    return frozenset(found)
 
 
 def _changes(dataset: DatasetSpec, envelope: _Envelope, before: Row | None, after: Row | None) -> list[CapturedChange]:

@@ -2,14 +2,12 @@
 
 import base64
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from caraway.errors import InvalidInputError
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST_DAY = date(1970, 1, 1)
+from caraway.errors import InvalidInputError, quoted
+from caraway.rows.logical_types import day, decimal, instant, time_of_day
 
 Schema = Mapping[str, Any]
 
@@ -21,25 +19,32 @@ def in_logical_types(row: Mapping[str, object] | None, schema: Schema | None, si
     """
     if row is None or schema is None:
         return row
-    described = _field(schema, side)
-    return row if described is None else {name: _value(value, _field(described, name)) for name, value in row.items()}
+    described = next((field for field in schema.get("fields") or () if field.get("field") == side), None)
+    return row if described is None else _struct(row, described)
 
 
-def _field(schema: Schema, name: str) -> Schema | None:
-    fields = schema.get("fields") or ()
-    return next((field for field in fields if field.get("field") == name), None)
+def _struct(row: Mapping[str, object], schema: Schema) -> dict[str, object]:
+    made = dict(row)
+    for field in schema.get("fields") or ():
+        name = field.get("field")
+        if name in made:
+            made[name] = _value(made[name], field)
+    return made
 
 
 def _value(value: Any, schema: Schema | None) -> Any:
     if value is None or schema is None:
         return value
+    kind = schema.get("type")
+    if kind in _PLAIN and "name" not in schema:
+        return value
     convert = _LOGICAL.get(schema.get("name", ""))
     try:
         if convert is not None:
             return convert(value, schema)
-        match schema.get("type"):
+        match kind:
             case "struct":
-                return {name: _value(item, _field(schema, name)) for name, item in value.items()}
+                return _struct(value, schema)
             case "array":
                 return [_value(item, schema.get("items")) for item in value]
             case "map":
@@ -49,19 +54,20 @@ def _value(value: Any, schema: Schema | None) -> Any:
             case _:
                 return value
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        spelled = schema.get("name") or schema.get("type")
-        raise InvalidInputError(f"field {schema.get('field')}: {value!r} is no {spelled}: {error}") from None
+        spelled = schema.get("name") or kind
+        raise InvalidInputError(f"field {schema.get('field')}: {quoted(value)} is no {spelled}: {error}") from None
 
 
 def _instant(per_second: int) -> Callable[[Any, Schema], datetime]:
-    def convert(value: Any, _schema: Schema) -> datetime:
-        return EPOCH + timedelta(microseconds=int(value) * 1_000_000 // per_second)
+    return lambda value, _schema: instant(int(value), per_second)
 
-    return convert
+
+def _time(per_second: int) -> Callable[[Any, Schema], str]:
+    return lambda value, _schema: time_of_day(int(value), per_second)
 
 
 def _day(value: Any, _schema: Schema) -> date:
-    return FIRST_DAY + timedelta(days=int(value))
+    return day(int(value))
 
 
 def _decimal(value: Any, schema: Schema) -> Decimal:
@@ -73,17 +79,22 @@ def _variable_decimal(value: Any, _schema: Schema) -> Decimal:
 
 
 def _scaled(encoded: str, scale: int) -> Decimal:
-    unscaled = int.from_bytes(base64.b64decode(encoded, validate=True), "big", signed=True)
-    return Decimal(unscaled).scaleb(-scale)
+    return decimal(base64.b64decode(encoded, validate=True), scale)
 
 
+# The types whose values in JSON are what they mean.
+_PLAIN = frozenset({"int8", "int16", "int32", "int64", "float", "double", "boolean", "string"})
 _LOGICAL: Mapping[str, Callable[[Any, Schema], Any]] = {
     "io.debezium.time.Date": _day,
     "io.debezium.time.Timestamp": _instant(1_000),
     "io.debezium.time.MicroTimestamp": _instant(1_000_000),
     "io.debezium.time.NanoTimestamp": _instant(1_000_000_000),
+    "io.debezium.time.Time": _time(1_000),
+    "io.debezium.time.MicroTime": _time(1_000_000),
+    "io.debezium.time.NanoTime": _time(1_000_000_000),
     "io.debezium.data.VariableScaleDecimal": _variable_decimal,
     "org.apache.kafka.connect.data.Date": _day,
+    "org.apache.kafka.connect.data.Time": _time(1_000),
     "org.apache.kafka.connect.data.Timestamp": _instant(1_000),
     "org.apache.kafka.connect.data.Decimal": _decimal,
 }

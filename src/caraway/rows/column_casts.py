@@ -6,9 +6,10 @@ types shows that quickly, so only the other columns are cast value by value.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from caraway.dtypes.instants import MAX_SECONDS, iso_instants
+from caraway.dtypes.instants import EPOCH, MAX_SECONDS, US, iso_instants
 from caraway.dtypes.types import (
     BOOL,
     DATETIME,
@@ -84,9 +85,9 @@ class ColumnCast:
                 # A row that names its fields may leave out those of optional types; they are null then.
                 if not self._optional:
                     errors[position] = f"is missing; expected {self._expected}"
-            elif value is None or (self._is_float and value == NAN_WORD):
-                # JSON has no NaN, so senders write it as the text "NaN". In a column of floats it counts as null, as
-                # NaN does in pandas.
+            elif value is None or (self._is_float and (value == NAN_WORD or value != value)):  # noqa: PLR0124 (NaN)
+                # In a column of floats NaN counts as null, as in pandas. JSON has no NaN, so senders write it as the
+                # text "NaN"; Avro and Protobuf have it.
                 if not self._optional:
                     errors[position] = f"expected {self._expected}, found null"
             else:
@@ -106,14 +107,20 @@ def _ints(values: list[object], kinds: set[type]) -> list[object] | None:
 
 
 def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
-    # Floats aren't searched for NaN, which would have to be null: JSON has no such number, and frames and results of
-    # functions have None in its place already.
+    if not kinds <= {float, int, NULL}:
+        return None
+    numbers: list[Any] = [value for value in values if value is not None] if NULL in kinds else values
+    try:
+        total = sum(numbers)
+    except OverflowError:
+        return None
+    # Avro and Protobuf have NaN, which has to be null. The sum is NaN if one of the numbers is, and is computed faster
+    # than each is looked at. It is also NaN if there are infinities of both signs, which the slow cast sorts out.
+    if total != total:  # noqa: PLR0124 (NaN)
+        return None
     if kinds <= {float, NULL}:
         return values
-    if kinds <= {float, int, NULL}:
-        numbers: list[Any] = values
-        return [None if number is None else float(number) for number in numbers]
-    return None
+    return [None if number is None else float(number) for number in values]  # type: ignore[arg-type]
 
 
 def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
@@ -121,6 +128,13 @@ def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
     if kinds == {str}:
         texts: list[Any] = values
         return iso_instants(texts)  # type: ignore[return-value]
+    if kinds == {datetime}:
+        moments: list[Any] = values
+        try:
+            return [(moment - EPOCH) // US for moment in moments]
+        except TypeError:
+            # Some have no time zone; the slow cast takes them as UTC.
+            return None
     if kinds != {int}:
         return None
     numbers: list[Any] = values

@@ -73,6 +73,14 @@ def test_floors(kafka: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
+def test_sources_decoding(tmp_path: Path) -> None:
+    run("sources_decoding", "--rows", "1000", "--json", str(tmp_path / "found"))
+    found = figures(tmp_path / "found")["rows_per_second"]
+    assert found.keys() == {"json", "avro", "protobuf"}
+    assert all(rates["alone"] > 0 and rates["decoder"] > 0 for rates in found.values())
+
+
+@pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
 def test_restart(tmp_path: Path) -> None:
     run("restart", "--keys", "1000", "--json", str(tmp_path / "found"))
     found = figures(tmp_path / "found")

@@ -22,6 +22,7 @@ from caraway.config.settings import (
     ServerSettings,
     Settings,
     SkewSettings,
+    SourcesSettings,
 )
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
@@ -55,6 +56,7 @@ class ServerProcess:
         more: Mapping[str, object] | None = None,
         offline: OfflineSettings | None = None,
         skew: SkewSettings | None = None,
+        sources: SourcesSettings | None = None,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
@@ -64,6 +66,7 @@ class ServerProcess:
             offline=offline or OfflineSettings(),
             # All tests share the topic of served features, so each server would start a process to compare them.
             skew=skew or SkewSettings(enabled=False),
+            sources=sources or SourcesSettings(),
             server=ServerSettings(
                 port=ports.choose(),
                 snapshot_seconds=snapshot_seconds,

@@ -77,7 +77,7 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, postgres: Postgre
                 connection.execute("DELETE FROM plants WHERE id %% 89 = %s", (number,))
                 connection.execute("UPDATE plants SET id = -id WHERE id %% 83 = %s", (number,))
             server = own_server()
-        table = dict(connection.execute("SELECT id, size FROM plants").fetchall())
+        table: dict[int, int] = dict(connection.execute("SELECT id, size FROM plants").fetchall())
         caught_up(server, connection)
         assert rows_of(kafka, topic) == table
         connection.execute("BEGIN; TRUNCATE plants; INSERT INTO plants VALUES (1, 1), (5, 5); COMMIT")
@@ -98,7 +98,7 @@ def caught_up(server: ServerProcess, connection: "psycopg.Connection[tuple[Any, 
     def is_there() -> bool:
         (status,) = server.http.get("/status").json()["sources"]
         assert not status["error"], status
-        return status["lag"] == 0 and status["position"]["at"][0] >= end
+        return bool(status["lag"] == 0 and status["position"]["at"][0] >= end)
 
     eventually(is_there, lambda: f"{server.http.get('/status').json()['sources']}\n{server.said()}", 600)
 

@@ -10,13 +10,16 @@ import pytest
 
 from caraway.connectors import (
     CSV,
+    GCS,
     HTTP,
     S3,
     Avro,
+    Azure,
     BigQuery,
     Certificate,
     DataConnector,
     DataSource,
+    Files,
     Kafka,
     Kinesis,
     Mongo,
@@ -32,8 +35,12 @@ from caraway.connectors import (
 )
 from caraway.errors import CommitError, DefinitionError
 from caraway.graph.connectors import (
+    AzureSystem,
     BigQuerySystem,
     CSVFormat,
+    FilesConnector,
+    FilesSystem,
+    GCSSystem,
     HTTPConnector,
     HTTPSystem,
     KafkaConnector,
@@ -119,6 +126,33 @@ CONNECTORS = [
         ),
         "[S3: s](bucket=b,prefix=p/q)",
         marks=row("S3"),
+    ),
+    pytest.param(
+        Files(name="f").folder("/in", path="a/%Y/*.avro", format="avro", spread="1h", presorted=True),
+        FilesConnector(
+            system=FilesSystem(name="f"),
+            container="/in",
+            prefix="a/",
+            suffix="%Y/*.avro",
+            format="avro",
+            presorted=True,
+            spread_us=3_600_000_000,
+        ),
+        "[Files: f](folder=/in,prefix=a/)",
+    ),
+    pytest.param(
+        GCS(name="g").bucket("b", prefix="p", format=CSV(delimiter=";", headers=["x"])),
+        FilesConnector(
+            system=GCSSystem(name="g"), container="b", prefix="p", format=CSVFormat(delimiter=";", headers=("x",))
+        ),
+        "[GCS: g](bucket=b,prefix=p)",
+    ),
+    pytest.param(
+        Azure(name="a", account_name="n", account_key="k").container("c", prefix="p", format="delta"),
+        FilesConnector(
+            system=AzureSystem(name="a", account_name="n", account_key="k"), container="c", prefix="p", format="delta"
+        ),
+        "[Azure: a](container=c,prefix=p)",
     ),
     pytest.param(
         Postgres(name="p", **LOGIN).table("public.t", cursor="c"),
@@ -260,6 +294,9 @@ SOURCES: dict[type[DataSource], dict[str, Any]] = {
     Kinesis: {"role_arn": "r"},
     PubSub: {"project_id": "p", "service_account_key": KEY},
     HTTP: {"host": "h", "healthz": "/", "ca_cert": Certificate("pem")},
+    Files: {},
+    GCS: {},
+    Azure: {"account_name": "a"},
 }
 
 
@@ -431,6 +468,20 @@ def test_streams_begin_at_a_place_in_any_case(given: str) -> None:
 def test_streams_begin_nowhere_else(given: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="init_position"):
         Kinesis(name="n", role_arn="r").stream("s", given, "json")
+
+
+def test_files_are_checked_like_the_objects_of_s3() -> None:
+    drop = Files(name="d")
+    with pytest.raises(DefinitionError, match="absolute path, not 'in'"):
+        drop.folder("in", prefix="p")
+    with pytest.raises(DefinitionError, match="csv, json, parquet, avro, delta, not 'hudi'"):
+        drop.folder("/in", prefix="p", format="hudi")
+    with pytest.raises(AttributeError, match="prefix or path"):
+        drop.folder("/in")
+    with pytest.raises(DefinitionError, match=r"'x\*' isn't possible"):
+        drop.folder("/in", path="x*")
+    with pytest.warns(UserWarning, match="tells no time"):
+        drop.folder("/in", path="x/*", spread="1h")
 
 
 @pytest.mark.spec("connectors:12:Kinesis Avro; S3 Avro")

@@ -227,6 +227,14 @@ def test_a_decayed_sum_halves_and_ends_in_nothing() -> None:
     assert decayed([], 0) == 0.0
 
 
+def test_an_infinite_value_stays_infinite_when_its_weight_is_too_small_for_a_float() -> None:
+    decayed = compiled(spec_of(F.EXP_DECAY_SUM, "f", source=SOURCE, half_life_us=10 * S), FLOAT)
+    later = 20_000 * S
+    assert 2.0 ** (-later / (10 * S)) == 0.0
+    assert decayed([Sample(0, -math.inf), Sample(0, 5.0)], later) == -math.inf
+    assert repr(decayed([Sample(0, -math.inf), Sample(later, math.inf)], later)) == "nan"
+
+
 SPECIAL = st.sampled_from([math.inf, -math.inf, math.nan, 1.5, -0.0, 0.0])
 
 

@@ -7,10 +7,14 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import (
+    AzureSystem,
     BigQuerySystem,
     CaptureConnector,
     Connector,
     CSVFormat,
+    FilesConnector,
+    FilesSystem,
+    GCSSystem,
     HTTPConnector,
     HTTPSystem,
     KafkaConnector,
@@ -72,6 +76,12 @@ _TABLES: dict[SystemKind, type[System]] = {
     SystemKind.MONGO: MongoSystem,
 }
 
+_FILES: dict[SystemKind, type[System]] = {
+    SystemKind.FILES: FilesSystem,
+    SystemKind.GCS: GCSSystem,
+    SystemKind.AZURE: AzureSystem,
+}
+
 registries = st.builds(
     SchemaRegistry,
     format=st.sampled_from(RegistryFormat),
@@ -94,6 +104,16 @@ connectors: st.SearchStrategy[Connector] = st.one_of(
         S3Connector,
         system=_system(SystemKind.S3, S3System),
         bucket=names,
+        prefix=names,
+        suffix=st.none() | names,
+        format=names | st.builds(CSVFormat, delimiter=names, headers=st.none() | columns),
+        presorted=st.booleans(),
+        spread_us=st.none() | micros,
+    ),
+    st.builds(
+        FilesConnector,
+        system=st.one_of(*(_system(kind, system) for kind, system in _FILES.items())),
+        container=names,
         prefix=names,
         suffix=st.none() | names,
         format=names | st.builds(CSVFormat, delimiter=names, headers=st.none() | columns),

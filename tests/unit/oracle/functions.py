@@ -104,6 +104,12 @@ def unsigned(value: Any) -> Any:
 
 
 def decayed(entries: list[tuple[int, Any]], half_life: int, at: int) -> float:
-    """Return the sum of values that have been halved once in each half-life since their times in whole seconds."""
-    total = math.fsum(float(value) * 2.0 ** (-(at - time // SECOND * SECOND) / half_life) for time, value in entries)
+    """Return the sum of values that have been halved once in each half-life since their times in whole seconds.
+
+    A half of infinity is infinity, however often it is halved.
+    """
+    total = math.fsum(
+        float(value) * (1.0 if math.isinf(value) else 2.0 ** (-(at - time // SECOND * SECOND) / half_life))
+        for time, value in entries
+    )
     return total if abs(total) >= SMALLEST else 0.0

@@ -9,12 +9,17 @@ from caraway.dtypes.types import DATETIME, STRING
 from caraway.errors import CommitError
 from caraway.expr.nodes import Ref
 from caraway.graph.connectors import (
+    CSVFormat,
+    FilesConnector,
+    FilesSystem,
     KafkaConnector,
     KafkaSystem,
     PubSubConnector,
     PubSubSystem,
     RegisteredSystem,
     RegistryFormat,
+    S3Connector,
+    S3System,
     SchemaRegistry,
     SystemKind,
     WebhookConnector,
@@ -37,8 +42,12 @@ def plan(*sources: SourceSpec) -> Any:
     return plan_graph(Graph(datasets=(clicks,)))
 
 
+OBJECTS = S3Connector(system=S3System(name="lake"), bucket="b", prefix="p", format=CSVFormat())
+ROLE = S3System(name="lake", role_arn="arn:aws:iam::1:role/reader")
+FOLDER = FilesConnector(system=FilesSystem(name="drop"), container="/in", prefix="p", format="json")
 TOPIC = KafkaConnector(system=KAFKA, topic="t")
 REGISTRY = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="http://r")
+PROTOBUF = replace(REGISTRY, format=RegistryFormat.PROTOBUF)
 
 
 def test_an_endpoint_that_is_named_twice_is_read_once() -> None:
@@ -54,6 +63,12 @@ TAKEN = [
     replace(SOURCE, sample=SampleSpec(rate=0.5), since_us=1, until_us=2),
     replace(SOURCE, connector=TOPIC),
     replace(SOURCE, connector=TOPIC, cdc=Cdc.DEBEZIUM),
+    replace(SOURCE, connector=replace(TOPIC, format=REGISTRY), cdc=Cdc.DEBEZIUM),
+    replace(SOURCE, connector=replace(TOPIC, format=PROTOBUF)),
+    replace(SOURCE, connector=OBJECTS),
+    replace(SOURCE, connector=replace(OBJECTS, system=ROLE), bounded=True, idleness_us=1),
+    replace(SOURCE, connector=replace(OBJECTS, format="delta"), cdc=Cdc.NATIVE),
+    replace(SOURCE, connector=replace(FOLDER, format="avro"), cdc=Cdc.DEBEZIUM),
 ]
 
 
@@ -75,7 +90,11 @@ def test_a_source_goes_on_under_a_new_address_and_with_a_new_pickle() -> None:
 
 
 REFUSED = [
-    (replace(SOURCE, connector=replace(TOPIC, format=REGISTRY)), ["[Kafka: k]", "json only"]),
+    (replace(SOURCE, connector=replace(TOPIC, format="csv")), ["[Kafka: k]", "json, avro, protobuf only"]),
+    (
+        replace(SOURCE, connector=replace(TOPIC, format=PROTOBUF), cdc=Cdc.DEBEZIUM),
+        ["Kafka", "debezium", "append, upsert"],
+    ),
     (
         replace(SOURCE, connector=KafkaConnector(system=RegisteredSystem(kind=SystemKind.KAFKA, name="x"), topic="t")),
         ["[Kafka: x]", "registered"],
@@ -84,6 +103,13 @@ REFUSED = [
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),
     (replace(SOURCE, cdc=Cdc.NATIVE), ["Webhook", "native", "append, debezium, upsert"]),
     (replace(SOURCE, bounded=True, idleness_us=1), ["Webhook", "bounded"]),
+    (replace(SOURCE, connector=replace(OBJECTS, format="hudi")), ["[S3: lake]", "csv, json, parquet, delta"]),
+    (replace(SOURCE, connector=replace(OBJECTS, format="delta", suffix="*"), cdc=Cdc.NATIVE), ["one folder", "prefix"]),
+    (replace(SOURCE, connector=replace(FOLDER, format="delta", suffix="*"), cdc=Cdc.NATIVE), ["one folder", "prefix"]),
+    (
+        replace(SOURCE, connector=replace(OBJECTS, format="delta", system=ROLE), cdc=Cdc.NATIVE),
+        ["[S3: lake]", "role_arn"],
+    ),
 ]
 
 

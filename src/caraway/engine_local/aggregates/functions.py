@@ -162,7 +162,9 @@ def _exp_decay_sum(spec: AggregateSpec, of: DataType) -> Compute:
         for time_us, value in samples:
             if value is not None:
                 age_us = at_us - time_us // US_PER_SECOND * US_PER_SECOND
-                decayed.append(rounded(number(value)) * 2.0 ** (-age_us / half_life_us))
+                amount = rounded(number(value))
+                # The weight is never nothing, though a float of it may be: an infinite value stays infinite for ever.
+                decayed.append(amount if math.isinf(amount) else amount * 2.0 ** (-age_us / half_life_us))
         result = rounded(total(decayed))
         return 0.0 if abs(result) < NOTHING_LEFT else result
 

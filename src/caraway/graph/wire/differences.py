@@ -73,6 +73,7 @@ NOUNS = {
     "Connector": "a connector",
     "Kafka": "a format",
     "S3": "a format",
+    "Files": "a format",
     "Kinesis": "a start of a stream",
     "Secretish": "a setting",
     "Made": "a field of preproc",

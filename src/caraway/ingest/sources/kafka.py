@@ -4,10 +4,11 @@ import time
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import TopicMetadata
 
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import KafkaConnector, KafkaSystem
-from caraway.ingest.sources.decoding.json_objects import decode_json
+from caraway.ingest.sources.decoding.formats import decoder_of
 from caraway.ingest.sources.reader import (
     Items,
     Position,
@@ -22,6 +23,9 @@ from caraway.topics.connection import CONSUMER, kafka_logger
 
 # The seconds for which the broker's answer about the topic's partitions is awaited.
 ANSWER_TIMEOUT_S = 10.0
+# The seconds for which the answer about a topic's partitions is awaited: some at first, to see whether a broker refuses
+# the connection, and then the rest.
+LOOKS_S = (0.5, 1.5, ANSWER_TIMEOUT_S - 2.0)
 # The seconds after which the reader asks the broker again for partitions that were added to the topic.
 PARTITIONS_INTERVAL_S = 30.0
 # The most kB of records that librdkafka fetches ahead of the reader and keeps in memory, for each source.
@@ -34,6 +38,12 @@ PEEK_S = 0.2
 # librdkafka's error for a lost connection to one broker, which it opens again by itself, so the reader ignores it. If
 # all brokers are gone, librdkafka reports another error, which isn't ignored.
 LOST = KafkaError._TRANSPORT  # noqa: SLF001 (the library names it so)
+ALL_LOST = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+# The remedies of errors of the connection, by their codes.
+REMEDIES = {
+    KafkaError._AUTHENTICATION: "; check sasl_mechanism, sasl_plain_username and sasl_plain_password",  # noqa: SLF001
+    KafkaError._SSL: "; check security_protocol, and the setting sources.ca_file",  # noqa: SLF001
+}
 
 
 class KafkaReader:
@@ -69,16 +79,19 @@ class KafkaReader:
         }
         if system.security_protocol != "PLAINTEXT":
             config["sasl.mechanism"] = system.sasl_mechanism
+        if system.security_protocol == "SASL_SSL" and context.ca_file:
+            config["ssl.ca.location"] = context.ca_file
         if system.username is not None and system.password is not None:
             config |= {
                 "sasl.username": context.resolve(system.username),
                 "sasl.password": context.resolve(system.password),
             }
+        self._decoder = decoder_of(connector.format, context.resolve, ca_file=context.ca_file)
         try:
             self._consumer = Consumer(config, logger=kafka_logger())
         except KafkaException as error:
             raise UnavailableError(f"{self._where}: {_text(error)}") from None
-        self._error = ""
+        self._error, self._is_refused = "", False
         self._positions: dict[int, int] = {}
         self._looked_at = 0.0
         self._idle_at: float | None = None
@@ -104,7 +117,7 @@ class KafkaReader:
             self._idle_at = begun if self.lag() == 0 else None
             return None
         self._idle_at = None
-        return batch_of(found, decode_json, self._position())
+        return batch_of(found, self._decoder.decode, self._position())
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a mark belongs to a record that isn't read yet."""
@@ -151,11 +164,12 @@ class KafkaReader:
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while self.lag() != 0 and len(found) < rows and time.monotonic() < deadline:
             found += self._records(rows - len(found), BUFFER_KB * 1024, PEEK_S)
-        return batch_of(found, decode_json, self._position())
+        return batch_of(found, self._decoder.decode, self._position())
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connections."""
         self._consumer.close()
+        self._decoder.close()
 
     def _records(self, rows: int, size: int, timeout_s: float) -> list[SourceRecord]:
         """Return the next records. Only the first one is waited for; those that were fetched by then come with it."""
@@ -192,14 +206,25 @@ class KafkaReader:
         Raises:
             UnavailableError: No broker answers, or there is no such topic.
         """
-        try:
-            topic = self._consumer.list_topics(self._topic, timeout=ANSWER_TIMEOUT_S).topics[self._topic]
-        except KafkaException as error:
-            raise UnavailableError(f"{self._where}: {self._error or _text(error)}") from None
+        topic = self._topic_metadata()
         if topic.error is not None or not topic.partitions:
             raise UnavailableError(f"{self._where}: topic {self._topic}: {topic.error}")
         self._partitions = frozenset(topic.partitions)
         self._looked_at = time.monotonic()
+
+    def _topic_metadata(self) -> TopicMetadata:
+        self._error, self._is_refused = "", False
+        for timeout_s in LOOKS_S:
+            try:
+                topics: dict[str, TopicMetadata] = self._consumer.list_topics(self._topic, timeout=timeout_s).topics
+                return topics[self._topic]
+            except KafkaException as error:
+                failure = error
+            # The reason why no broker could be asked is noted in a poll. If it won't pass, waiting longer doesn't help.
+            self._consumer.poll(0)
+            if self._is_refused:
+                break
+        raise UnavailableError(f"{self._where}: {self._error or _text(failure)}") from None
 
     def _from(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, self._positions.setdefault(partition, 0))
@@ -216,8 +241,12 @@ class KafkaReader:
 
     def _note(self, error: KafkaError) -> None:
         """Note an error of all connections, which explains why nothing comes."""
-        if error.code() != LOST:
-            self._error = error.str()
+        if error.code() == LOST:
+            return
+        # A wrong password and an unknown authority keep all brokers from being reached, which is noted after them.
+        if error.code() != ALL_LOST or not self._error:
+            self._error = error.str() + REMEDIES.get(error.code(), "")
+            self._is_refused = error.code() in REMEDIES
 
 
 def _text(error: KafkaException) -> str:

@@ -60,6 +60,8 @@ class SourceContext:
             of their cloud (`sources.endpoints` in the settings).
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
         live_rows: Reads the rows that the dataset has now, as far as they are durable.
+        ca_file: A file in PEM with the certificate authorities by which brokers and registries are verified; empty for
+            those of the system (`sources.ca_file`).
     """
 
     name: str
@@ -70,6 +72,7 @@ class SourceContext:
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
     live_rows: LiveRows = no_live_rows
+    ca_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,9 @@ class SourceBatch:
     Attributes:
         rows: The rows. With cdc "debezium" and "native", they are envelopes as Debezium makes them: `op`, `before`,
             `after`, and `source.ts_ms` or `ts_ms`. `rows.faults` has the reasons why some aren't rows.
-        mark: Returns the mark of a row by its number. It has no colon, comma or dot.
+        mark: Returns the mark of a row by its number. It has no colon, comma, dot or tilde.
+        run: Returns a text for the marks of the rows from one number up to another one (`caraway.ingest.marks`), if
+            the reader has short ones.
         origin: Returns the part of a dead letter that tells where a row came from, such as its file and line.
         position: The position behind these rows.
         items: The items that the reader remembers from now on, None for those to be forgotten.
@@ -95,6 +100,7 @@ class SourceBatch:
     items: Mapping[str, bytes | None] = field(default_factory=dict)
     size: int = 0
     is_fence: bool = False
+    run: Callable[[int, int], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

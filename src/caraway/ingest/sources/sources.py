@@ -176,6 +176,7 @@ class Sources:
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
             live_rows=live_rows_of(self._bootstrap_servers, self._objects_url, plan.topic),
+            ca_file=self._settings.ca_file,
         )
 
     def statuses(self) -> list[SourceStatus]:
@@ -213,7 +214,7 @@ class Sources:
         worker = SourceWorker(
             name,
             target,
-            connect=lambda: cast("OpenReader", resolve_name(connector.reader))(connector, context),
+            connect=lambda: cast("OpenReader", resolve_name(connector.reader_class))(connector, context),
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,

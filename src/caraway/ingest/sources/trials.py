@@ -116,7 +116,7 @@ class SourceTrials:
         try:
             target = Target(plan, functions)
             context = self._context(f"trial.{plan.topic.name}", plan, target, secrets)
-            open_reader = cast("OpenReader", resolve_name(connector.reader))
+            open_reader = cast("OpenReader", resolve_name(connector.reader_class))
             with closing(open_reader(connector, context)) as reader:
                 batch = reader.peek(max(rows, 1))
             tried = tuple(_tried(target, batch, min(rows, len(batch.rows))))

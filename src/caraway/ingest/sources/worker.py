@@ -276,7 +276,7 @@ class SourceWorker:
             batch.rows,
             origin=lambda row: {"source": self._target.source, **batch.origin(row)},
             erased=self._erased,
-            marks=Marks(header=HEADER, key=self._name, mark=batch.mark, written=self._written),
+            marks=Marks(header=HEADER, key=self._name, mark=batch.mark, run=batch.run, written=self._written),
         )
         self.read_at, self._received = self._now(), self._clock()
         for start in range(0, len(batch.rows), SLICE):

@@ -173,7 +173,7 @@ class ChangeLog(Protocol):
         ...
 
     def confirm(self, at: Coordinate) -> None:
-        """Let the database forget the log before `at`, if it keeps it for this reader."""
+        """Allow the database to forget the log before `at`, if it keeps it for this reader."""
         ...
 
     def estimated_rows(self) -> int:

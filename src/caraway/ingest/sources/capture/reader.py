@@ -121,7 +121,7 @@ class CaptureReader:
         return self._position.is_ahead(mark)
 
     def acknowledge(self, position: Position) -> None:
-        """Let the database forget the log before a position."""
+        """Allow the database to forget the log before a position."""
         if (at := position.get("at")) is not None:
             self._log.confirm(tuple(at))
 

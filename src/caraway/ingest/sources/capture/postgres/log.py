@@ -145,7 +145,7 @@ class PostgresLog:
             }
 
     def confirm(self, at: Coordinate) -> None:
-        """Let Postgres remove WAL."""
+        """Allow Postgres to remove WAL."""
         if self._stream is not None:
             self._stream.confirm(at[0])
 

@@ -67,7 +67,7 @@ class Stream:
             self._consume()
 
     def confirm(self, lsn: int) -> None:
-        """Let the server forget what is before an LSN."""
+        """Allow the server to forget what is before an LSN."""
         self._confirmed = max(self._confirmed, lsn)
         self._answer()
 

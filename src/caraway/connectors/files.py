@@ -1,0 +1,147 @@
+"""Files of the server's machine, and objects of Google Cloud Storage and Azure. The API that Caraway follows has none
+of these; in all other respects they are like `S3`.
+"""  # noqa: D205 (one sentence more than a line holds)
+
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_source import ExternalSource, duration_us, named
+from caraway.connectors.s3 import CSV, check_spread, checked_format, selection, stored_format
+from caraway.connectors.settings import Secretish
+from caraway.errors import DefinitionError
+from caraway.graph.connectors import AzureSystem, FilesSystem, GCSSystem, SystemKind
+from caraway.graph.connectors import FilesConnector as FilesSpec
+
+FORMATS = ("csv", "json", "parquet", "avro", "delta")
+
+
+class Files(ExternalSource):
+    """Folders of the server's machine, of which it reads those in its setting `sources.local_folders`."""
+
+    kind: ClassVar = SystemKind.FILES
+    spec_class: ClassVar = FilesSystem
+    required_fields: ClassVar = 'its folder: use .folder("/...", prefix="...")'
+
+    def folder(
+        self,
+        folder_name: str,
+        prefix: str | None = None,
+        path: str | None = None,
+        format: str | CSV | None = None,
+        presorted: bool = False,
+        spread: str | None = None,
+    ) -> "FilesConnector":
+        """Return the files of a folder, given by its absolute path; the other arguments are those of `S3.bucket`.
+
+        Raises:
+            DefinitionError: A folder, path, format or duration that isn't possible.
+            DefinitionAttributeError: Not one of prefix and path, or a spread without path.
+        """
+        made = FilesConnector(self, "folder", folder_name, prefix, path, format, presorted, spread)
+        if not PurePosixPath(folder_name).is_absolute():
+            raise DefinitionError(f"Files {self.name}: the folder is an absolute path, not {folder_name!r}")
+        return made
+
+
+class GCS(ExternalSource):
+    """Google Cloud Storage, opened as the server that reads: by the application default credentials of its machine."""
+
+    kind: ClassVar = SystemKind.GCS
+    spec_class: ClassVar = GCSSystem
+    required_fields: ClassVar = 'its bucket: use .bucket("...", prefix="...")'
+
+    def bucket(
+        self,
+        bucket_name: str,
+        prefix: str | None = None,
+        path: str | None = None,
+        format: str | CSV | None = None,
+        presorted: bool = False,
+        spread: str | None = None,
+    ) -> "FilesConnector":
+        """Return the objects of a bucket; the arguments are those of `S3.bucket`.
+
+        Raises:
+            DefinitionError: A path, format or duration that isn't possible.
+            DefinitionAttributeError: Not one of prefix and path, or a spread without path.
+        """
+        return FilesConnector(self, "bucket", bucket_name, prefix, path, format, presorted, spread)
+
+
+class Azure(ExternalSource):
+    """A storage account of Azure; opened by its key, or as the server that reads."""
+
+    account_name: str
+    account_key: Secretish | None = None
+
+    kind: ClassVar = SystemKind.AZURE
+    spec_class: ClassVar = AzureSystem
+    required_fields: ClassVar = 'its container: use .container("...", prefix="...")'
+
+    def container(
+        self,
+        container_name: str,
+        prefix: str | None = None,
+        path: str | None = None,
+        format: str | CSV | None = None,
+        presorted: bool = False,
+        spread: str | None = None,
+    ) -> "FilesConnector":
+        """Return the objects of a container; the other arguments are those of `S3.bucket`.
+
+        Raises:
+            DefinitionError: A path, format or duration that isn't possible.
+            DefinitionAttributeError: Not one of prefix and path, or a spread without path.
+        """
+        return FilesConnector(self, "container", container_name, prefix, path, format, presorted, spread)
+
+
+class FilesConnector(DataConnector):
+    """Files of a folder, or objects of a bucket or container."""
+
+    data_source: Files | GCS | Azure
+    polled: ClassVar = True
+
+    def __init__(
+        self,
+        data_source: Files | GCS | Azure,
+        word: str,
+        container_name: str,
+        path_prefix: str | None,
+        path: str | None,
+        format: str | CSV | None,
+        presorted: bool,
+        spread: str | None,
+    ) -> None:
+        super().__init__(data_source)
+        where = f"{data_source.kind} {data_source.name}"
+        self._word = word
+        self.container_name = named(where, f"{word}_name", container_name)
+        where = f"{where}, {word} {container_name}"
+        self.format = checked_format(where, format, FORMATS)
+        self.has_structs = self.format in {"json", "avro"}
+        self.presorted = presorted
+        self.path_prefix, self.path_suffix, is_temporal = selection(where, path_prefix, path)
+        self.spread = spread
+        check_spread(where, spread, path, is_temporal)
+
+    def _inside(self) -> str:
+        return f"{self._word}={self.container_name},prefix={self.path_prefix}"
+
+    def check_source(self, label: str) -> None:
+        """Check that a Delta table is read by its own changes."""
+        if self.format == "delta" and self.cdc != "native":
+            raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {self.cdc!r}')
+
+    def spec(self) -> FilesSpec:
+        """Return the files as a value."""
+        return FilesSpec(
+            system=self.data_source.stored_system(),
+            container=self.container_name,
+            prefix=self.path_prefix,
+            suffix=self.path_suffix or None,
+            format=stored_format(self.format),
+            presorted=self.presorted,
+            spread_us=None if self.spread is None else duration_us(self.identifier(), "spread", self.spread),
+        )

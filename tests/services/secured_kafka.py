@@ -1,0 +1,151 @@
+"""A private Kafka broker for tests, which asks for passwords: with listeners for SASL_PLAINTEXT and SASL_SSL."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+from signal import SIGTERM
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from typing_extensions import override
+
+from caraway.children import process
+from caraway.config.settings import load_settings
+from caraway.stack import ports
+from caraway.stack.jars import ensure_jars
+from caraway.stack.kafka import EmbeddedKafka, kafka_classes
+from tests.timeouts import deadline_in
+
+USER, PASSWORD = "ada", "test-password"
+MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+_MODULES = "org.apache.kafka.common.security"
+
+
+class _SecuredKafka(EmbeddedKafka):
+    """The embedded broker with two more listeners; the first one, for the test itself, asks for no password."""
+
+    more_ports: tuple[int, int]
+    keystore: Path
+
+    @override
+    def _security(self) -> dict[str, str]:
+        sasl, tls = self.more_ports
+        listeners = f"SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}"
+        clients = f"CLIENT://127.0.0.1:{self.port}"
+        plain = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        scram = f"{_MODULES}.scram.ScramLoginModule required;"
+        logins = {
+            f"listener.name.{name}.{mechanism}.sasl.jaas.config": module
+            for name in ("sasl", "tls")
+            for mechanism, module in {"plain": plain, "scram-sha-256": scram, "scram-sha-512": scram}.items()
+        }
+        return {
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{self._controller_port},{listeners}",
+            "advertised.listeners": f"{clients},{listeners}",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL",
+            "sasl.enabled.mechanisms": ",".join(["PLAIN", *MECHANISMS]),
+            "listener.name.tls.ssl.keystore.type": "PEM",
+            "listener.name.tls.ssl.keystore.location": str(self.keystore),
+            **logins,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredKafka:
+    """A running broker.
+
+    Attributes:
+        open: The address at which it asks for no password.
+        addresses: Its addresses by security protocol.
+        ca_file: The certificate of the authority that signed the broker's.
+    """
+
+    open: str
+    addresses: dict[str, str]
+    ca_file: Path
+
+    def set_password(self, mechanism: str, password: str) -> None:
+        """Change the password of `USER` for a mechanism of SCRAM."""
+        admin = AdminClient({"bootstrap.servers": self.open})
+        info = ScramCredentialInfo(MECHANISMS[mechanism], 4096)
+        change = UserScramCredentialUpsertion(USER, info, password.encode())
+        admin.alter_user_scram_credentials([change])[USER].result(30)
+
+
+@contextmanager
+def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
+    """Start a broker, yield it, and stop it afterwards."""
+    chosen: list[int] = []
+    for _ in range(4):
+        chosen.append(ports.choose(avoid=chosen))
+    port, controller, sasl, tls = chosen
+    jars = ensure_jars(load_settings())
+    options = kafka_classes(load_settings().cache_dir, jars.broker).options()
+    part = _SecuredKafka(
+        folder / "kafka",
+        port=port,
+        controller_port=controller,
+        jars=jars.broker,
+        heap_mb=256,
+        java_options=options,
+        with_password=False,
+    )
+    part.more_ports, part.keystore = (sasl, tls), folder / "broker.pem"
+    ca_file = folder / "ca.pem"
+    _write_certificates(ca_file, part.keystore)
+    part.prepare()
+    log = folder / "kafka.log"
+    child = process.start(part.launch(), log, SIGTERM)
+    try:
+        deadline = deadline_in(120)
+        while (reason := part.check(child.pid)) is not None:
+            assert child.poll() is None, log.read_text()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the broker did not start: {reason}")
+            time.sleep(0.1)
+        addresses = {"SASL_PLAINTEXT": f"127.0.0.1:{sasl}", "SASL_SSL": f"127.0.0.1:{tls}"}
+        running = SecuredKafka(part.bootstrap_servers, addresses, ca_file)
+        for mechanism in MECHANISMS:
+            running.set_password(mechanism, PASSWORD)
+        yield running
+    finally:
+        process.stop(child, SIGTERM, 20)
+
+
+def _write_certificates(ca_file: Path, keystore: Path) -> None:
+    """Make an authority, and a key with its certificate for this machine."""
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+    broker = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    now = datetime.now(UTC)
+
+    def certificate(subject: x509.Name, public: ec.EllipticCurvePublicKey, *, is_ca: bool) -> x509.Certificate:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(authority)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+            .sign(ca_key, hashes.SHA256())
+        )
+
+    pem = serialization.Encoding.PEM
+    ca_file.write_bytes(certificate(authority, ca_key.public_key(), is_ca=True).public_bytes(pem))
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    keystore.write_bytes(secret + certificate(broker, key.public_key(), is_ca=False).public_bytes(pem))

@@ -1,0 +1,316 @@
+"""Delta tables as sources: after any changes of a table, the dataset has the table's rows; each change comes once."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from caraway.dtypes.types import DATETIME, INT, STRING
+from caraway.errors import UnavailableError
+from caraway.expr import col
+from caraway.graph.connectors import FilesConnector, FilesSystem
+from caraway.graph.sources import Cdc, Computed, Ref, SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.ingest.sources.files.delta import FEED, DeltaReader
+from caraway.ingest.sources.reader import Position, SourceBatch, SourceContext
+from caraway.ingest.sources.rounds import Rounds
+from caraway.ingest.targets import Target
+from caraway.plan.planner import plan_graph
+from tests.effort import examples
+
+EVERY_US = 60_000_000
+ROWS = DatasetSpec(
+    name="Rows",
+    version=1,
+    history_us=0,
+    fields=(
+        FieldSpec(name="k", dtype=INT, key=True),
+        FieldSpec(name="text", dtype=STRING),
+        FieldSpec(name="part", dtype=STRING),
+        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+    ),
+    index=None,
+)
+SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string()), ("part", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> Any:
+    return pa.Table.from_pylist([dict(each) for each in rows], SCHEMA)
+
+
+def row(key: int, text: str = "a", part: str = "p %") -> dict[str, Any]:
+    # A row keeps its partition, also when it changes.
+    at = datetime.fromtimestamp(1_700_000_000 + key, UTC)
+    return {"k": key, "text": text, "part": None if key % 3 == 2 else f"{part}{key % 3}", "at": at}
+
+
+def plain_row(key: int, text: str = "a") -> dict[str, Any]:
+    # `load_cdf` doesn't find the files of partitions whose names are written with an escape.
+    return row(key, text, "p")
+
+
+@dataclass
+class Lake:
+    """A table, and all that outlives a reader of it."""
+
+    folder: Path
+    time: float = 1_700_000_000.0
+    position: Position = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict)
+    dataset: DatasetSpec = ROWS
+
+    @property
+    def path(self) -> str:
+        return str(self.folder / "lake" / "rows")
+
+    def create(self, rows: Sequence[Mapping[str, Any]], *, feed: bool = True) -> None:
+        configuration = {FEED: "true"} if feed else {}
+        write_deltalake(self.path, table_of(rows), partition_by=["part"], configuration=configuration)
+
+    def open(self) -> DeltaReader:
+        connector = FilesConnector(
+            system=FilesSystem(name="lake"), container=str(self.folder), prefix="lake/rows/", format="delta"
+        )
+        spec = SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0, every_us=EVERY_US, **self.source)
+        plan = plan_graph(Graph(datasets=(replace(self.dataset, sources=(spec,)),))).ingests[0]
+        context = SourceContext(
+            name="rows",
+            source=spec,
+            dataset=plan.dataset,
+            columns=Target(plan).columns,
+            resolve=str,
+            local_folders=(str(self.folder),),
+        )
+        return DeltaReader(connector, context, rounds=Rounds(EVERY_US, now=lambda: self.time, sleep=self.sleep))
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def seek(self) -> DeltaReader:
+        opened = self.open()
+        self.position = opened.seek(self.position, {})
+        return opened
+
+    def drain(self, *, rows: int = 1000) -> list[SourceBatch]:
+        opened = self.seek()
+        found: list[SourceBatch] = []
+        while True:
+            batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
+            if batch is None:
+                continue
+            found.append(batch)
+            self.position = batch.position
+            if not batch.position["reading"]:
+                opened.close()
+                return found
+
+
+def envelopes(found: Sequence[SourceBatch]) -> list[dict[str, Any]]:
+    return [cast("dict[str, Any]", batch.rows.row(number)) for batch in found for number in range(len(batch.rows))]
+
+
+def applied(state: dict[int, dict[str, Any]], changes: Sequence[Mapping[str, Any]]) -> None:
+    """Change a dataset as envelopes say."""
+    for change in changes:
+        if change["op"] == "d":
+            del state[change["before"]["k"]]
+        else:
+            assert change["op"] in {"c", "u", "r"}
+            state[change["after"]["k"]] = change["after"]
+
+
+def content(path: str) -> dict[int, dict[str, Any]]:
+    rows = pa.table(DeltaTable(path).to_pyarrow_table()).to_pylist()
+    return {each["k"]: each for each in rows}
+
+
+KEYS = st.integers(0, 8)
+CHANGES = st.one_of(
+    st.tuples(st.just("append"), st.integers(9, 10**6)),
+    st.tuples(st.just("update"), KEYS),
+    st.tuples(st.just("rename"), KEYS),
+    st.tuples(st.just("delete"), KEYS),
+    st.tuples(st.just("merge"), KEYS),
+    st.tuples(st.just("overwrite"), KEYS),
+    st.tuples(st.just("optimize"), KEYS),
+)
+
+
+def change(path: str, kind: str, key: int, row: Callable[..., dict[str, Any]] = row) -> None:
+    table = DeltaTable(path)
+    match kind:
+        case "append":
+            if key not in content(path):
+                write_deltalake(path, table_of([row(key)]), mode="append")
+        case "update":
+            table.update(predicate=f"k >= {key}", updates={"text": "concat(text, 'x')"})
+        case "rename":
+            table.update(predicate=f"k = {key}", updates={"k": "k + 1000000000"}) if key + 10**9 not in content(
+                path
+            ) else None
+        case "delete":
+            table.delete(f"k = {key}")
+        case "merge":
+            some = table_of([row(key, "merged"), row(key + 1, "merged")])
+            merger = table.merge(some, "s.k = t.k", source_alias="s", target_alias="t")
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        case "overwrite":
+            write_deltalake(path, table_of([row(n, "over") for n in range(key)]), mode="overwrite")
+        case _:
+            table.optimize.compact()
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    trace=st.lists(st.lists(CHANGES, max_size=3), min_size=1, max_size=3),
+    rows=st.integers(1, 5),
+    seed=st.integers(0, 10**6),
+)
+def test_after_any_changes_the_rows_are_those_of_the_table(
+    trace: list[list[tuple[str, int]]], rows: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = Lake(tmp_path_factory.mktemp("delta"))
+    lake.create([row(number) for number in range(6)])
+    chance = random.Random(seed)
+    state: dict[int, dict[str, Any]] = {}
+    marks: set[str] = set()
+    for changes in [[], *trace]:
+        for kind, key in changes:
+            change(lake.path, kind, key)
+        reading = True
+        while reading:
+            # The process may end after each batch, before or after its position is saved.
+            opened = lake.seek()
+            while reading:
+                batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
+                if batch is None:
+                    continue
+                for number in range(len(batch.rows)):
+                    mark = batch.mark(number)
+                    assert not opened.is_ahead(mark)
+                    if mark not in marks:
+                        applied(state, envelopes([batch])[number : number + 1])
+                    marks.add(mark)
+                crash = chance.random()
+                if crash > 0.2:
+                    lake.position = batch.position
+                    reading = bool(batch.position["reading"])
+                if crash < 0.4:
+                    break
+        assert state == content(lake.path)
+
+
+def test_the_feed_has_the_rows_that_deltalake_reads(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create([plain_row(number) for number in range(6)])
+    lake.drain()
+    for kind, key in [("update", 3), ("merge", 5), ("append", 50), ("overwrite", 2), ("append", 51)]:
+        change(lake.path, kind, key, plain_row)
+    feed = pa.table(DeltaTable(lake.path).load_cdf(starting_version=1)).to_pylist()
+    there = [each for each in feed if each["_change_type"] in {"insert", "update_postimage"}]
+    names = set(SCHEMA.names)
+    wanted = sorted((each["k"], each["text"], each["_commit_version"]) for each in there)
+    found = lake.drain()
+    changes = envelopes(found)
+    origins = [batch.origin(number) for batch in found for number in range(len(batch.rows))]
+    assert (
+        sorted(
+            (each["after"]["k"], each["after"]["text"], origin["version"])
+            for each, origin in zip(changes, origins, strict=True)
+            if each["after"]
+        )
+        == wanted
+    )
+    assert all(each["after"].keys() == names for each in changes if each["after"])
+    commits = {entry["version"]: entry["timestamp"] for entry in DeltaTable(lake.path).history()}
+    assert [each["source"]["ts_ms"] for each in changes] == [commits[origin["version"]] for origin in origins]
+    # A key that was replaced, in whichever way, isn't deleted.
+    assert {each["before"]["k"] for each in changes if each["op"] == "d"} == {2, 3, 4, 5, 6, 50}
+
+
+def test_a_table_without_its_feed_is_refused(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    with pytest.raises(UnavailableError, match=r"Files lake, folder .*, Delta table lake/rows isn't there"):
+        lake.open().peek(1)
+    lake.create([row(1)], feed=False)
+    for act in (lake.seek, lambda: lake.open().peek(1)):
+        with pytest.raises(UnavailableError, match=rf"doesn't record its changes; ALTER TABLE .*{FEED} = true"):
+            act()
+
+
+def test_a_feed_that_is_gone_is_an_error_with_its_remedy(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create([row(1), row(3)])
+    lake.drain()
+    change(lake.path, "update", 1)
+    change(lake.path, "append", 30)
+    log = Path(lake.path, "_delta_log")
+    data = next(Path(lake.path, "_change_data").rglob("*.parquet"))
+    away = data.rename(tmp_path / "away")
+    with pytest.raises(UnavailableError, match="VACUUM; raise the version of the dataset"):
+        lake.drain()
+    away.rename(data)
+    # A checkpoint keeps the table readable without its older logs.
+    DeltaTable(lake.path).create_checkpoint()
+    (log / f"{1:020}.json").rename(tmp_path / "log")
+    with pytest.raises(UnavailableError, match=r"the log of version 1 is gone.*raise the version of the dataset"):
+        lake.drain()
+    (tmp_path / "log").rename(log / f"{1:020}.json")
+    assert len(envelopes(lake.drain())) == 3
+
+
+def test_a_snapshot_stays_that_of_its_version(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create([row(number) for number in range(4)])
+    lake.seek()
+    for kind, key in [("update", 0), ("overwrite", 2), ("append", 50)]:
+        change(lake.path, kind, key)
+    found = envelopes(lake.drain(rows=1))
+    assert [(each["op"], each["after"]["text"]) for each in found[:4]] == [("r", "a")] * 4
+    assert {each["op"] for each in found[4:]} == {"c", "u", "d"}
+
+
+def test_a_peek_shows_rows_and_needs_no_position(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create([row(number) for number in range(9)])
+    found = envelopes([lake.open().peek(4)])
+    assert [(each["op"], each["before"]) for each in found] == [("r", None)] * 4
+    assert {name for each in found for name in each["after"]} == set(SCHEMA.names)
+
+
+def test_a_computed_key_is_refused_and_a_copied_one_is_compared(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, source={"preproc": (("k", Computed(by=(col("id") + 1).node, schema=(("id", INT),))),)})
+    with pytest.raises(UnavailableError, match="eval makes the key k"):
+        lake.open()
+    lake = Lake(tmp_path, source={"preproc": (("k", Ref(path=("text",))),)})
+    lake.create([row(1, "same"), row(3, "other")])
+    lake.drain()
+    change(lake.path, "overwrite", 1)
+    found = [(each["op"], (each["before"] or each["after"])["text"]) for each in envelopes(lake.drain())]
+    assert (sorted(found[:2]), found[2:]) == ([("d", "other"), ("d", "same")], [("c", "over")])
+
+
+def test_progress_is_in_bytes_and_idle_rounds_are_told(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create([row(number) for number in range(9)])
+    opened = lake.seek()
+    seen = []
+    for _ in range(9):
+        assert opened.poll(rows=1, size=1 << 20, timeout_s=0) is not None
+        progress = opened.progress()
+        assert progress is not None
+        seen.append(progress.done)
+        assert progress.total == sum(file.stat().st_size for file in Path(lake.path).glob("part=*/*.parquet"))
+    assert seen == sorted(seen)
+    assert opened.lag() is None
+    while opened.idle_at() is None:
+        opened.poll(rows=10, size=1 << 20, timeout_s=EVERY_US)
+    assert opened.lag() == 0
