@@ -32,7 +32,7 @@ class LogPosition:
 
     Attributes:
         load: The number of the load of the table: 1, and more after the log was lost.
-        state: What the log remembers.
+        state: The things that the log remembers.
         at: The coordinate behind the last transaction that was read in full; None if the log isn't kept yet.
         transaction: The coordinate of the transaction that was read in part, if any.
         index: How many of its changes were read.
