@@ -209,12 +209,16 @@ class SourcesSettings(_Section):
             such as one's own MinIO for an `S3`, or an emulator for a `PubSub`.
         local_folders: The folders of the server's machine from which sources may read files. Everybody who may commit
             can read all files in them.
+        integer_overlap: How many numbers before the last one are read again in each round of a table whose cursor is a
+            number. Databases assign numbers before rows become visible, so a row may appear with a smaller number than
+            one that was read; it is missed unless the overlap covers it.
         ca_file: A file in PEM with the certificate authorities by which Kafka's brokers (`SASL_SSL`) and schema
             registries are verified; empty: those of the system.
     """
 
     endpoints: dict[str, str] = Field(default_factory=dict)
     local_folders: tuple[Annotated[str, AfterValidator(_folder)], ...] = ()
+    integer_overlap: Annotated[int, Field(ge=0)] = 0
     ca_file: str = ""
 
 
@@ -317,6 +321,17 @@ class SkewSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
+class SinkSettings(_Section):
+    """Sinks, to which the changes of datasets are written.
+
+    Attributes:
+        names: The name of the platform in what sinks write. "fennel" suits consumers that were made for Fennel: the
+            position of a change is in `payload.source.fennel`, and the hash of a row in the column `__fennel_hash__`.
+    """
+
+    names: Literal["caraway", "fennel"] = "caraway"
+
+
 class SecretsSettings(_Section):
     """The store of secrets, and its keys.
 
@@ -394,6 +409,7 @@ class Settings(BaseSettings):
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()
     skew: SkewSettings = SkewSettings()
+    sinks: SinkSettings = SinkSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

@@ -9,6 +9,7 @@ further system is a kind and its classes here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import ClassVar
 
 from caraway.errors import CommitError
@@ -73,7 +74,17 @@ SYSTEMS: dict[SystemKind, type[System]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSystem(System):
-    """A system that has tables or collections."""
+    """A system that has tables or collections.
+
+    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    """
+
+    reader: ClassVar[str] = ""
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
+
+    def unreadable(self) -> str:
+        """Return why the server can't read tables of a system with these settings; empty if it can."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +149,8 @@ class PostgresSystem(_DatabaseSystem):
     """A database of a Postgres server."""
 
     kind: ClassVar = SystemKind.POSTGRES
+    reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    library: ClassVar = ("psycopg", "postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +158,8 @@ class MySQLSystem(_DatabaseSystem):
     """A database of a MySQL server."""
 
     kind: ClassVar = SystemKind.MYSQL
+    reader: ClassVar = "caraway.ingest.sources.tables.mysql:MySQLReader"
+    library: ClassVar = ("pymysql", "mysql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +191,8 @@ class RedshiftSystem(TableSystem):
     """A schema of a Redshift database; opened by a role through S3, or by username and password."""
 
     kind: ClassVar = SystemKind.REDSHIFT
+    reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
+    library: ClassVar = ("psycopg", "redshift")
     host: str
     port: int
     database: str
@@ -184,12 +201,20 @@ class RedshiftSystem(TableSystem):
     username: Secretish | None = None
     password: Secretish | None = None
 
+    def unreadable(self) -> str:
+        """Return that the server doesn't unload tables through S3."""
+        if self.s3_access_role_arn is None:
+            return ""
+        return "the server reads Redshift by username and password only so far, not through S3; give both of them"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
     kind: ClassVar = SystemKind.MONGO
+    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    library: ClassVar = ("pymongo", "mongo")
     host: str
     database: str
     username: Secretish
@@ -270,6 +295,13 @@ class Connector:
     # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
     # then be columns, and nothing else may write the dataset.
     captures: ClassVar[bool] = False
+    # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
+    # The function that removes what the reader has made in the system, when the source is gone for good, as
+    # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
+    forget: ClassVar[str] = ""
+    # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
+    writer: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -326,6 +358,9 @@ class Connector:
         """Return why the server can't read this source; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
+        if self.library and not _is_installed(self.library[0]):
+            module, extra = self.library
+            return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
         if self.format_name in self.read_formats:
@@ -333,11 +368,34 @@ class Connector:
         formats = ", ".join(map(str, self.read_formats))
         return f'the server reads {self.kind} in the format {formats} only so far; use format="{self.read_formats[0]}"'
 
+    def unwritable(self) -> str:
+        """Return why the server can't write this sink; empty if it can."""
+        if self.settings is None:
+            return f"no {self.kind} is registered under this name on the server"
+        return "" if self.writer else f"the server doesn't write {self.kind} yet; leave it out, or to another env"
+
+    def target(self, suffix: str) -> str:
+        """Return the name of the thing in the system that a sink writes, for people.
+
+        Args:
+            suffix: The ending that keeps branches and versions of a dataset apart, for things that the sink creates.
+        """
+        del suffix
+        return self.identifier
+
     def check_source(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a source can't be like this."""
 
     def check_sink(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package above it is missing.
+        return False
 
 
 # The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
@@ -406,6 +464,7 @@ class KafkaConnector(SystemConnector):
 
     reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
     read_formats: ClassVar = ("json", *RegistryFormat)
+    writer: ClassVar = "caraway.sinks.kafka:KafkaWriter"
 
     @property
     def inside(self) -> str:
@@ -468,6 +527,16 @@ class S3Connector(SystemConnector):
         if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
             return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
         return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
+
+    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
+
+    def target(self, suffix: str) -> str:
+        """Return the address of the table that a sink writes."""
+        return f"s3://{self.bucket}/{self.table_prefix(suffix)}"
+
+    def table_prefix(self, suffix: str) -> str:
+        """Return the beginning of the keys of the table that a sink writes."""
+        return f"{self.prefix.rstrip('/')}{suffix}"
 
     @property
     def inside(self) -> str:
@@ -549,9 +618,30 @@ class TableConnector(SystemConnector):
     cursor: str | None
 
     @property
+    def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system
+        """The class with which a server reads the table; empty if it can't."""
+        return "" if isinstance(self.system, RegisteredSystem) else self.system.reader
+
+    @property
+    def read_formats(self) -> tuple[str | None, ...]:  # type: ignore[override]  # as above
+        """The formats that the reader can read: tables have none."""
+        return (None,) if self.reader else ()
+
+    @property
+    def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # as above
+        """The library that the reader needs."""
+        return () if isinstance(self.system, RegisteredSystem) else self.system.library
+
+    @property
     def inside(self) -> str:
         """The table, for people."""
         return f"table={self.table}"
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this table; empty if it can."""
+        return Connector.unreadable(self) or (
+            "" if isinstance(self.system, RegisteredSystem) else self.system.unreadable()
+        )
 
     def check_source(self, where: str) -> None:
         """Check that there is a cursor."""
@@ -579,6 +669,8 @@ class CaptureConnector(SystemConnector):
     table: str
 
     reader: ClassVar = "caraway.ingest.sources.capture.reader:CaptureReader"
+    forget: ClassVar = "caraway.ingest.sources.capture.reader:forget"
+    library: ClassVar = ("psycopg", "postgres")
     read_formats: ClassVar = (None,)
     cdc: ClassVar = frozenset({"native"})
     captures: ClassVar = True
@@ -611,6 +703,9 @@ class KinesisConnector(SystemConnector):
     format: str = "json"
 
     cdc: ClassVar = ENVELOPE_CDC
+    reader: ClassVar = "caraway.ingest.sources.kinesis.reader:KinesisReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("boto3", "kinesis")
 
     @property
     def inside(self) -> str:
@@ -625,6 +720,11 @@ class PubSubConnector(SystemConnector):
     system: PubSubSystem | RegisteredSystem
     topic: str
     format: str = "json"
+
+    reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("google.pubsub_v1", "pubsub")
+    forget: ClassVar = "caraway.ingest.sources.pubsub.reader:forget"
 
     @property
     def inside(self) -> str:
@@ -642,6 +742,7 @@ class HTTPConnector(SystemConnector):
     headers: tuple[tuple[str, str], ...] = ()
 
     format: ClassVar = "json"
+    writer: ClassVar = "caraway.sinks.http:HTTPWriter"
 
     @property
     def inside(self) -> str:

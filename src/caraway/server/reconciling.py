@@ -1,11 +1,11 @@
 """The periodic work of a server, in rounds.
 
 A round does the due actions of the ledger, renews the right to write rows of aggregates for jobs, and removes what the
-server still has of indexes and sources that the ledger has destroyed.
+server still has of indexes, sources and sinks that the ledger has destroyed.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from caraway.control.reconciler import LedgerReconciler
 from caraway.server.server_index import ServerIndex
@@ -18,8 +18,8 @@ LEDGER_INTERVAL_S = 0.5
 # Seconds between two rounds while no action is due or soon will be. These rounds find the actions that become due
 # later, such as removals, and changes of which a notification by Postgres was lost.
 IDLE_INTERVAL_S = 2.0
-# Seconds between two removals of data of destroyed indexes and sources: entries in the database of this server, and the
-# positions of sources in Postgres.
+# Seconds between two removals of data of destroyed indexes, sources and sinks: entries in the database of this server,
+# and the positions of sources and sinks in Postgres.
 FORGET_INTERVAL_S = 30.0
 # Seconds between two renewals of the lease in Postgres that allows only one server to write rows of aggregates for
 # jobs. If its owner doesn't renew it for `emitting.LASTING`, another server claims it.
@@ -34,22 +34,22 @@ class Reconciling:
         reconciler: LedgerReconciler,
         ledger: Ledger,
         index: ServerIndex,
-        forget_sources: Callable[[Collection[str]], None],
+        forget: Mapping[AssetKind, Callable[[Collection[str]], object]],
         require_tables: Callable[[], None],
     ) -> None:
         """Prepare.
 
         Args:
-            reconciler: Does the due actions of the ledger.
+            reconciler: Does the actions of the ledger.
             ledger: The ledger.
-            index: The index of this server.
-            forget_sources: Forgets sources that are gone, by their names.
+            index: The index.
+            forget: Removes what is kept of assets that are gone, given their names, by their kind.
             require_tables: Raises UnavailableError as long as Postgres lacks the tables.
         """
         self._reconciler = reconciler
         self._ledger = ledger
         self._index = index
-        self._forget_sources = forget_sources
+        self._forget = forget
         self._require_tables = require_tables
         self._forgot_at = time.monotonic()
         self._emission_renewed_at = float("-inf")
@@ -69,4 +69,5 @@ class Reconciling:
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._index.forget({bytes.fromhex(name.partition(EMITS)[0]) for name in self._ledger.gone(AssetKind.INDEX)})
-            self._forget_sources(self._ledger.gone(AssetKind.INGEST))
+            for kind, forget in self._forget.items():
+                forget(self._ledger.gone(kind))

@@ -16,7 +16,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import CaptureConnector, PostgresSystem
 from caraway.ingest.sources.capture import reader
 from caraway.ingest.sources.capture.postgres import log
-from caraway.ingest.sources.capture.reader import CaptureReader
+from caraway.ingest.sources.capture.reader import CaptureReader, forget
 from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import KilledError, World, plants
 from tests.services.postgres import Postgres, running_postgres
@@ -306,10 +306,10 @@ def test_a_source_that_is_gone_leaves_no_slot_and_no_publication(database: Conne
     assert world.saved is not None
     # Somebody still reads it.
     with pytest.raises(UnavailableError, match="pg_drop_replication_slot"):
-        CaptureReader.forget(connector, world.saved.position, resolve=str, endpoints={})
+        forget(connector, world.context(), world.saved.position)
     worker.stop()
     for _ in range(2):
-        CaptureReader.forget(connector, world.saved.position, resolve=str, endpoints={})
+        forget(connector, world.context(), world.saved.position)
     assert database.execute(slots).fetchall() == [(0,)]
     assert database.execute("SELECT count(*) FROM pg_publication").fetchall() == [(0,)]
 

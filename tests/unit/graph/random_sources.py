@@ -1,5 +1,6 @@
 """Random sources and sinks, for round trips."""
 
+from dataclasses import fields
 from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
@@ -63,7 +64,8 @@ SETTINGS: dict[object, st.SearchStrategy[Any]] = {
 
 
 def _system(kind: SystemKind, system: type[System]) -> st.SearchStrategy[Any]:
-    settings = {name: SETTINGS[hint] for name, hint in get_type_hints(system).items() if name != "kind"}
+    hints = get_type_hints(system)
+    settings = {each.name: SETTINGS[hints[each.name]] for each in fields(system)}
     return st.builds(system, **settings) | st.builds(RegisteredSystem, kind=st.just(kind), name=names)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pkgutil import resolve_name
 from typing import Any, cast
@@ -19,7 +19,17 @@ from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, KafkaSystem, SecretRef, WebhookConnector
+from caraway.graph.connectors import (
+    CONNECTORS,
+    SYSTEMS,
+    Connector,
+    KafkaConnector,
+    KafkaSystem,
+    SecretRef,
+    TableConnector,
+    TableSystem,
+    WebhookConnector,
+)
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.ingest.marks import Starts, Written
@@ -486,8 +496,22 @@ def test_the_beginning_of_a_source_is_saved_before_any_row_is_read() -> None:
     assert len(rows(world)) == 1
 
 
-@pytest.mark.parametrize("connector", CONNECTORS.values(), ids=lambda connector: connector.__name__)
-def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: type[Connector]) -> None:
+def table_of(system: type[TableSystem]) -> TableConnector:
+    values = {each.name: None for each in fields(system)}
+    return TableConnector(system=system(**cast("Any", values)), table="t", cursor="c")
+
+
+def name_of(connector: type[Connector] | TableConnector) -> str:
+    return connector.kind if isinstance(connector, TableConnector) else connector.__name__
+
+
+# Each kind of system that has tables has a reader of its own.
+TABLE_SYSTEMS = [system for system in SYSTEMS.values() if issubclass(system, TableSystem)]
+READABLE = [*(c for c in CONNECTORS.values() if c is not TableConnector), *map(table_of, TABLE_SYSTEMS)]
+
+
+@pytest.mark.parametrize("connector", READABLE, ids=name_of)
+def test_a_connector_whose_formats_the_server_reads_names_a_reader(connector: type[Connector] | TableConnector) -> None:
     assert bool(connector.reader) == (bool(connector.read_formats) and connector is not WebhookConnector)
     if connector.reader:
         reader = resolve_name(connector.reader)

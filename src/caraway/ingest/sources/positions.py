@@ -56,6 +56,17 @@ class SourcePositions:
         rows = attempt(self._engine, lambda c: c.execute(query).all(), what=f"read what is known of {source}")
         return {item: bytes(value) for item, value in rows}
 
+    def item(self, item: str, sources: Collection[str]) -> dict[str, bytes]:
+        """Return an item of those of the sources that have it.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        query = sa.select(source_items.c.source, source_items.c.value).where(
+            source_items.c.item == item, source_items.c.source.in_(sources)
+        )
+        rows = attempt(self._engine, lambda c: c.execute(query).all(), what="read the definitions of sources")
+        return {source: bytes(value) for source, value in rows}
+
     def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
         """Replace the checkpoint of a source, and change its items; None as a value removes an item.
 
@@ -87,18 +98,6 @@ class SourcePositions:
             return True
 
         return attempt(self._engine, save, what=f"save the position of {source}")
-
-    def known(self, sources: Collection[str]) -> list[str]:
-        """Return those of some sources that have a checkpoint.
-
-        Raises `UnavailableError` if Postgres doesn't answer.
-        """
-        if not sources:
-            return []
-        query = sa.select(source_positions.c.source).where(source_positions.c.source.in_(sources))
-        return list(
-            attempt(self._engine, lambda c: c.execute(query).scalars().all(), what="read which sources are known")
-        )
 
     def forget(self, sources: Collection[str]) -> None:
         """Remove the checkpoints of sources that are gone for good.

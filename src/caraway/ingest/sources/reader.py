@@ -23,6 +23,10 @@ Position = Mapping[str, Any]
 # files that were read. They are saved together with the position.
 Items = Mapping[str, bytes]
 
+# The name of the item with the definition of a source, which the worker saves (`caraway.ingest.sources.removal`).
+# Readers don't see it.
+DEFINITION = "$definition"
+
 Resolve = Callable[[Secretish], str]
 
 
@@ -60,6 +64,8 @@ class SourceContext:
             of their cloud (`sources.endpoints` in the settings).
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
         live_rows: Reads the rows that the dataset has now, as far as they are durable.
+        integer_overlap: How many numbers before the last one are read again of a table whose cursor is a number
+            (`sources.integer_overlap`).
         ca_file: A file in PEM with the certificate authorities by which brokers and registries are verified; empty for
             those of the system (`sources.ca_file`).
     """
@@ -72,6 +78,7 @@ class SourceContext:
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
     live_rows: LiveRows = no_live_rows
+    integer_overlap: int = 0
     ca_file: str = ""
 
 
@@ -180,6 +187,10 @@ class SourceReader(Protocol):
         """End the connection. It may be called twice, and never raises."""
         ...
 
+
+# Removes what the reader of a source has made in its system, such as a subscription, when the source is gone for good.
+# It gets the connector and the last position that was saved, may be called again, and raises `UnavailableError`.
+Forget = Callable[[Any, SourceContext, Position], None]
 
 # Opens a source.
 OpenReader = Callable[[Any, SourceContext], SourceReader]

@@ -1,7 +1,7 @@
 """All sources that one server reads, each by a worker in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -14,11 +14,11 @@ from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.functions.sources.calls import FunctionCalls
-from caraway.ingest.sources.gone import GoneSources
 from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
 from caraway.ingest.sources.redaction import HiddenSecrets
+from caraway.ingest.sources.removal import SourceRemoval
 from caraway.ingest.sources.shares import SourceShares
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
@@ -126,7 +126,8 @@ class Sources:
         # its own, so that slow functions of one don't delay the others.
         self.call = functions()
         self.positions = SourcePositions(engine)
-        self._gone = GoneSources(self.positions, resolve, settings.endpoints)
+        self.removal = SourceRemoval(self.positions, resolve, settings)
+        """Removes sources that are gone for good."""
         # The Kafka producer for rows of sources, made when the first source starts. Log requests have another one, so
         # that their rows don't wait in a queue behind rows of sources.
         self._writer: TopicWriter | None = None
@@ -140,12 +141,10 @@ class Sources:
     def start(self) -> None:
         """Start to read."""
         self._follower.start()
-        self._gone.start()
 
     def stop(self) -> None:
         """Stop to read, and let other servers do it."""
         self._follower.stop(STOP_S)
-        self._gone.stop(STOP_S)
         self.set_plans(())
         self._follow()
         with suppress(UnavailableError):
@@ -161,10 +160,6 @@ class Sources:
         }
         self._follower.wake()
 
-    def forget(self, names: Collection[str]) -> None:
-        """Forget sources that are gone for good, and remove what their readers made in other systems."""
-        self._gone.set_gone(names)
-
     def context(self, name: str, plan: IngestPlan, target: Target, resolve: Resolve) -> SourceContext:
         """Return all that the reader of a source knows besides its connector; `resolve` looks up its secrets."""
         return SourceContext(
@@ -176,6 +171,7 @@ class Sources:
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
             live_rows=live_rows_of(self._bootstrap_servers, self._objects_url, plan.topic),
+            integer_overlap=self._settings.integer_overlap,
             ca_file=self._settings.ca_file,
         )
 

@@ -2,8 +2,7 @@
 
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from caraway.dtypes.types import STRING, base_type, strip_optional
@@ -28,9 +27,9 @@ from caraway.ingest.sources.capture.log import (
     Watermark,
 )
 from caraway.ingest.sources.capture.position import LogPosition, Snapshot, change_mark, chunk_mark
-from caraway.ingest.sources.capture.postgres.log import PostgresLog, forget
-from caraway.ingest.sources.gone import DEFINITION, definition_item
-from caraway.ingest.sources.reader import Items, LiveRow, Position, Progress, Resolve, SourceBatch, SourceContext
+from caraway.ingest.sources.capture.postgres.log import PostgresLog
+from caraway.ingest.sources.capture.postgres.log import forget as forget_slot
+from caraway.ingest.sources.reader import Items, LiveRow, Position, Progress, SourceBatch, SourceContext
 
 # A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
 CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024
@@ -76,13 +75,10 @@ class CaptureReader:
         self._estimate = 0
         self._is_at_end = False
         self._is_open = False
-        self._items: dict[str, bytes | None] = {}
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on from a position; see `SourceReader.seek`."""
-        definition = definition_item(self._context.source)
-        # Credentials may have changed since; the newest can remove what this reader makes.
-        self._items = {} if items.get(DEFINITION) == definition else {DEFINITION: definition}
+        del items
         if not position:
             # The names that the log invents are saved before the first poll makes anything, so that it is found again.
             self._position = LogPosition(state=self._log.first_state())
@@ -151,14 +147,6 @@ class CaptureReader:
             batch.add_loaded(row, "", now_us, 0)
         self._check_keys()
         return batch.made()
-
-    @staticmethod
-    def forget(
-        connector: CaptureConnector, position: Position, *, resolve: Resolve, endpoints: Mapping[str, str]
-    ) -> None:
-        """Remove what the log of a source has made in its database (`caraway.ingest.sources.gone`)."""
-        if position and isinstance(connector.system, PostgresSystem):
-            forget(connector.system, LogPosition.of_json(position).state, resolve, endpoints)
 
     def close(self) -> None:
         """End the connections."""
@@ -360,19 +348,24 @@ class CaptureReader:
         return not is_end or position.snapshot is not None
 
     def _finished(self, batch: Batch) -> SourceBatch | None:
-        if not len(batch) and not batch.is_news and not self._items:
+        if not len(batch) and not batch.is_news:
             return None
         self._reported, self._reported_at = self._position.at, time.monotonic()
         if batch.incomplete:
             self._log.complete(batch.incomplete)
         self._position.state = self._log.state() if self._position.at is not None else self._position.state
-        items, self._items = self._items, {}
-        return replace(batch.made(), items=items)
+        return batch.made()
 
 
 def digest(content: bytes) -> str:
     """Return 128 bits of a hash as text that a mark may have."""
     return urlsafe_b64encode(blake2b(content, digest_size=16).digest())[:22].decode()
+
+
+def forget(connector: CaptureConnector, context: SourceContext, position: Position) -> None:
+    """Remove what the log of a source has made in its database (`caraway.ingest.sources.reader.Forget`)."""
+    if position and isinstance(connector.system, PostgresSystem):
+        forget_slot(connector.system, LogPosition.of_json(position).state, context.resolve, context.endpoints)
 
 
 def _column(field: str, made: Ref | Constant | Computed | None) -> str | None:

@@ -1,0 +1,162 @@
+"""Tables as sources: rows a second of the readers of Postgres and MySQL, beside their drivers alone.
+
+    python -m bench sources_tables [--rows 300000] [--json FILE]
+
+The table has ten columns and an index on its cursor. "Alone" is the driver, which reads the same columns in the order
+of the cursor by one statement, in one thread, and keeps nothing. The reader reads the table in pages by cursor and
+primary key, makes the digests of all rows, and hands over batches of columns. Both are measured three times by turns,
+and the best times are compared. The servers are private ones: Postgres, and MariaDB for MySQL.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+from pymysql.cursors import SSCursor
+from rich.table import Table
+
+from caraway.cli.output import out
+from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING
+from tests.integration.tables.systems import MariaDatabase, PostgresDatabase, Reading, field_of
+from tests.services.mariadb import PASSWORD, USER, running_mariadb
+from tests.services.postgres import running_postgres
+
+FIELDS = {
+    "id": INT,
+    "customer": STRING,
+    "merchant": STRING,
+    "amount": FLOAT,
+    "items": INT,
+    "online": BOOL,
+    "note": STRING,
+    "ordered": DATETIME,
+}
+COLUMNS = ", ".join([*FIELDS, "at", "seen"])
+CREATE = (
+    "CREATE TABLE orders (id bigint PRIMARY KEY, customer varchar(40), merchant varchar(40), amount double precision, "
+    "items int, online boolean, note varchar(80), ordered {stamp}, at {stamp}, seen {stamp})"
+)
+FILL = (
+    "INSERT INTO orders SELECT n, concat('customer-', n % 10007), concat('merchant-', n % 997), n * 0.01, n % 7, "
+    "n % 3 = 0, concat('a note about the order ', n), {at}, {at}, {at} FROM {series}"
+)
+BATCH = {"rows": 10_000, "size": 4 * 1024 * 1024, "timeout_s": 0.0}
+REPEATS = 3
+
+Read = Callable[[], int]
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    figures: dict[str, dict[str, float]] = {}
+    for name, system in (("Postgres", of_postgres), ("MySQL", of_mysql)):
+        with system(options.rows) as (reader, driver):
+            times: dict[str, list[float]] = {"reader": [], "driver": []}
+            for _ in range(REPEATS):
+                for what, read in (("driver", driver), ("reader", reader)):
+                    begin = time.perf_counter()
+                    found = read()
+                    times[what].append(time.perf_counter() - begin)
+                    if found != options.rows:
+                        raise ValueError(f"the {what} of {name} read {found:,} rows")
+        figures[name] = {what: options.rows / min(seconds) for what, seconds in times.items()}
+    report = {
+        "bench": "sources_tables",
+        "rows": options.rows,
+        "rows_per_second": figures,
+        "share_of_alone": {name: found["reader"] / found["driver"] for name, found in figures.items()},
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+    }
+    table = Table("system", "driver alone, rows/s", "reader, rows/s", "share")
+    for name, found in figures.items():
+        share = found["reader"] / found["driver"]
+        table.add_row(name, f"{found['driver']:,.0f}", f"{found['reader']:,.0f}", f"{share:.2f}")
+    out.print(table)
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 0
+
+
+def read_all(reading: Reading) -> int:
+    """Read the table by a reader, and return how many rows there were."""
+    reader = reading.reader()
+    reader.seek({}, {})
+    count = 0
+    try:
+        while (batch := reader.poll(**BATCH)) is not None:  # type: ignore[arg-type]
+            count += len(batch.rows)
+    finally:
+        reader.close()
+    return count
+
+
+def reading_of(database: Any) -> Reading:
+    """Return how the table is read."""
+    return Reading(database, "orders", fields=[field_of(name, dtype) for name, dtype in FIELDS.items()])
+
+
+@contextmanager
+def of_postgres(rows: int) -> Iterator[tuple[Read, Read]]:
+    """Yield the two ways to read a table of Postgres."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        os.chmod(folder, 0o755)  # noqa: S103, PTH101 (Postgres runs as another user)
+        server = stack.enter_context(running_postgres(Path(folder) / "postgres"))
+        database = PostgresDatabase(server.url)
+        stack.callback(database.close)
+        database.execute(CREATE.format(stamp="timestamp"))
+        at = "timestamp '2024-05-01' + n * interval '10 milliseconds'"
+        database.execute(FILL.format(at=at, series=f"generate_series(1, {rows}) AS n"))
+        database.execute("CREATE INDEX orders_at ON orders (at); ANALYZE orders")
+
+        def driver() -> int:
+            with psycopg.connect(server.url) as connection, connection.cursor() as cursor:
+                return sum(1 for _ in cursor.stream(f"SELECT {COLUMNS} FROM orders ORDER BY at", size=500))  # noqa: S608 (constants)
+
+        yield lambda: read_all(reading_of(database)), driver
+
+
+@contextmanager
+def of_mysql(rows: int) -> Iterator[tuple[Read, Read]]:
+    """Yield the two ways to read a table of MySQL."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        server = stack.enter_context(running_mariadb(Path(folder)))
+        database = MariaDatabase(server, "bench")
+        stack.callback(database.close)
+        database.execute(CREATE.format(stamp="datetime(6)"))
+        at = "timestamp '2024-05-01 00:00:00' + interval (n * 10000) microsecond"
+        series = f"(SELECT seq AS n FROM seq_1_to_{rows}) AS numbers"  # noqa: S608 (a number)
+        database.execute(FILL.format(at=at, series=series))
+        database.execute("CREATE INDEX orders_at ON orders (at)")
+
+        def driver() -> int:
+            with (
+                pymysql.connect(
+                    host="127.0.0.1", port=server.port, user=USER, password=PASSWORD, database="bench"
+                ) as connection,
+                connection.cursor(SSCursor) as cursor,
+            ):
+                cursor.execute(f"SELECT {COLUMNS} FROM orders ORDER BY at")  # noqa: S608 (constants)
+                count = 0
+                while found := cursor.fetchmany(500):
+                    count += len(found)
+                return count
+
+        yield lambda: read_all(reading_of(database)), driver
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

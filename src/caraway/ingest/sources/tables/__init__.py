@@ -1,0 +1,1 @@
+"""Tables and collections, which are read in the order of a cursor."""

@@ -1,0 +1,77 @@
+"""Parsing of the names of tables and of the parameters of JDBC."""
+
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote
+
+from caraway.errors import UnavailableError
+
+_PART = re.compile(r'\s*("(?:[^"]|"")+"|`(?:[^`]|``)+`|[^."`]+)\s*')
+
+
+def name_parts(name: str, where: str) -> list[str]:
+    """Return the parts of a name with a schema, such as `public.hives` or `"My schema".hives`.
+
+    Raises:
+        UnavailableError: The name isn't written like that.
+    """
+    parts: list[str] = []
+    at = 0
+    while (found := _PART.match(name, at)) is not None:
+        part = found[1]
+        quote = part[0]
+        parts.append(part[1:-1].replace(quote * 2, quote) if quote in '"`' else part.strip())
+        at = found.end()
+        if at == len(name):
+            return parts
+        if name[at] != ".":
+            break
+        at += 1
+    raise UnavailableError(f'{where}: {name!r} is no name of a table; write it as table, schema.table or "a.b".table')
+
+
+# The functions from a parameter's value to the settings of a driver, by the parameter's name in lower case. They raise
+# `KeyError` or `ValueError` for another value.
+Parameters = Mapping[str, Callable[[str], Mapping[str, object]]]
+
+
+def jdbc_params(text: str | None, known: Parameters, where: str) -> dict[str, object]:
+    """Return the settings of a driver that the `k=v` pairs of a JDBC address stand for.
+
+    Args:
+        text: The pairs, joined with `&`.
+        known: The parameters that have a meaning here.
+        where: The system, for messages.
+
+    Raises:
+        UnavailableError: A parameter isn't known, or has no such value.
+    """
+    settings: dict[str, object] = {}
+    for pair in (text or "").lstrip("?").split("&"):
+        if not pair:
+            continue
+        name, _, value = pair.partition("=")
+        make = known.get(name.casefold())
+        if make is None:
+            names = ", ".join(sorted(known))
+            raise UnavailableError(
+                f"{where}: the parameter {name!r} of jdbc_params isn't known here; known ones (in any case): {names}"
+            )
+        try:
+            settings |= make(unquote(value))
+        except (KeyError, ValueError):
+            raise UnavailableError(f"{where}: the parameter {name} of jdbc_params can't be {value!r}") from None
+    return settings
+
+
+def truth(text: str) -> bool:
+    """Return a truth value; raises `KeyError` for another text."""
+    return {"true": True, "false": False, "": True}[text.casefold()]
+
+
+def host_and_port(address: str | None, host: str, port: int) -> tuple[str, int]:
+    """Return where a system is: at the address of the deployment's settings, or else at that of its definition."""
+    if address is None:
+        return host, port
+    name, _, number = address.rpartition("://")[2].rstrip("/").rpartition(":")
+    return (name, int(number)) if name and number.isdecimal() else (address, port)

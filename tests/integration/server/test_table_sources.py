@@ -1,0 +1,199 @@
+"""A server reads tables of real databases: nothing is lost or doubled, whatever is killed."""
+
+# mypy: disable-error-code="attr-defined"
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import orjson
+import psycopg
+import pymysql
+import pytest
+
+from caraway import Dataset, connectors, dataset, field, meta
+from caraway.connectors import MySQL, Postgres, source
+from caraway.graph.specs import Graph
+from caraway.topics.dead_letters import DEAD_LETTERS
+from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB
+from tests.services.postgres import Postgres as PostgresServer
+from tests.timeouts import deadline_in
+
+ROWS, MANY = 20_000, 1_000_000
+# Every hundredth row has no number as its value.
+LETTERS = 100
+
+
+class Server:
+    """A private server of a database with a table of hives, whose connector is `connector`."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.server: PostgresServer | MariaDB = (PostgresServer if kind == "Postgres" else MariaDB)(folder)
+        self.server.start()
+
+    @property
+    def connector(self) -> connectors.DataConnector:
+        if isinstance(self.server, MariaDB):
+            my = MySQL(
+                name="db", host="127.0.0.1", port=self.server.port, db_name=DATABASE, username=USER, password=PASSWORD
+            )
+            return my.table("hives", cursor="changed_at")
+        of = urlsplit(self.server.url)
+        pg = Postgres(
+            name="db",
+            host="127.0.0.1",
+            port=self.server.port,
+            db_name=of.path[1:],
+            username=of.username or "",
+            password=of.password or "",
+        )
+        return pg.table("hives", cursor="changed_at")
+
+    def execute(self, *statements: str) -> None:
+        if isinstance(self.server, MariaDB):
+            made: Any = pymysql.connect(
+                host="127.0.0.1",
+                port=self.server.port,
+                user=USER,
+                password=PASSWORD,
+                database=DATABASE,
+                autocommit=True,
+            )
+        else:
+            made = psycopg.connect(self.server.url, autocommit=True)
+        with made, made.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def fill(self, first: int, last: int, seconds: int) -> None:
+        """Insert rows, of which a thousand each have the same cursor."""
+        series = f"generate_series({first}, {last - 1}) AS n"
+        start, step, text = "timestamp '2024-05-01 00:00:00'", "(n / 1000) * interval '1 second'", "CAST(n AS text)"
+        if isinstance(self.server, MariaDB):
+            series = f"(SELECT seq AS n FROM seq_{first}_to_{last - 1}) AS numbers"
+            step, text = "interval (n div 1000) second", "CAST(n AS char)"
+        at = f"{start} + {step} + interval '{seconds}' second"
+        value = f"CASE WHEN n % {LETTERS} = 0 THEN 'none' ELSE {text} END"
+        self.execute(f"INSERT INTO hives SELECT n, {value}, {at}, {start} FROM {series}")
+
+    def create(self, *, key: bool) -> None:
+        stamp = "datetime" if self.kind == "MySQL" else "timestamp"
+        self.execute(
+            f"CREATE TABLE hives (hive int {'PRIMARY KEY' if key else ''}, value varchar(20), "
+            f"changed_at {stamp}, at {stamp})",
+            "CREATE INDEX hives_changed_at ON hives (changed_at)",
+        )
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Callable[[str], Server]]:
+    """Yield a function that starts a private server."""
+    with ExitStack() as stack:
+
+        def start(kind: str) -> Server:
+            made = Server(kind, tmp_path / kind)
+            stack.callback(made.server.stop)
+            return made
+
+        yield start
+
+
+def hives_of(connector: connectors.DataConnector) -> Dataset:
+    @meta(owner="a@b.co")
+    @source(connector, disorder="10s", cdc="append", every="1s")
+    @dataset
+    class Hives:
+        hive: int
+        value: int
+        at: datetime = field(timestamp=True)
+
+    return Hives
+
+
+def taken(kafka: str, topic: str) -> Counter[int]:
+    return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
+
+
+def refused(kafka: str, port: int) -> Counter[int]:
+    found = [orjson.loads(value) for value in records(kafka, DEAD_LETTERS) if f":{port}, ".encode() in value]
+    return Counter(letter["row"]["hive"] for letter in found)
+
+
+def expected(rows: int) -> Counter[int]:
+    return Counter(number for number in range(rows) if number % LETTERS)
+
+
+def status(server: ServerProcess) -> dict[str, Any]:
+    (found,) = server.http.get("/status").json()["sources"]
+    return dict(found)
+
+
+def test_a_killed_server_and_a_killed_database_take_each_row_once(
+    own_server: Callable[[], ServerProcess], database: Callable[[str], Server], kafka: str
+) -> None:
+    hives = database("MySQL")
+    hives.create(key=False)
+    hives.fill(0, ROWS, 0)
+    server = own_server()
+    server.commit(Graph(datasets=(hives_of(hives.connector).to_spec(),)))
+    eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
+    topic = server.topic("Hives")
+    server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1)
+    server.kill()
+    assert end_of(kafka, topic) < ROWS * 0.9
+    server = own_server()
+    hives.server.kill()
+    eventually(lambda: "table hives" in status(server)["error"], server.said)
+    assert server.health().status_code == 200
+    hives.server.start()
+    # Rows that come late, and that belong to a value of the cursor that was read.
+    hives.fill(ROWS, ROWS + 10, -5)
+    eventually(lambda: end_of(kafka, topic) >= sum(expected(ROWS + 10).values()), server.said)
+    assert taken(kafka, topic) == expected(ROWS + 10)
+    eventually(lambda: sum(refused(kafka, hives.server.port).values()) >= (ROWS + 10) // LETTERS + 1, server.said)
+    assert refused(kafka, hives.server.port) == Counter(range(0, ROWS + 10, LETTERS))
+    found = status(server)
+    assert (found["state"], found["progress"], found["position"]["most"]) == ("reading", None, None)
+
+
+@pytest.mark.full(reason="a million rows and some twenty kills; a smaller load with two kills is in each run")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("kind", "key"), [("Postgres", True), ("Postgres", False), ("MySQL", True), ("MySQL", False)])
+def test_a_million_rows_survive_kills_at_random_moments(
+    own_server: Callable[[], ServerProcess], database: Callable[[str], Server], kafka: str, kind: str, key: bool
+) -> None:
+    hives = database(kind)
+    hives.create(key=key)
+    hives.fill(0, MANY, 0)
+    hives.execute("ANALYZE TABLE hives" if kind == "MySQL" else "ANALYZE hives")
+    server = own_server()
+    server.commit(Graph(datasets=(hives_of(hives.connector).to_spec(),)))
+    eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
+    topic, random = server.topic("Hives"), Random(f"{kind} {key}")
+    deadline, kills, seen = deadline_in(900), Counter[str](), False
+    while end_of(kafka, topic) < sum(expected(MANY).values()):
+        assert time.monotonic() < deadline, server.said()
+        time.sleep(random.uniform(0.3, 4))
+        seen = seen or status(server)["progress"] is not None
+        victim = random.choice(["server", "database", "nobody"])
+        kills[victim] += 1
+        if victim == "server":
+            server.kill()
+            server = own_server()
+        elif victim == "database":
+            hives.server.kill()
+            hives.server.start()
+    assert seen
+    assert min(kills["server"], kills["database"]) >= 1, kills
+    assert taken(kafka, topic) == expected(MANY)
+    eventually(lambda: sum(refused(kafka, hives.server.port).values()) >= MANY // LETTERS, server.said)
+    assert refused(kafka, hives.server.port) == Counter(range(0, MANY, LETTERS))

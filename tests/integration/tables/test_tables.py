@@ -1,0 +1,379 @@
+"""Tables of real Postgres and MariaDB servers are read in the order of a cursor."""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from caraway.dtypes.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
+    DataType,
+    DecimalType,
+    ListType,
+    MapType,
+    optional,
+)
+from caraway.errors import UnavailableError
+from caraway.graph.connectors import TableConnector
+from tests.integration.tables.systems import (
+    PASSWORD_OF_READER,
+    PLAIN,
+    MariaDatabase,
+    PostgresDatabase,
+    Reading,
+    RedshiftDatabase,
+    System,
+    field_of,
+)
+from tests.services.mariadb import MariaDB
+from tests.unit.ingest.test_sources import letters
+
+
+@pytest.fixture(params=["Postgres", "MySQL"])
+def database(request: pytest.FixtureRequest) -> Iterator[System]:
+    """Yield an empty database of each kind."""
+    if request.param == "Postgres":
+        made: Any = PostgresDatabase(request.getfixturevalue("postgres"))
+    else:
+        server: MariaDB = request.getfixturevalue("mariadb")
+        made = MariaDatabase(server, f"test_{secrets.token_hex(6)}")
+    yield made
+    made.close()
+
+
+def create(database: System, *, key: bool = True, more: str = "") -> None:
+    database.execute(
+        f"CREATE TABLE hives (id int {'PRIMARY KEY' if key else ''}, value int, at timestamp(6) NULL, "
+        f"seen timestamp(6) NULL{more})"
+    )
+    database.execute("CREATE INDEX hives_at ON hives (at)")
+
+
+def insert(database: System, *rows: tuple[int, int, float | None]) -> None:
+    values = ", ".join(
+        f"({number}, {value}, {'NULL' if at is None else stamp(at)}, {stamp(0)})" for number, value, at in rows
+    )
+    database.execute(f"INSERT INTO hives (id, value, at, seen) VALUES {values}")
+
+
+def stamp(seconds: float) -> str:
+    return f"TIMESTAMP '2024-05-01 12:{int(seconds) // 60:02}:{seconds % 60:09.6f}'"
+
+
+def test_rounds_bring_new_late_and_changed_rows_once(database: System) -> None:
+    create(database)
+    insert(database, (1, 10, 1), (2, 20, 2), (3, 30, 100), (4, 40, None))
+    reading = Reading(database, "hives")
+    worker = reading.worker()
+    reading.round(worker)
+    assert reading.rows() == [[1, 10], [2, 20], [3, 30]]
+    reading.round(worker)
+    assert len(reading.rows()) == 3
+    # A row that comes late within the disorder, one that comes too late, a change and a repeat of the same content.
+    insert(database, (5, 50, 95.5), (6, 60, 94))
+    database.execute(f"UPDATE hives SET value = 31 WHERE id = 3; UPDATE hives SET at = {stamp(101)} WHERE id = 1")
+    reading.round(worker)
+    assert sorted(reading.rows()[3:]) == [[1, 10], [3, 31], [5, 50]]
+    # Another server goes on; nothing comes again.
+    worker.stop()
+    worker = reading.worker()
+    reading.round(worker)
+    assert len(reading.rows()) == 6
+    assert letters(reading.world) == []
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_many_rows_of_one_value_of_the_cursor_come_in_pages(database: System, key: bool) -> None:
+    create(database, key=key)
+    rows = [(number, number % 3, number // 400) for number in range(1000)]
+    insert(database, *rows)
+    if not key:
+        insert(database, *rows[:700])
+    reading = Reading(database, "hives", rows_of_page=70)
+    worker = reading.worker()
+    reading.round(worker)
+    assert Counter(map(tuple, reading.rows())) == Counter(row[:2] for row in [*rows, *([] if key else rows[:700])])
+    insert(database, (1000, 1, 2), (1001, 1, 3))
+    reading.round(worker)
+    assert sorted(reading.rows())[-2:] == [[1000, 1], [1001, 1]]
+    assert len(reading.rows()) == (1002 if key else 1702)
+    # The database keeps nothing open between two pages.
+    assert database.execute("SELECT count(*) FROM hives")[0][0] == (1002 if key else 1702)
+
+
+def test_connections_that_are_cut_in_the_middle_of_a_load_lose_and_double_nothing(database: System) -> None:
+    create(database, key=False)
+    insert(database, *[(number, 1, number // 1000) for number in range(3000)])
+    reading = Reading(database, "hives", rows_of_page=150)
+    random, worker, cuts = Random(7), reading.worker(), 0
+    while worker.position.get("most") is not None or not worker.position:
+        if random.random() < 0.3:
+            database.end_connections()
+            cuts += 1
+        try:
+            worker.step()
+        except UnavailableError as error:
+            assert "table hives" in str(error)  # noqa: PT017 (any number of them is right)
+        reading.world.now += 0.3
+    assert cuts > 3
+    assert Counter(number for number, _ in reading.rows()) == Counter(range(3000))
+
+
+def test_a_table_whose_columns_change_goes_on(database: System) -> None:
+    create(database, more=", note varchar(20), extra varchar(20)")
+    insert(database, (1, 10, 1), (2, 20, 2))
+    fields = (*PLAIN, field_of("note", optional(STRING)))
+    reading = Reading(database, "hives", fields=fields)
+    worker = reading.worker()
+    reading.round(worker)
+    # A column that nobody reads goes, another one comes, and one gets another type: no row comes again.
+    database.execute("ALTER TABLE hives DROP COLUMN extra")
+    database.execute("ALTER TABLE hives ADD COLUMN more int DEFAULT 7")
+    is_postgres = database.kind == "Postgres"
+    database.execute(f"ALTER TABLE hives {'ALTER value TYPE' if is_postgres else 'MODIFY value'} decimal(20, 0)")
+    insert(database, (3, 30, 3))
+    reading.round(worker)
+    assert reading.rows() == [[1, 10, None], [2, 20, None], [3, 30, None]]
+    # A type that doesn't fit makes dead letters of new rows only.
+    database.execute(f"ALTER TABLE hives {'ALTER value TYPE' if is_postgres else 'MODIFY value'} varchar(20)")
+    database.execute(f"INSERT INTO hives (id, value, at, seen) VALUES (4, 'old', {stamp(4)}, {stamp(0)})")
+    reading.round(worker)
+    assert len(reading.rows()) == 3
+    (letter,) = letters(reading.world)
+    assert (letter["row"]["value"], letter["reason"][0]["field"], letter["key"]) == ("old", "value", {"id": "4"})
+    assert letter["table"].endswith("table hives")
+    # A column that is read and goes stops the source until it is back; nothing is lost.
+    database.execute("ALTER TABLE hives DROP COLUMN note")
+    with pytest.raises(UnavailableError, match="no column note, which field note needs; columns: id, value"):
+        reading.round(worker)
+    database.execute("ALTER TABLE hives ADD COLUMN note varchar(20)")
+    database.execute(f"INSERT INTO hives (id, value, at, seen, note) VALUES (5, '50', {stamp(5)}, {stamp(0)}, 'x')")
+    reading.round(worker)
+    assert reading.rows()[3:] == [[5, 50, "x"]]
+
+
+def test_a_sample_says_what_is_wrong(database: System) -> None:
+    create(database)
+    insert(database, (1, 10, 1), (2, 20, 2))
+    reading = Reading(database, "hives")
+    batch = reading.reader().peek(10)
+    assert batch.rows.names() == {"id", "value", "seen"}
+    assert [batch.rows.row(number)["id"] for number in range(len(batch.rows))] == [1, 2]  # type: ignore[index]
+    wrongs: list[tuple[dict[str, Any], str]] = [
+        ({"table": "hivs"}, "there is no table .*hivs"),
+        ({"cursor": "att"}, "no column att to be the cursor; columns: id, value, at, seen"),
+        ({"fields": (*PLAIN, field_of("honey", INT))}, "no column honey, which field honey needs"),
+        ({"table": 'a"b'}, "is no name of a table"),
+        ({"more": {"password": "wrong"}}, "(?i)password"),
+        ({"more": {"port": 1}}, "(?i)connect"),
+        ({"more": {"jdbc_params": "frobnicate=1"}}, "'frobnicate' .* known ones .*connecttimeout"),
+        ({"more": {"jdbc_params": "connectTimeout=soon"}}, "connectTimeout of jdbc_params can't be 'soon'"),
+    ]
+    for change, expected in wrongs:
+        wrong = replace(reading, **change)
+        with pytest.raises(UnavailableError, match=expected) as caught:
+            wrong.reader().peek(10)
+        assert "wrong" not in str(caught.value)
+
+
+def test_a_changed_password_takes_effect_at_the_next_connection(database: System) -> None:
+    create(database)
+    insert(database, (1, 10, 1))
+    name = f"reader_{secrets.token_hex(4)}"
+    database.user(name, "first")
+    known = {"password": "first"}
+    reading = Reading(
+        database,
+        "hives",
+        more={"username": name, "password": PASSWORD_OF_READER},
+        resolve=lambda value: known["password"] if value is PASSWORD_OF_READER else str(value),
+    )
+    worker = reading.worker()
+    reading.round(worker)
+    database.user(name, "second")
+    database.end_connections()
+    with pytest.raises(UnavailableError):
+        reading.round(worker)
+    with pytest.raises(UnavailableError) as caught:
+        reading.round(worker)
+    assert "first" not in str(caught.value)
+    known["password"] = "second"
+    insert(database, (2, 20, 2))
+    reading.round(worker)
+    assert reading.rows() == [[1, 10], [2, 20]]
+
+
+@pytest.mark.parametrize(
+    ("column", "cursors", "later"),
+    [
+        ("bigint", ["1", "2", "5"], "6"),
+        ("numeric(20, 2)", ["1.5", "2.25", "3"], "3.01"),
+        ("date", ["'2024-04-30'", "'2024-05-01'", "'2024-05-02'"], "'2024-05-02'"),
+        ("varchar(40)", ["'2024-05-01T00:00:00Z'", "'2024-05-01T00:00:00.5Z'", "'2024-05-01T00:00:09Z'"],
+         "'2024-05-01T00:00:08.25Z'"),
+        ("varchar(40)", ["'2024-05-01'", "'2024-05-02'", "'2024-05-03'"], "'2024-05-04'"),
+    ],
+)  # fmt: skip
+def test_cursors_may_be_numbers_days_and_texts(database: System, column: str, cursors: list[str], later: str) -> None:
+    database.execute(f"CREATE TABLE hives (id int, value int, at {column}, seen timestamp(6) NULL)")
+    for number, cursor in enumerate(cursors):
+        database.execute(f"INSERT INTO hives VALUES ({number}, 0, {cursor}, {stamp(0)})")
+    reading = Reading(database, "hives", rows_of_page=2)
+    worker = reading.worker()
+    reading.round(worker)
+    assert sorted(reading.rows()) == [[0, 0], [1, 0], [2, 0]]
+    database.execute(f"INSERT INTO hives VALUES (3, 0, {later}, {stamp(0)})")
+    worker.stop()
+    worker = reading.worker()
+    reading.round(worker)
+    assert sorted(reading.rows()) == [[0, 0], [1, 0], [2, 0], [3, 0]]
+
+
+def test_a_cursor_that_is_no_time_is_refused(database: System) -> None:
+    database.execute("CREATE TABLE hives (id int, value int, at varchar(10), seen timestamp(6) NULL, f float)")
+    database.execute(f"INSERT INTO hives VALUES (1, 1, 'x1', {stamp(0)}, 0.5)")
+    with pytest.raises(UnavailableError, match="cursor at has the value 'x1', which is no time"):
+        Reading(database, "hives").reader().peek(1)
+    with pytest.raises(UnavailableError, match=r"column f of type .* can't be a cursor; use a column of whole"):
+        Reading(database, "hives", cursor="f").reader().peek(1)
+
+
+def test_names_are_quoted_and_may_be_in_another_case(database: System) -> None:
+    quoted = '"My hives"'
+    database.execute(f'CREATE TABLE {quoted} (id int, "VALUE" int, "the at" timestamp(6) NULL, seen timestamp(6) NULL)')
+    database.execute(f"INSERT INTO {quoted} VALUES (1, 2, {stamp(0)}, {stamp(0)})")
+    schema = "public" if database.kind == "Postgres" else database.system().database  # type: ignore[attr-defined]
+    reading = Reading(database, f"{schema}.{quoted}", cursor="The At")
+    worker = reading.worker()
+    reading.round(worker)
+    assert reading.rows() == [[1, 2]]
+
+
+COMMON: list[tuple[str, DataType, str, str, Any, Any]] = [
+    # Field, type of the field, type of the column in Postgres and MariaDB, value, stored value.
+    ("small", INT, "smallint", "smallint", "-7", -7),
+    ("big", INT, "bigint", "bigint", "9223372036854775807", 2**63 - 1),
+    ("whole", FLOAT, "int", "int", "3", 3.0),
+    ("double", FLOAT, "double precision", "double", "0.1", 0.1),
+    ("exact", DecimalType(2), "numeric(20, 2)", "decimal(20, 2)", "1234567890.55", "1234567890.55"),
+    ("number", FLOAT, "numeric(20, 2)", "decimal(20, 2)", "1.25", 1.25),
+    ("name", STRING, "text", "text", "'Ünï\U0001f41d'", "Ünï\U0001f41d"),
+    ("fixed", STRING, "varchar(9)", "varchar(9)", "'ab'", "ab"),
+    ("flag", BOOL, "boolean", "boolean", "true", True),
+    ("day", DATE, "date", "date", "'2024-02-29'", 19782),
+    ("stamped", DATETIME, "timestamp", "datetime(6)", "'1969-12-31 23:59:59.5'", -500_000),
+    ("zoned", DATETIME, "timestamptz", "timestamp(6)", "'2024-05-01 12:00:00.25'", 1_714_564_800_250_000),
+    ("at_day", DATETIME, "date", "date", "'1970-01-02'", 86_400_000_000),
+    ("raw", BYTES, "bytea", "varbinary(9)", {"Postgres": r"'\x00ff'", "MySQL": "x'00ff'"}, b"\x00\xff"),
+    ("items", ListType(of=INT), "jsonb", "json", "'[1, 2]'", [1, 2]),
+    ("named", MapType(of=FLOAT), "json", "json", """'{"a": 1.5}'""", {"a": 1.5}),
+    ("nothing", optional(INT), "int", "int", "NULL", None),
+]
+OWN: dict[str, list[tuple[str, DataType, str, str, Any]]] = {
+    "Postgres": [
+        ("listed", ListType(of=INT), "int[]", "'{1,2,3}'", [1, 2, 3]),
+        ("texts", ListType(of=STRING), "text[]", "'{a,\"b,c\"}'", ["a", "b,c"]),
+        ("moods", ListType(of=STRING), "mood[]", "'{calm,angry}'", ["calm", "angry"]),
+        ("mood", STRING, "mood", "'calm'", "calm"),
+        ("unique_id", STRING, "uuid", "'6BA7B810-9dad-11d1-80b4-00c04fd430c8'", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+        ("address", STRING, "inet", "'10.0.0.1/8'", "10.0.0.1/8"),
+        ("spent", STRING, "interval", "'1 day'", "1 day, 0:00:00"),
+        ("positive", INT, "natural_number", "5", 5),
+    ],
+    "MySQL": [
+        ("unsigned_small", INT, "tinyint unsigned", "255", 255),
+        ("unsigned", DecimalType(0), "bigint unsigned", "18446744073709551615", "18446744073709551615"),
+        ("bits", INT, "bit(12)", "b'100000000001'", 2049),
+        ("chosen", STRING, "set('a', 'b', 'c')", "'a,c'", "a,c"),
+        ("mood", STRING, "enum('calm', 'angry')", "'calm'", "calm"),
+        ("since", INT, "year", "2024", 2024),
+        ("blob_", BYTES, "blob", "x'00ff'", b"\x00\xff"),
+        ("spent", STRING, "time", "'26:00:01'", "1 day, 2:00:01"),
+        ("unique_id", STRING, "uuid", "'6ba7b810-9dad-11d1-80b4-00c04fd430c8'", "6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+    ],
+}  # fmt: skip
+
+
+def test_all_types_become_values_of_fields(database: System) -> None:
+    is_postgres = database.kind == "Postgres"
+    cases: list[tuple[str, DataType, str, str, Any]] = [
+        (name, dtype, pg if is_postgres else my, value[database.kind] if isinstance(value, dict) else value, stored)
+        for name, dtype, pg, my, value, stored in COMMON
+    ] + OWN[database.kind]
+    if is_postgres:
+        database.execute("CREATE TYPE mood AS ENUM ('calm', 'angry'); CREATE DOMAIN natural_number AS int")
+    columns = ", ".join(
+        f'"{name}" {column}{" NULL" if column.startswith("timestamp") else ""}' for name, _, column, *_ in cases
+    )
+    database.execute(f"CREATE TABLE hives (seen timestamp(6) NULL, at timestamp(6) NULL, {columns})")
+    values = ", ".join(value for *_, value, _ in cases)
+    database.execute(f"INSERT INTO hives VALUES ({stamp(0)}, {stamp(0)}, {values})")
+    reading = Reading(database, "hives", fields=[field_of(name, dtype) for name, dtype, *_ in cases])
+    worker = reading.worker()
+    reading.round(worker)
+    assert letters(reading.world) == []
+    (row,) = reading.rows()
+    assert dict(zip((case[0] for case in cases), row, strict=True)) == {case[0]: case[-1] for case in cases}
+    # The next round recognises the row, whatever its types are.
+    reading.round(reading.worker())
+    assert len(reading.rows()) == 1
+
+
+def test_times_that_are_none_make_dead_letters_and_the_others_go_on(database: System) -> None:
+    is_postgres = database.kind == "Postgres"
+    born, raw_type, raw = ("timestamp", "bytea", r"'\xff'") if is_postgres else ("datetime", "blob", "x'ff'")
+    create(database, more=f", born {born} NULL, weight numeric(9, 2), raw {raw_type}")
+    insert(database, (1, 10, 1), (2, 20, 2), (3, 30, 3))
+    none = "infinity" if is_postgres else "0000-00-00"
+    database.execute(f"UPDATE hives SET born = '{none}', weight = 1.5, raw = {raw} WHERE id = 2")
+    more = (("born", DATETIME), ("weight", DecimalType(2)), ("raw", BYTES))
+    reading = Reading(database, "hives", fields=(*PLAIN, *(field_of(name, optional(dtype)) for name, dtype in more)))
+    worker = reading.worker()
+    reading.round(worker)
+    assert reading.rows() == [[1, 10, None, None, None], [3, 30, None, None, None]]
+    (letter,) = letters(reading.world)
+    assert none in letter["reason"][0]["message"]
+    assert (letter["key"], letter["row"]["weight"], letter["row"]["raw"]) == ({"id": "2"}, "1.50", {"base64": "/w=="})
+
+
+def test_reading_changes_nothing_and_names_itself(database: System) -> None:
+    create(database)
+    insert(database, (1, 10, 1))
+    reader = Reading(database, "hives").reader()
+    reader.peek(1)
+    connected: Any = reader._database._connected()  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match=r"(?i)read.only"), connected.cursor() as cursor:
+        cursor.execute("INSERT INTO hives (id) VALUES (2)")
+    reader.close()
+    reader.close()
+
+
+def test_redshift_is_read_over_the_protocol_of_postgres(postgres: str) -> None:
+    # Postgres stands in for Redshift, with the one function of Redshift's that is called.
+    database = RedshiftDatabase(postgres)
+    database.execute("CREATE FUNCTION getdate() RETURNS timestamp LANGUAGE sql AS 'SELECT now()::timestamp'")
+    create(database, key=False)
+    # A primary key isn't enforced there.
+    insert(database, (1, 10, 1), (1, 10, 1), (2, 20, 1), (3, 30, 100), (4, 40, None))
+    reading = Reading(database, "HIVES", rows_of_page=2)
+    worker = reading.worker()
+    reading.round(worker)
+    assert sorted(reading.rows()) == [[1, 10], [1, 10], [2, 20], [3, 30]]
+    insert(database, (5, 50, 96))
+    reading.round(worker)
+    assert reading.rows()[4:] == [[5, 50]]
+    with pytest.raises(UnavailableError, match="no table hivs in the schema public that this user may see; tables: h"):
+        replace(reading, table="hivs").reader().peek(1)
+    system = replace(database.system(), s3_access_role_arn="arn:aws:iam::1:role/r", username=None, password=None)
+    assert "not through S3" in TableConnector(system=system, table="hives", cursor="at").unreadable()
+    database.close()
