@@ -20,9 +20,11 @@ from caraway.stack.folder import DataFolder
 from caraway.stack.report import (
     IndexReport,
     PartReport,
+    SinkReport,
     SourceReport,
     StackReport,
     report_indexes,
+    report_sinks,
     report_sources,
     report_stack,
 )
@@ -30,6 +32,7 @@ from caraway.stack.report import (
 # The most seconds for which this command waits until the server reports on its sources and indexes. It is short because
 # operators ask for the status when something hangs, which may be the server.
 SERVER_TIMEOUT_SECONDS = 3.0
+SINK_COLOURS = {"writing": "green", "failing": "red", "refused": "red"}
 SOURCE_COLOURS = {"reading": "green", "failing": "red"}
 
 
@@ -72,6 +75,11 @@ def _show(report: StackReport) -> None:
     for source in report.sources:
         if source.error:
             out.print(f"{source.source}: {source.error}", markup=False, soft_wrap=True)
+    if report.sinks:
+        out.print(_sink_table(report.sinks))
+    for sink in report.sinks:
+        if sink.error:
+            out.print(f"{sink.sink}: {sink.error}", markup=False, soft_wrap=True)
 
 
 def _serves(report: StackReport) -> bool:
@@ -81,14 +89,19 @@ def _serves(report: StackReport) -> bool:
 
 
 def _with_answer(report: StackReport, url: str) -> StackReport:
-    """Return the report with the server's sources and indexes.
+    """Return the report with the server's sources, sinks and indexes.
 
     It is unchanged if the server doesn't answer, since the table of parts shows that.
     """
     server = ServerOptions(url=url, token=RunningStack(url, Path(report.data_dir)).token())
     try:
         answer = ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
-        return msgspec.structs.replace(report, sources=report_sources(answer), indexes=report_indexes(answer))
+        return msgspec.structs.replace(
+            report,
+            sources=report_sources(answer),
+            sinks=report_sinks(answer),
+            indexes=report_indexes(answer),
+        )
     except (CarawayError, msgspec.ValidationError, KeyError):
         return report
 
@@ -138,6 +151,21 @@ def _source_table(sources: tuple[SourceReport, ...]) -> Table:
             "" if source.lag is None else str(source.lag),
             "" if source.read_at is None else f"{_duration(max(0.0, time.time() - source.read_at))} ago",
             str(source.dead_letters),
+        )
+    return table
+
+
+def _sink_table(sinks: tuple[SinkReport, ...]) -> Table:
+    table = plain_table("sink", "dataset", "state", "guarantee", "backlog", "last write", "dead letters")
+    for sink in sinks:
+        table.add_row(
+            Text(sink.target),
+            sink.dataset,
+            Text(sink.state, style=SINK_COLOURS.get(sink.state, "yellow")),
+            sink.guarantee,
+            "" if sink.backlog is None else str(sink.backlog),
+            "" if sink.written_at is None else f"{_duration(max(0.0, time.time() - sink.written_at))} ago",
+            str(sink.dead_letters),
         )
     return table
 

@@ -321,6 +321,17 @@ class SkewSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
+class SinkSettings(_Section):
+    """Sinks, to which the changes of datasets are written.
+
+    Attributes:
+        names: The name of the platform in what sinks write. "fennel" suits consumers that were made for Fennel: the
+            position of a change is in `payload.source.fennel`, and the hash of a row in the column `__fennel_hash__`.
+    """
+
+    names: Literal["caraway", "fennel"] = "caraway"
+
+
 class SecretsSettings(_Section):
     """The store of secrets, and its keys.
 
@@ -398,6 +409,7 @@ class Settings(BaseSettings):
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()
     skew: SkewSettings = SkewSettings()
+    sinks: SinkSettings = SinkSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

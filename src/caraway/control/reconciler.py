@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from caraway.control.room import Room, room_for
-from caraway.control.service import CommitService, TrySources, find_all
+from caraway.control.service import CheckSink, CommitService, TrySources, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.plan.model import GraphPlan
@@ -114,6 +114,7 @@ class Control:
         index_lag: Callable[[str], str] = "no server indexes {} here".format,
         look_up: LookUp = find_all,
         try_sources: TrySources = lambda _: (),
+        check_sink: CheckSink = lambda _: None,
     ) -> Self:
         """Return the control plane for a Postgres and a Kafka; it opens no connection yet.
 
@@ -128,6 +129,7 @@ class Control:
                 topic.
             look_up: Looks up the secrets that definitions name.
             try_sources: Connects to sources, and returns a line for each that can't be read.
+            check_sink: Checks that a new sink can be written.
         """
         engine = connect(postgres_url)
         reader, ledger = StateReader(engine), Ledger(engine, keep=keep)
@@ -153,6 +155,13 @@ class Control:
 
         writer = StateWriter(engine, keep=keep)
         commits = CommitService(
-            reader, writer, reconciler, count=count, look_up=look_up, room=room, try_sources=try_sources
+            reader,
+            writer,
+            reconciler,
+            count=count,
+            look_up=look_up,
+            room=room,
+            try_sources=try_sources,
+            check_sink=check_sink,
         )
         return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)

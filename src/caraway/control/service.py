@@ -18,7 +18,7 @@ from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.validation.graphs import validate
 from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
-from caraway.plan.model import GraphPlan, IngestPlan
+from caraway.plan.model import GraphPlan, IngestPlan, SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
 from caraway.secrets.references import LookUp, lacking, secret_references
 from caraway.state.allocation import Allocation, Asset, allocate
@@ -48,6 +48,10 @@ class CommitOutcome:
     summary: tuple[str, ...]
     plan: GraphPlan
     details: Mapping[str, object] = field(default_factory=dict)
+
+
+# Checks that a sink can be written; raises `CommitError` if not.
+CheckSink = Callable[[SinkPlan], object]
 
 
 def approve_all(_: Iterable[tuple[str, Collection[str]]]) -> None:
@@ -104,14 +108,17 @@ class CommitService:
         look_up: LookUp = find_all,
         room: RoomFor = lambda _plan, _created: None,
         try_sources: TrySources = lambda _: (),
+        check_sink: CheckSink = lambda _: None,
     ) -> None:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
         `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
         definitions name. `room` returns the slots that the new jobs of a plan need, and those that are free.
-        `try_sources` connects to sources and says which ones can't be read; by default no source is tried.
+        `try_sources` connects to sources and says which ones can't be read; by default no source is tried. `check_sink`
+        checks that a new sink can be written, before anything is changed.
         """
         self._try_sources = try_sources
+        self._check_sink = check_sink
         self._room = room
         self._count = count
         self._look_up = look_up
@@ -148,6 +155,7 @@ class CommitService:
         if not request.backfill:
             _refuse_backfill(change)
         self._check_sources(change)
+        self._check_sinks(change)
         if request.preview:
             return _previewed(change, warnings)
         return self._publish(change, head, message=request.message, author=author, warnings=warnings)
@@ -197,6 +205,19 @@ class CommitService:
             raise CommitError("\n".join(faults))
         return tuple(warnings)
 
+    def _check_sinks(self, change: CommitChange) -> None:
+        """Raise `CommitError` if a new sink can't be written now."""
+        created = change.allocation.created_names
+        faults = []
+        for sink in change.plan_after.sinks:
+            if sink.sink_id in created:
+                try:
+                    self._check_sink(sink)
+                except (CommitError, UnavailableError) as error:
+                    faults.append(f"dataset {sink.dataset.name}, sink {sink.sink.connector.identifier}: {error}")
+        if faults:
+            raise CommitError("\n".join(faults))
+
     def _check_sources(self, change: CommitChange) -> None:
         """Raise `CommitError` if a new source can't be read.
 
@@ -209,7 +230,7 @@ class CommitService:
             raise CommitError("\n".join(faults))
 
     def _change(self, head: Head, before: Graph, after: Graph, *, restores: str | None = None) -> CommitChange:
-        plan = plan_graph(after)
+        plan = on_branch(plan_graph(after), head.branch)
         wanted = blueprints(plan)
         existing = self._heads.assets({blueprint.content for blueprint in wanted})
         allocation = allocate(wanted, existing, self._heads.offered(wanted, head.branch, restores))
@@ -218,7 +239,7 @@ class CommitService:
             before=before,
             after=after,
             plan=plan,
-            plan_before=apply_generations(plan_graph(before), head.generations),
+            plan_before=apply_generations(on_branch(plan_graph(before), head.branch), head.generations),
             plan_after=plan_after,
             allocation=allocation,
             backfills=self._backfills(plan_after, allocation),

@@ -154,6 +154,7 @@ def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
         ),
         *_created("topics", new, [(topic.name, topic.name) for topic in change.plan_after.topics]),
         *_created("indexes", new, _indexes(change.plan_after)),
+        *_created("sinks", new, [(sink.sink_id, sink.target) for sink in change.plan_after.sinks]),
     ]
     jobs = list(_job_changes(change, new))
     lines += [

@@ -49,7 +49,7 @@ class Deployed:
                 return {name: unready(self._job(name)) for name in names}
             case AssetKind.INDEX:
                 return {name: self._index_lag(name) for name in names}
-            case AssetKind.INGEST:
+            case AssetKind.INGEST | AssetKind.SINK:
                 return dict.fromkeys(names, "")
 
     def destroy(self, kind: AssetKind, names: Sequence[str]) -> Mapping[str, str]:
@@ -60,7 +60,7 @@ class Deployed:
                 return dict.fromkeys(names, "")
             case AssetKind.JOB:
                 return {name: unstopped(self._job(name), self._clock()) for name in names}
-            case AssetKind.INDEX | AssetKind.INGEST:
+            case AssetKind.INDEX | AssetKind.INGEST | AssetKind.SINK:
                 return dict.fromkeys(names, "")
 
 

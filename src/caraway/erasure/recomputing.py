@@ -17,6 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.erasure.places import DERIVED, RECOMPUTATION, TOPIC
 from caraway.erasure.requests import erasure_places, erasures, is_between
 from caraway.graph.wire.graphs import decode_graph
+from caraway.plan.model import on_branch
 from caraway.plan.planner import plan_graph
 from caraway.state.allocation import Asset, AssetState
 from caraway.state.asset_store import AssetWriter, Moment, balance, lock_asset_store, read_asset_store, retire
@@ -189,6 +190,6 @@ def _commit_again(connection: sa.Connection, branch: str, head: str, datasets: S
         graph=before["graph"],
         fingerprint=before["fingerprint"],
         summary=(message,),
-        plan=plan_graph(decode_graph(before["graph"])),
+        plan=on_branch(plan_graph(decode_graph(before["graph"])), branch),
     )
     write_commit(connection, commit, at)

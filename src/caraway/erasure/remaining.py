@@ -78,7 +78,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
             "features of rows that were asked for before the erasure",
             "offline.kept_days have passed since the query's end",
         ),
-        Remains("backups, and the systems that sent the rows", "whatever they keep", "it is erased there"),
+        Remains(
+            "backups, and the systems that sent the rows or that sinks write",
+            "whatever they keep",
+            "it is erased there",
+        ),
     ]
 
 

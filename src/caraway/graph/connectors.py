@@ -213,6 +213,8 @@ class MongoSystem(TableSystem):
     """A database of a MongoDB cluster."""
 
     kind: ClassVar = SystemKind.MONGO
+    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    library: ClassVar = ("pymongo", "mongo")
     host: str
     database: str
     username: Secretish
@@ -292,6 +294,11 @@ class Connector:
     read_formats: ClassVar[tuple[str | None, ...]] = ()
     # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
+    # The function that removes what the reader has made in the system, when the source is gone for good, as
+    # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
+    forget: ClassVar[str] = ""
+    # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
+    writer: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -357,6 +364,21 @@ class Connector:
             return ""
         formats = ", ".join(map(str, self.read_formats))
         return f'the server reads {self.kind} in the format {formats} only so far; use format="{self.read_formats[0]}"'
+
+    def unwritable(self) -> str:
+        """Return why the server can't write this sink; empty if it can."""
+        if self.settings is None:
+            return f"no {self.kind} is registered under this name on the server"
+        return "" if self.writer else f"the server doesn't write {self.kind} yet; leave it out, or to another env"
+
+    def target(self, suffix: str) -> str:
+        """Return the name of the thing in the system that a sink writes, for people.
+
+        Args:
+            suffix: The ending that keeps branches and versions of a dataset apart, for things that the sink creates.
+        """
+        del suffix
+        return self.identifier
 
     def check_source(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a source can't be like this."""
@@ -439,6 +461,7 @@ class KafkaConnector(SystemConnector):
 
     reader: ClassVar = "caraway.ingest.sources.kafka:KafkaReader"
     read_formats: ClassVar = ("json", *RegistryFormat)
+    writer: ClassVar = "caraway.sinks.kafka:KafkaWriter"
 
     @property
     def inside(self) -> str:
@@ -501,6 +524,16 @@ class S3Connector(SystemConnector):
         if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
             return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
         return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
+
+    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
+
+    def target(self, suffix: str) -> str:
+        """Return the address of the table that a sink writes."""
+        return f"s3://{self.bucket}/{self.table_prefix(suffix)}"
+
+    def table_prefix(self, suffix: str) -> str:
+        """Return the beginning of the keys of the table that a sink writes."""
+        return f"{self.prefix.rstrip('/')}{suffix}"
 
     @property
     def inside(self) -> str:
@@ -635,6 +668,9 @@ class KinesisConnector(SystemConnector):
     format: str = "json"
 
     cdc: ClassVar = ENVELOPE_CDC
+    reader: ClassVar = "caraway.ingest.sources.kinesis.reader:KinesisReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("boto3", "kinesis")
 
     @property
     def inside(self) -> str:
@@ -649,6 +685,11 @@ class PubSubConnector(SystemConnector):
     system: PubSubSystem | RegisteredSystem
     topic: str
     format: str = "json"
+
+    reader: ClassVar = "caraway.ingest.sources.pubsub.reader:PubSubReader"
+    read_formats: ClassVar = ("json",)
+    library: ClassVar = ("google.pubsub_v1", "pubsub")
+    forget: ClassVar = "caraway.ingest.sources.pubsub.reader:forget"
 
     @property
     def inside(self) -> str:
@@ -666,6 +707,7 @@ class HTTPConnector(SystemConnector):
     headers: tuple[tuple[str, str], ...] = ()
 
     format: ClassVar = "json"
+    writer: ClassVar = "caraway.sinks.http:HTTPWriter"
 
     @property
     def inside(self) -> str:

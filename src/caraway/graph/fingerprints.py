@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from caraway.graph import connectors, specs
 from caraway.graph.functions import PythonFunction
 from caraway.graph.pb.caraway.v1 import connectors_pb2, graph_pb2
-from caraway.graph.sources import Computed, SourceSpec
+from caraway.graph.sources import Computed, SinkSpec, SourceSpec
 from caraway.graph.trees import without_pickles
 from caraway.graph.wire.graphs import canonical_bytes, encode_graph
 from caraway.graph.wire.messages import to_message
@@ -41,6 +41,17 @@ def pipeline_fingerprint(spec: specs.PipelineSpec) -> bytes:
 def source_fingerprint(spec: SourceSpec) -> bytes:
     """Return the identity of a source: all but its system's address and credentials, and the interval of polling."""
     return _digest("source", to_message(_bare_source(spec), connectors_pb2.Source))
+
+
+def sink_fingerprint(spec: SinkSpec) -> bytes:
+    """Return the identity of a sink.
+
+    The identity leaves out its system's address and credentials, the interval of writing, and how requests are sent.
+    """
+    bare = _without_address(spec.connector)
+    if isinstance(bare, connectors.HTTPConnector):
+        bare = replace(bare, limit=None, headers=())
+    return _digest("sink", to_message(replace(spec, connector=bare, every_us=None, env=()), connectors_pb2.Sink))
 
 
 def extractor_fingerprint(extractor: specs.Extractor) -> bytes:

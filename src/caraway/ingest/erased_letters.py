@@ -30,7 +30,7 @@ PRODUCING: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "message
 
 
 def scopes_of_step(plan: GraphPlan, body: Mapping[str, Any]) -> Iterator[tuple[str, RecordSchema]]:
-    """Yield the scopes, with their schemas, whose rows the step reads and writes that made a dead letter."""
+    """Yield the scopes, with their schemas, whose rows the step or sink reads and writes that made a dead letter."""
     for job in plan.jobs:
         if job.job_id == body.get("job"):
             yield from ((topic.name, topic.schema) for topic in (*job.inputs, job.output))
@@ -38,6 +38,9 @@ def scopes_of_step(plan: GraphPlan, body: Mapping[str, Any]) -> Iterator[tuple[s
         if index.direct is not None and index.direct.label == body.get("index"):
             yield index.erasure_scope, index.schema
             yield index.topic, index.direct.source
+    for sink in plan.sinks:
+        if "sink" in body and sink.topic.name == body.get("topic"):
+            yield sink.topic.name, sink.topic.schema
 
 
 def values_of(schema: RecordSchema, row: Mapping[str, object]) -> dict[Column, object]:

@@ -3,17 +3,21 @@
 `caraway.plan.planner` makes it from a graph; engine, index, ingest and query read it.
 """
 
-from dataclasses import dataclass
+import hashlib
+import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from caraway.dtypes.types import DataType
 from caraway.graph.aggregates import AggregateSpec
 from caraway.graph.operators import Operator
 from caraway.graph.schemas import WINDOW_KEY
-from caraway.graph.sources import SourceSpec
+from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
+# The number of hexadecimal digits that tell apart branches whose names would become the same text.
+BRANCH_DIGITS = 8
 # Separates a topic from a dataset in an erasure scope. Kafka allows no topic with it in its name.
 SCOPE_SEPARATOR = ">"
 
@@ -167,6 +171,32 @@ class IngestPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    """The changes of a dataset go from `topic` to a sink.
+
+    `sink_id` stands for the dataset, its definition and that of the sink, and if the sink creates what it writes, also
+    for the branch. `branch` is the branch of the commit that has it (`on_branch`).
+    """
+
+    sink_id: str
+    sink: SinkSpec
+    dataset: DatasetSpec
+    topic: TopicPlan
+    fields: tuple[Column, ...]
+    branch: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the names of things that sinks create, which differs for each branch and version."""
+        return f"_{_name_of_branch(self.branch)}_v{self.dataset.version}"
+
+    @property
+    def target(self) -> str:
+        """The name of the thing that is written, as people read it."""
+        return self.sink.connector.target(self.suffix)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPlan:
     """All that must run for a graph."""
 
@@ -174,3 +204,25 @@ class GraphPlan:
     jobs: tuple[JobPlan, ...] = ()
     indexes: tuple[IndexPlan, ...] = ()
     ingests: tuple[IngestPlan, ...] = ()
+    sinks: tuple[SinkPlan, ...] = ()
+
+
+def on_branch(plan: GraphPlan, branch: str) -> GraphPlan:
+    """Return the plan of a commit on a branch.
+
+    Two branches write the things that a sink creates, such as tables, under names of their own. Things that exist
+    already, such as topics and servers, get each change once, however many branches share the dataset.
+    """
+    return replace(plan, sinks=tuple(_sink_on(sink, branch) for sink in plan.sinks)) if plan.sinks else plan
+
+
+def _sink_on(plan: SinkPlan, branch: str) -> SinkPlan:
+    sink_id = f"{plan.sink_id}.{_name_of_branch(branch)}" if plan.sink.create else plan.sink_id
+    return replace(plan, sink_id=sink_id, branch=branch)
+
+
+def _name_of_branch(branch: str) -> str:
+    """Return the name of a branch with letters, digits and underscores only; two branches never get the same one."""
+    safe = re.sub(r"[^A-Za-z0-9]", "_", branch)
+    # A name that isn't only letters and digits gets a hash of itself, since others might become the same text.
+    return safe if safe == branch else f"{safe}_{hashlib.sha256(branch.encode()).hexdigest()[:BRANCH_DIGITS]}"

@@ -14,11 +14,11 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
-from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint
+from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint, sink_fingerprint
 from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import schema_of
 from caraway.graph.source_checks import check_systems
-from caraway.graph.sources import SourceSpec, distinct_sources
+from caraway.graph.sources import SinkSpec, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
@@ -73,7 +73,7 @@ class _Planned:
 def plan_graph(graph: Graph) -> model.GraphPlan:
     """Return all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
     check_systems(graph)
-    _refuse_sinks(graph)
+    _check_targets(graph)
     declared = {spec.name: spec for spec in graph.datasets}
     specs = {made.name: made for spec in graph.datasets for made in lowered(spec, declared)}
     planned: dict[str, _Planned] = {}
@@ -84,7 +84,7 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
             trees[name] = found.operator
     computed, read = _computed_by_jobs(planned, specs)
     in_order = [planned[name] for name in specs]
-    emitted = [(p, p.rows) for p in in_order if p.rows is not None and p.spec.name in read]
+    emitted = [(p, p.rows) for p in in_order if p.rows is not None and (p.spec.name in read or p.spec.sinks)]
     return model.GraphPlan(
         topics=(
             *(p.topic for p in in_order if p.operator is None or p.spec.name in computed),
@@ -100,6 +100,7 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
             *(_emitting(p, rows, planned, specs) for p, rows in emitted),
         ),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
+        sinks=tuple(_sink(p, sink) for p in in_order for sink in dict.fromkeys(p.spec.sinks)),
     )
 
 
@@ -119,7 +120,7 @@ def _computed_by_jobs(
     """Return the datasets that jobs compute, and those that jobs read.
 
     `planned` has each dataset after those that it reads. A dataset that an index can compute has a job all the same if
-    a reader needs its topic, or if nothing else of it would run.
+    a reader or a sink needs its topic, or if nothing else of it would run.
     """
     used = {name for spec in specs.values() if (p := _pipeline(spec)) is not None for name in datasets_read(p.operator)}
     computed: set[str] = set()
@@ -129,8 +130,9 @@ def _computed_by_jobs(
         if found.operator is None:
             continue
         is_aggregate = found.rows is not None
-        is_served = _is_indexed(found.spec) or (is_aggregate and name in read)
-        needs_topic = not is_aggregate and name in read | roots
+        is_sent = name in read or bool(found.spec.sinks)
+        is_served = _is_indexed(found.spec) or (is_aggregate and is_sent)
+        needs_topic = not is_aggregate and (is_sent or name in roots)
         if found.root is None or needs_topic or not (is_served or name in used):
             computed.add(name)
             read.update(datasets_read(found.operator))
@@ -139,14 +141,32 @@ def _computed_by_jobs(
     return frozenset(computed), frozenset(read)
 
 
-def _refuse_sinks(graph: Graph) -> None:
-    """Raise `CommitError` if a dataset has a sink, since the server would accept the sink and never write it."""
+def _check_targets(graph: Graph) -> None:
+    """Raise `CommitError` if two sinks would create the same thing, such as a table, and replace each other's rows."""
+    targets: dict[object, str] = {}
     for spec in graph.datasets:
-        for sink in spec.sinks:
-            raise CommitError(
-                f"dataset {spec.name}, sink {sink.connector.identifier}: the server doesn't write sinks yet; leave it "
-                "out, or to another env"
-            )
+        for sink in dict.fromkeys(spec.sinks):
+            if not sink.create:
+                continue
+            connector = sink.connector
+            target = (connector.kind, connector.system_name, connector.target(f"_v{spec.version}"))
+            where = f"dataset {spec.name}, sink {connector.identifier}"
+            if target in targets:
+                raise CommitError(f"{where}: {targets[target]} writes the same table; give one of them another name")
+            targets[target] = where
+
+
+def _sink(planned: _Planned, sink: SinkSpec) -> model.SinkPlan:
+    """Return how changes are written to a sink. Raises `CommitError` if the server can't write such a sink."""
+    if reason := sink.connector.unwritable():
+        raise CommitError(f"dataset {planned.spec.name}, sink {sink.connector.identifier}: {reason}")
+    return model.SinkPlan(
+        sink_id=f"{planned.label}.{sink_fingerprint(sink).hex()[:NAME_DIGITS]}",
+        sink=sink,
+        dataset=planned.spec,
+        topic=planned.read,
+        fields=_fields(planned.spec),
+    )
 
 
 def _ingest(planned: _Planned, source: SourceSpec) -> model.IngestPlan:

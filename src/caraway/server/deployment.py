@@ -29,6 +29,7 @@ from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.producer import TopicWriter
@@ -71,6 +72,7 @@ class Deployment:
     secrets: SecretStore
     served: ServedLog
     skew: SkewStore
+    sinks: Sinks
     sources: Sources
     state: StateReader
     trials: SourceTrials

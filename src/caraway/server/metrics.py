@@ -10,6 +10,8 @@ from caraway.index.feeding.lag import IndexLag
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
+from caraway.sinks.metrics import BACKLOG
+from caraway.sinks.sinks import SinkStatus
 from caraway.state.model import DesiredState, JobRecord, JobState
 
 # By default prometheus_client adds a series with the time of creation for each series of a counter or histogram. Nobody
@@ -110,6 +112,14 @@ def set_sources(statuses: Iterable[SourceStatus]) -> None:
         if status.progress is not None:
             SOURCES.labels(*labels, "load_done").set(status.progress.done)
             SOURCES.labels(*labels, "load_total").set(status.progress.total)
+
+
+def set_sinks(statuses: Iterable[SinkStatus]) -> None:
+    """Set the metrics of the sinks that this server writes: messages that aren't written yet."""
+    BACKLOG.clear()
+    for status in statuses:
+        if status.owned and status.backlog is not None:
+            BACKLOG.labels(status.system, status.dataset).set(status.backlog)
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:

@@ -48,8 +48,10 @@ from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
+from caraway.sinks.sinks import Sinks, check_sink
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
+from caraway.state.blueprints import AssetKind
 from caraway.state.database import connect, require_tables
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
@@ -201,7 +203,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries = OfflineQueries(engine)
+    offline_queries, reports, skew = OfflineQueries(engine), ArchiveReports(engine), SkewStore(engine)
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
@@ -210,7 +212,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         environment=settings.environment(),
         scratch=spark_folder(settings),
     )
-    reports, skew = ArchiveReports(engine), SkewStore(engine)
     skew_runner = SkewRunner(
         skew,
         reports,
@@ -218,8 +219,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         name=watcher(settings.data_dir),
         environment=settings.environment(),
     )
-    definitions = Definitions(url, plans, secrets, eraser)
-    resolve = resolver(newest_secret, kept_s=0.0).resolve
+    definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
     lags = Lags(index.positions, state.running_jobs, backpressure)
     sources = Sources(
@@ -234,12 +234,24 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)
 
+    sinks = Sinks(
+        servers,
+        engine,
+        member=member,
+        folder=settings.data_dir,
+        objects_url=settings.objects_url,
+        erased=erased,
+        resolve=resolve,
+        product=settings.sinks.names,
+    )
+
     def follow(needed: Needed) -> None:
         index.follow(needed.indexes)
         lags.follow(
             needed.commits[branch.serving].plan for branch in needed.heads.branches if branch.serving is not None
         )
         sources.set_plans(needed.ingests)
+        sinks.set_plans(needed.sinks)
 
     graphs = ServedGraphs(
         definitions.read, index.rows, functions, server.poll_seconds, follow=follow, call=sources.call
@@ -257,8 +269,15 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         index_lag=index.lag,
         look_up=resolve,
         try_sources=trials.faults,
+        check_sink=partial(check_sink, resolve=resolve),
     )
-    reconciling = Reconciling(control.reconciler, Ledger(engine), index, sources.positions, definitions.require_tables)
+    reconciling = Reconciling(
+        control.reconciler,
+        Ledger(engine),
+        index,
+        {AssetKind.INGEST: sources.removal.start, AssetKind.SINK: sinks.forget},
+        definitions.require_tables,
+    )
     watches = {
         "postgres": graphs.watch,
         "kafka": Watch("kafka", KafkaCheck(servers), KAFKA_INTERVAL_S),
@@ -279,6 +298,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         index.start,
         lags.start,
         sources.start,
+        sinks.start,
         expiry.start,
         *(watch.start for watch in watches.values()),
         eraser.start,
@@ -318,6 +338,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         secrets=secrets,
         served=served,
         skew=skew,
+        sinks=sinks,
         sources=sources,
         state=state,
         trials=trials,
@@ -330,6 +351,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             gate.stop,
             sources.stop,
             trials.stop,
+            sinks.stop,
             lags.stop,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),

@@ -112,6 +112,33 @@ class SourceReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class SinkReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A sink that the server writes.
+
+    Attributes:
+        sink: The connector, as people read it.
+        target: The name of the thing that is written, such as the address of a table.
+        dataset: The dataset whose changes are written.
+        state: "writing", "refused" if the other side refused the last batch, "failing", or "standby" if the server
+            doesn't write it now.
+        guarantee: "exactly once" or "at least once".
+        backlog: How many messages of the dataset's topic aren't written yet, if that is known.
+        written_at: When the server wrote last, in seconds since the epoch.
+        dead_letters: How many changes became dead letters since the server started to write.
+        error: Why it can't be written.
+    """
+
+    sink: str
+    target: str
+    dataset: str
+    state: str
+    guarantee: str = ""
+    backlog: int | None = None
+    written_at: float | None = None
+    dead_letters: int = 0
+    error: str = ""
+
+
 class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
     """The index of a dataset.
 
@@ -152,6 +179,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobReport, ...]
     functions: str = ""
     sources: tuple[SourceReport, ...] = ()
+    sinks: tuple[SinkReport, ...] = ()
     indexes: tuple[IndexReport, ...] = ()
 
 
@@ -162,6 +190,15 @@ def report_sources(status: Mapping[str, Any]) -> tuple[SourceReport, ...]:
         KeyError, msgspec.ValidationError: The answer has another structure.
     """
     return msgspec.convert(status["sources"], tuple[SourceReport, ...])
+
+
+def report_sinks(status: Mapping[str, Any]) -> tuple[SinkReport, ...]:
+    """Return the sinks in a server's answer to `GET /status`; none if it is of an earlier release.
+
+    Raises:
+        msgspec.ValidationError: The answer has another structure.
+    """
+    return msgspec.convert(status.get("sinks", ()), tuple[SinkReport, ...])
 
 
 def report_indexes(status: Mapping[str, Any]) -> tuple[IndexReport, ...]:

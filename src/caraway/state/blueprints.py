@@ -12,7 +12,7 @@ from enum import StrEnum
 from graphlib import TopologicalSorter
 
 from caraway.graph.fingerprints import source_fingerprint
-from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, TopicPlan
+from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, TopicPlan
 
 FIRST_GENERATION = 1
 # Separates, in the content of an index, the index's name from the topic that it writes.
@@ -26,6 +26,7 @@ class AssetKind(StrEnum):
     JOB = "job"
     INDEX = "index"
     INGEST = "ingest"
+    SINK = "sink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,21 @@ def blueprints(plan: GraphPlan) -> tuple[Blueprint, ...]:
         )
         for ingest in plan.ingests
     ]
+    found += [
+        Blueprint(
+            kind=AssetKind.SINK,
+            content=content_of(sink),
+            dataset=sink.dataset.name,
+            requires=_with_writers([sink.topic.name], writers),
+        )
+        for sink in plan.sinks
+    ]
     by_content = {blueprint.content: blueprint for blueprint in found}
     order = TopologicalSorter({content: blueprint.requires for content, blueprint in by_content.items()})
     return tuple(by_content[content] for content in order.static_order())
 
 
-def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
+def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan | SinkPlan) -> str:
     """Return the identity of a piece of a plan."""
     match piece:
         case TopicPlan():
@@ -87,6 +97,8 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
             # in which only these have changed is the same asset, and reading continues from the position that it had
             # reached.
             return f"{AssetKind.INGEST}:{piece.topic.name}.{source_fingerprint(piece.source).hex()[:12]}"
+        case SinkPlan():
+            return f"{AssetKind.SINK}:{piece.sink_id}"
 
 
 def id_of(kind: AssetKind, name: str, generation: int) -> str:
@@ -132,6 +144,10 @@ def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphP
         jobs=tuple(job(given) for given in plan.jobs),
         indexes=tuple(index(given) for given in plan.indexes),
         ingests=tuple(replace(given, topic=topic(given.topic)) for given in plan.ingests),
+        sinks=tuple(
+            replace(given, sink_id=named(AssetKind.SINK, given.sink_id), topic=topic(given.topic))
+            for given in plan.sinks
+        ),
     )
 
 

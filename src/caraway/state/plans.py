@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import decode_graph
-from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan
+from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import apply_generations, content_of
 from caraway.state.model import BranchHeads
 from caraway.state.reader import StateReader
 
-T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
+T = TypeVar("T", JobPlan, IndexPlan, IngestPlan, SinkPlan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Needed:
     jobs: tuple[JobPlan, ...] = ()
     indexes: tuple[IndexPlan, ...] = ()
     ingests: tuple[IngestPlan, ...] = ()
+    sinks: tuple[SinkPlan, ...] = ()
 
 
 class Plans:
@@ -60,13 +61,17 @@ class Plans:
             jobs=_once(job for plan in plans for job in plan.jobs),
             indexes=_once(index for plan in plans for index in plan.indexes),
             ingests=_once(ingest for plan in plans for ingest in plan.ingests),
+            sinks=_once(sink for plan in plans for sink in plan.sinks),
         )
 
     def planned(self, commit_id: str) -> Planned:
         """Return the graph and the plan of a commit. Raises `UnknownEntityError` if there is no such commit."""
         graph = decode_graph(self._source.graph(commit_id))
         generations = self._source.generations(commit_id)
-        return Planned(graph=graph, plan=apply_generations(plan_graph(graph), generations))
+        plan = plan_graph(graph)
+        # A branch that was cloned and has no commit of its own yet shares the sinks of the commit's branch.
+        plan = on_branch(plan, self._source.branch_of(commit_id)) if plan.sinks else plan
+        return Planned(graph=graph, plan=apply_generations(plan, generations))
 
 
 def _once(pieces: Iterable[T]) -> tuple[T, ...]:

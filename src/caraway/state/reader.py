@@ -102,6 +102,11 @@ class StateReader(Store):
         found: Mapping[str, int] = self._row(query, "read a commit", f"there is no commit {commit_id!r}")["generations"]
         return found
 
+    def branch_of(self, commit_id: str) -> str:
+        """Return the branch on which a commit was made. Raises `UnknownEntityError` if there is no such commit."""
+        query = sa.select(commits.c.branch).where(commits.c.id == commit_id)
+        return str(self._row(query, "read a commit", f"there is no commit {commit_id!r}")["branch"])
+
     def branch_heads(self) -> BranchHeads:
         """Return all branches: cheap enough to be polled."""
         rows = self._rows(sa.select(branches).order_by(branches.c.name), "read the branches")

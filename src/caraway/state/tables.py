@@ -68,7 +68,7 @@ assets = sa.Table(
     # any more, and it is destroyed as soon as no branch needs it.
     sa.Column("retired_at", sa.DateTime(timezone=True)),
     sa.UniqueConstraint("content", "generation", name="assets_content_generation"),
-    sa.CheckConstraint("kind IN ('topic', 'job', 'index', 'ingest')", name="assets_kind_known"),
+    sa.CheckConstraint("kind IN ('topic', 'job', 'index', 'ingest', 'sink')", name="assets_kind_known"),
     sa.CheckConstraint(
         "state IN ('planned', 'creating', 'backfilling', 'ready', 'failing', 'destroying', 'gone')",
         name="assets_state_known",
@@ -145,6 +145,18 @@ source_positions = sa.Table(
     sa.Column("position", JSONB, nullable=False),
     sa.Column("written", JSONB, nullable=False),
     sa.Column("closed", sa.Boolean, nullable=False),
+    sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+# The offsets up to which the changes of a dataset are written to a sink (`caraway.sinks.positions`).
+sink_positions = sa.Table(
+    "sink_positions",
+    metadata,
+    sa.Column("sink", sa.Text, primary_key=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("written", JSONB, nullable=False),
+    sa.Column("until", JSONB, nullable=False),
     sa.Column("saved_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
 )
 

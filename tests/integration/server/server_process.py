@@ -64,9 +64,9 @@ class ServerProcess:
             kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
             offline=offline or OfflineSettings(),
+            sources=sources or SourcesSettings(),
             # All tests share the topic of served features, so each server would start a process to compare them.
             skew=skew or SkewSettings(enabled=False),
-            sources=sources or SourcesSettings(),
             server=ServerSettings(
                 port=ports.choose(),
                 snapshot_seconds=snapshot_seconds,

@@ -70,6 +70,35 @@ def test_each_source_is_shown_with_its_lag_and_its_last_error(monkeypatch: pytes
     assert '"dead_letters": 2' in shown(monkeypatch, tmp_path, "--json")
 
 
+SINKS = [
+    {
+        "sink": "[S3: lake](bucket=b,prefix=p)", "target": "s3://b/p_main_v1", "dataset": "Totals", "state": "writing",
+        "owned": True, "guarantee": "exactly once", "backlog": 12, "offsets": {"0": 3}, "written_at": None,
+        "dead_letters": 0, "error": "",
+    },
+    {
+        "sink": "[HTTP: hooks](endpoint=/e)", "target": "[HTTP: hooks](endpoint=/e)", "dataset": "Totals",
+        "state": "refused", "owned": True, "guarantee": "at least once", "backlog": 0, "offsets": {},
+        "written_at": None, "dead_letters": 4, "error": "the server answers 422",
+    },
+]  # fmt: skip
+
+
+def test_each_sink_is_shown_with_the_name_of_its_table_and_its_last_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        command,
+        "ask",
+        lambda *_, **__: {**answer(), "sinks": [{**SINKS[0], "written_at": time.time() - 630}, SINKS[1]]},
+    )
+    lines = shown(monkeypatch, tmp_path).splitlines()
+    row = next(line for line in lines if "s3://b/p_main_v1" in line)
+    assert all(part in row for part in (" writing ", " exactly once ", " 12 ", " 10 min "))
+    assert "[HTTP: hooks](endpoint=/e): the server answers 422" in lines
+    assert '"target": "s3://b/p_main_v1"' in shown(monkeypatch, tmp_path, "--json")
+
+
 def test_each_index_is_shown_with_its_lag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(command, "ask", lambda *_, **__: answer())
     rows = {line.split()[0]: line.split()[1:] for line in shown(monkeypatch, tmp_path).splitlines() if line.split()}

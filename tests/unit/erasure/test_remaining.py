@@ -87,5 +87,5 @@ def test_the_places_of_every_dataset() -> None:
         "samples of the skew watch",
         "archive",
         "results of offline queries",
-        "backups, and the systems that sent the rows",
+        "backups, and the systems that sent the rows or that sinks write",
     ]

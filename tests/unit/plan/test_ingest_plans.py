@@ -25,7 +25,7 @@ from caraway.graph.connectors import (
     WebhookConnector,
 )
 from caraway.graph.functions import PythonFunction
-from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SinkSpec, SourceSpec
+from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import content_of
@@ -123,11 +123,3 @@ def test_what_the_server_refuses(source: SourceSpec, facts: list[str]) -> None:
 def test_one_name_for_two_systems_is_refused() -> None:
     with pytest.raises(CommitError, match="Webhook w has other settings"):
         plan(SOURCE, replace(SOURCE, connector=replace(WEB, retention_us=1)))
-
-
-def test_sinks_are_refused_rather_than_left_unwritten() -> None:
-    sink = SinkSpec(connector=KafkaConnector(system=KAFKA, topic="t"), cdc=Cdc.DEBEZIUM)
-    fields = (FieldSpec(name="at", dtype=DATETIME, timestamp=True),)
-    clicks = DatasetSpec(name="Clicks", version=1, history_us=0, fields=fields, index=None, sinks=(sink,))
-    with pytest.raises(CommitError, match=r"Clicks, sink \[Kafka: k\].*doesn't write sinks yet"):
-        plan_graph(Graph(datasets=(clicks,)))

@@ -98,6 +98,7 @@ def app() -> App:
         index=MADE(positions=list, status=lambda: {"indexes": []}),
         health=MADE(problems=dict),
         lags=MADE(look=tuple),
+        sinks=MADE(statuses=list),
         sources=MADE(statuses=list),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )

@@ -242,6 +242,11 @@ def _array(dtype: DataType) -> Callable[[Sequence[Any]], pa.Array]:
             return lambda values: arrow_array(values, dtype).cast(kind)
 
 
+def column_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
+    """Return values in stored form (docs/records.md) as the column that a table has for them."""
+    return _array(dtype)(values)
+
+
 def columns_of_keys(columns: TableColumns) -> TableColumns:
     """Return the columns of a table with no columns of records but the keys."""
     return replace(columns, schema=replace(columns.schema, columns=columns.schema.keys))

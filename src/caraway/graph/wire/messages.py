@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 from caraway.expr.nodes import Node
 from caraway.graph.operators import Operator
 from caraway.graph.pb.caraway.v1 import connectors_pb2, expressions_pb2, graph_pb2, operators_pb2
-from caraway.graph.sources import SourceSpec
+from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph, PipelineSpec
 from caraway.graph.wire.structure import codec_of
 
@@ -20,6 +20,7 @@ _TYPES: dict[type[Message], Any] = {
     graph_pb2.Pipeline: PipelineSpec,
     graph_pb2.Featureset: FeaturesetSpec,
     graph_pb2.Extractor: Extractor,
+    connectors_pb2.Sink: SinkSpec,
     connectors_pb2.Source: SourceSpec,
     operators_pb2.OperatorTree: Operator,
     expressions_pb2.Expr: Node,

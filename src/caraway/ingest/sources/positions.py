@@ -56,6 +56,17 @@ class SourcePositions:
         rows = attempt(self._engine, lambda c: c.execute(query).all(), what=f"read what is known of {source}")
         return {item: bytes(value) for item, value in rows}
 
+    def item(self, item: str, sources: Collection[str]) -> dict[str, bytes]:
+        """Return an item of those of the sources that have it.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        query = sa.select(source_items.c.source, source_items.c.value).where(
+            source_items.c.item == item, source_items.c.source.in_(sources)
+        )
+        rows = attempt(self._engine, lambda c: c.execute(query).all(), what="read the definitions of sources")
+        return {source: bytes(value) for source, value in rows}
+
     def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
         """Replace the checkpoint of a source, and change its items; None as a value removes an item.
 

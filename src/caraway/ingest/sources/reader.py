@@ -22,6 +22,10 @@ Position = Mapping[str, Any]
 # files that were read. They are saved together with the position.
 Items = Mapping[str, bytes]
 
+# The name of the item with the definition of a source, which the worker saves (`caraway.ingest.sources.removal`).
+# Readers don't see it.
+DEFINITION = "$definition"
+
 Resolve = Callable[[Secretish], str]
 
 
@@ -159,6 +163,10 @@ class SourceReader(Protocol):
         """End the connection. It may be called twice, and never raises."""
         ...
 
+
+# Removes what the reader of a source has made in its system, such as a subscription, when the source is gone for good.
+# It gets the connector and the last position that was saved, may be called again, and raises `UnavailableError`.
+Forget = Callable[[Any, SourceContext, Position], None]
 
 # Opens a source.
 OpenReader = Callable[[Any, SourceContext], SourceReader]

@@ -17,6 +17,7 @@ from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
 from caraway.ingest.sources.redaction import HiddenSecrets
+from caraway.ingest.sources.removal import SourceRemoval
 from caraway.ingest.sources.shares import SourceShares
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
@@ -121,6 +122,8 @@ class Sources:
         # its own, so that slow functions of one don't delay the others.
         self.call = functions()
         self.positions = SourcePositions(engine)
+        self.removal = SourceRemoval(self.positions, resolve, settings)
+        """Removes sources that are gone for good."""
         # The Kafka producer for rows of sources, made when the first source starts. Log requests have another one, so
         # that their rows don't wait in a queue behind rows of sources.
         self._writer: TopicWriter | None = None

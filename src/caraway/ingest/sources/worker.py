@@ -23,7 +23,8 @@ from caraway.ingest.marks import Marks, Written
 from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
-from caraway.ingest.sources.reader import Position, Progress, SourceBatch, SourceReader
+from caraway.ingest.sources.reader import DEFINITION, Position, Progress, SourceBatch, SourceReader
+from caraway.ingest.sources.removal import definition_of
 from caraway.ingest.targets import Target
 from caraway.topics.dead_letters import DEAD_LETTERS
 
@@ -254,8 +255,13 @@ class SourceWorker:
     def _connected(self, checkpoint: Checkpoint) -> SourceReader:
         reader = self._connect()
         try:
-            self._position = reader.seek(checkpoint.position, self._positions.items(self._name))
-            if self._position != checkpoint.position:
+            items = self._positions.items(self._name)
+            saved = items.pop(DEFINITION, None)
+            self._position = reader.seek(checkpoint.position, items)
+            if self._target.plan.source.connector.forget:
+                definition = definition_of(self._target.plan)
+                self._items = {} if saved == definition else {DEFINITION: definition}
+            if self._items or self._position != checkpoint.position:
                 # The beginning of the first read is fixed before any row is read.
                 self._store(replace(checkpoint, position=self._position))
         except BaseException:

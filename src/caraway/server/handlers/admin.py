@@ -13,7 +13,7 @@ from caraway.server.deployment import Deployment
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
-from caraway.server.metrics import set_backlogs, set_jobs, set_lags, set_sources
+from caraway.server.metrics import set_backlogs, set_jobs, set_lags, set_sinks, set_sources
 
 VERSION = version("caraway")
 
@@ -37,7 +37,7 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
 
 
 async def status(context: ServerContext, request: Request) -> HttpResponse:
-    """Return the version, the commit, topics, the index, the sources that this server may read, and jobs."""
+    """Return the version, the commit, topics, the index, the sources and sinks of this server, and jobs."""
     deployment = context.deployment
     served = deployment.graphs.require_served_graph()
     jobs = await asyncio.to_thread(deployment.state.jobs)
@@ -75,6 +75,22 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                     "error": status.error,
                 }
                 for status in deployment.sources.statuses()
+            ],
+            "sinks": [
+                {
+                    "sink": status.sink,
+                    "target": status.target,
+                    "dataset": status.dataset,
+                    "state": status.state,
+                    "owned": status.owned,
+                    "guarantee": status.guarantee,
+                    "backlog": status.backlog,
+                    "offsets": {str(partition): offset for partition, offset in status.offsets.items()},
+                    "written_at": status.written_at,
+                    "dead_letters": status.dead_letters,
+                    "error": status.error,
+                }
+                for status in deployment.sinks.statuses()
             ],
             "jobs": [
                 {
@@ -120,4 +136,5 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
         set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
         set_lags(await asyncio.to_thread(deployment.lags.look))
         set_sources(deployment.sources.statuses())
+        set_sinks(deployment.sinks.statuses())
     return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

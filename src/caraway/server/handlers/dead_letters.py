@@ -1,7 +1,8 @@
 """The handlers of dead letters: list them, show one, and send the row of one again.
 
 A caller sees those of the branch's datasets that they may read: rows that an endpoint or a source refused for a dataset
-of the branch, and rows at which a step of one of its jobs failed. Rows of erased keys aren't shown to anybody.
+of the branch, rows at which a step of one of its jobs failed, and changes that a sink refused. Rows of erased keys
+aren't shown to anybody.
 """
 
 import asyncio
@@ -110,6 +111,11 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
     repaired = (await request.read()).row
     row = dead_letter.body.get("row") if repaired is None else repaired
     endpoint = _endpoint(dead_letter, served)
+    if "sink" in dead_letter.body:
+        raise InvalidInputError(
+            f"{dead_letter.id} is of a change that {dead_letter.body['sink']} refused; it isn't sent again: "
+            "correct the other side, and commit a sink under another name, which gets all changes"
+        )
     if endpoint is None:
         raise InvalidInputError(
             f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
@@ -262,6 +268,8 @@ def _summary(dead_letter: Letter) -> Json:
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
     if "index" in body:
         origin = f"index {body['index']}"
+    if "sink" in body:
+        origin = f"{body['sink']} {body.get('partition')}/{body.get('offset')}"
     if "source" in body:
         known = {"dataset", "topic", "source", "reason", "row", "time"}
         origin = " ".join([str(body["source"]), *(f"{name} {body[name]}" for name in body if name not in known)])

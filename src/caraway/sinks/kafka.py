@@ -1,0 +1,255 @@
+"""The writer of Kafka topics: each batch is a transaction, which also has the position of the sink.
+
+The position is the metadata of an offset that the transaction commits for a consumer group of the sink. So the broker
+takes both or none of them, and no other reader of the group exists. A broker that forbids transactions gets each change
+at least once.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from caraway.errors import CommitError, UnavailableError
+from caraway.graph.connectors import KafkaConnector, KafkaSystem
+from caraway.plan.model import SinkPlan
+from caraway.sinks.changes import Change
+from caraway.sinks.envelopes import Envelopes
+from caraway.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, Resolve, Writing
+from caraway.topics.connection import kafka_logger
+
+ANSWER_S = 10.0
+# The seconds for which a transaction may stay open after its owner has died; then the broker aborts it.
+TRANSACTION_S = 60.0
+DELIVERY_S = 25.0
+# The kB of envelopes that wait for the broker in memory.
+BUFFER_KB = 16 * 1024
+# The errors of a broker that takes no transactions of this user, or of anybody.
+FORBIDDEN = frozenset(
+    {
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001 (its public name)
+    }
+)
+# The errors that are about one record, which the broker will never take.
+REFUSED = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD}
+)
+# The errors of changes that weren't sent, because their transaction has failed by another change.
+GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 (their public names)
+
+
+class KafkaWriter:
+    """Writes changes to a topic, by key, in the order of each key."""
+
+    def __init__(self, writing: Writing) -> None:
+        """Connect. Raises `UnavailableError` if the broker doesn't answer or refuses, or a secret is missing."""
+        connector = writing.plan.sink.connector
+        assert isinstance(connector, KafkaConnector)  # noqa: S101 (the planner chooses the writer)
+        self._writing = writing
+        self._topic = connector.topic
+        self._envelopes = Envelopes(writing.plan, writing.branch, writing.product)
+        self._settings = settings_of(connector, writing.resolve)
+        self._where = where_of(connector)
+        self._group = f"caraway-{writing.name}"
+        try:
+            self._producer, self._transactional = self._connected()
+            # It reads nothing: it only belongs to the group whose offsets the transactions commit.
+            self._consumer = Consumer(
+                {
+                    **self._settings,
+                    "group.id": self._group,
+                    "enable.auto.commit": False,
+                    "isolation.level": "read_committed",
+                },
+                logger=kafka_logger(),
+            )
+        except KafkaException as error:
+            raise self._unavailable(error) from None
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee, which is "exactly once" if the broker takes transactions."""
+        return EXACTLY_ONCE if self._transactional else AT_LEAST_ONCE
+
+    def positions(self) -> Mapping[int, int]:
+        """Return the offsets that the last transaction has."""
+        if not self._transactional:
+            return {}
+        try:
+            (found,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=ANSWER_S)
+        except KafkaException as error:
+            raise self._unavailable(error) from None
+        if found.error is not None:
+            raise self._unavailable(KafkaException(found.error))
+        positions: Mapping[str, int] = orjson.loads(found.metadata) if found.metadata else {}
+        return {int(partition): offset for partition, offset in positions.items()}
+
+    def write(self, batch: Batch) -> None:
+        """Write changes in one transaction; see `SinkWriter.write`."""
+        refused: dict[int, str] = {}
+        # The numbers of changes that the broker refused with others in one request: any of them may be the cause.
+        suspects: set[int] = set()
+        try:
+            while not self._written(batch, refused, suspects):
+                pass
+        except KafkaException as error:
+            raise self._unavailable(error) from None
+        batch.sent = len(batch.changes)
+
+    def close(self) -> None:
+        """End the connection, without waiting for what isn't acknowledged."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+        self._consumer.close()
+
+    def _written(self, batch: Batch, refused: dict[int, str], suspects: set[int]) -> bool:
+        """Write changes but the refused ones, suspects alone; return False if more are refused: nothing was written."""
+        producer, transactional = self._producer, self._transactional
+        if transactional:
+            producer.begin_transaction()
+        # Each attempt has a dict of its own, since outcomes of an aborted one may still come in the next one.
+        failed: dict[int, KafkaError] = {}
+        for number, change in enumerate(batch.changes):
+            if number in suspects:
+                self._flush()
+            if failed and transactional:
+                # The transaction takes nothing more.
+                break
+            if number not in refused:
+                self._produce(number, change, refused, failed)
+            if number in suspects:
+                self._flush()
+        self._flush()
+        for number, error in failed.items():
+            if error.code() in GIVEN_UP and any(other.code() in REFUSED for other in failed.values()):
+                continue
+            if error.code() not in REFUSED:
+                raise KafkaException(error)
+            if number in suspects or not transactional:
+                refused[number] = error.str()
+            suspects.add(number)
+        if failed and transactional:
+            producer.abort_transaction(ANSWER_S)
+            return False
+        if refused:
+            # Dead letters are durable before the position moves behind their changes.
+            self._writing.refuse([Refusal(batch.changes[number], reason) for number, reason in refused.items()])
+        if transactional:
+            position = orjson.dumps({str(partition): offset for partition, offset in batch.reached.items()}).decode()
+            # The offset itself only counts the messages, for people who look at the group.
+            offset = TopicPartition(self._topic, 0, sum(batch.reached.values()), position)
+            producer.send_offsets_to_transaction([offset], self._consumer.consumer_group_metadata(), ANSWER_S)
+            producer.commit_transaction(ANSWER_S)
+        return True
+
+    def _flush(self) -> None:
+        if self._producer.flush(DELIVERY_S):
+            raise UnavailableError(f"{self._where}: it didn't take all changes within {DELIVERY_S:g} s")
+
+    def _produce(self, number: int, change: Change, refused: dict[int, str], failed: dict[int, KafkaError]) -> None:
+        key, value = self._envelopes.key(change), self._envelopes.value(change)
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed[number] = error
+
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, on_delivery=delivered)
+            except BufferError:
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                if error.args[0].code() not in REFUSED:
+                    raise
+                refused[number] = error.args[0].str()
+                return
+            else:
+                self._producer.poll(0)
+                return
+
+    def _connected(self) -> tuple[Producer, bool]:
+        config = {
+            **self._settings,
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "compression.type": "lz4",
+            "linger.ms": 5,
+            "queue.buffering.max.kbytes": BUFFER_KB,
+            "message.timeout.ms": int(DELIVERY_S * 1000),
+        }
+        transactions = {"transactional.id": self._group, "transaction.timeout.ms": int(TRANSACTION_S * 1000)}
+        producer = Producer(config | transactions, logger=kafka_logger())
+        try:
+            # This ends a transaction that an earlier owner has left, and refuses further ones of it.
+            producer.init_transactions(ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() not in FORBIDDEN:
+                raise
+            # Without transactions, a request that the broker refuses can't be undone. So each has one change, and the
+            # broker refuses no others with it, which would come behind later changes of their keys.
+            return Producer(config | {"batch.num.messages": 1}, logger=kafka_logger()), False
+        return producer, True
+
+    def _unavailable(self, error: KafkaException) -> UnavailableError:
+        return UnavailableError(f"{self._where}: {text_of(error)}")
+
+
+def settings_of(connector: KafkaConnector, resolve: Resolve) -> dict[str, Any]:
+    """Return the settings of each client of a sink's brokers.
+
+    Raises:
+        UnavailableError, UnknownEntityError: A secret can't be looked up.
+    """
+    system = connector.system
+    assert isinstance(system, KafkaSystem)  # noqa: S101 (the planner refuses others)
+    settings: dict[str, Any] = {
+        "bootstrap.servers": system.bootstrap_servers,
+        "security.protocol": system.security_protocol,
+        "log.connection.close": False,
+        "reconnect.backoff.max.ms": 1000,
+    }
+    if system.security_protocol != "PLAINTEXT":
+        settings["sasl.mechanism"] = system.sasl_mechanism
+    if system.username is not None and system.password is not None:
+        settings |= {"sasl.username": resolve(system.username), "sasl.password": resolve(system.password)}
+    return settings
+
+
+def where_of(connector: KafkaConnector) -> str:
+    """Return the brokers of a sink, for messages."""
+    system = connector.system
+    assert isinstance(system, KafkaSystem)  # noqa: S101 (the planner refuses others)
+    return f"Kafka {system.name} at {system.bootstrap_servers}"
+
+
+def text_of(error: KafkaException) -> str:
+    """Return the text of an error."""
+    cause = error.args[0]
+    return cause.str() if isinstance(cause, KafkaError) else str(cause)
+
+
+def check(plan: SinkPlan, resolve: Resolve) -> None:
+    """Check that the topic of a sink exists.
+
+    Raises:
+        CommitError: It doesn't, or its brokers can't be reached.
+        UnavailableError, UnknownEntityError: A secret can't be looked up.
+    """
+    connector = plan.sink.connector
+    assert isinstance(connector, KafkaConnector)  # noqa: S101 (the planner chooses the writer)
+    where, settings = where_of(connector), settings_of(connector, resolve)
+    problems: list[str] = []
+    try:
+        producer = Producer({**settings, "error_cb": lambda error: problems.append(error.str())}, logger=kafka_logger())
+        topics = producer.list_topics(connector.topic, timeout=ANSWER_S).topics
+        producer.poll(0)
+    except KafkaException as error:
+        raise CommitError(f"{where}: {problems[0] if problems else text_of(error)}") from None
+    found = topics[connector.topic]
+    if found.error is not None or not found.partitions:
+        raise CommitError(f"{where}: there is no topic {connector.topic}; create it, since a sink doesn't")

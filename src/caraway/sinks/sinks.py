@@ -1,0 +1,273 @@
+"""All sinks that one server writes, each by a worker in a thread of its own."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import cast
+
+import sqlalchemy as sa
+
+from caraway.archive.store.past import ArchivedPast
+from caraway.cluster.leases import HeldLease, Lease
+from caraway.erasure.keys import ErasedKeys
+from caraway.plan.model import SinkPlan
+from caraway.recurring import Recurring
+from caraway.sinks.envelopes import Envelopes, Product
+from caraway.sinks.feed import Feed, TopicFeed
+from caraway.sinks.letters import WRITE_S, SinkLetters
+from caraway.sinks.positions import SinkPositions
+from caraway.sinks.table_state import TableState, remove
+from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
+from caraway.sinks.writer import OpenWriter, Resolve, SinkWriter, Writing
+from caraway.topics.producer import TopicWriter
+
+# The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
+FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
+# The seconds between two looks whether another server still writes a sink.
+STANDBY_S = 2.0
+# The seconds after which a server compares the sinks that it writes with the wanted ones; `set_plans` makes it do so at
+# once.
+FOLLOW_S = 30.0
+# The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
+STOP_S = 5.0
+FOLDER = "sinks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStatus:
+    """The state of a sink, as one server knows it.
+
+    Attributes:
+        dataset: The dataset whose changes are written.
+        sink: The connector, as people read it.
+        target: The name of the thing that is written.
+        system: The name of its system.
+        state: "writing", "refused" if the other side has refused the last batch, "failing" if `error` says why nothing
+            is written, or "standby" if another server writes it, or nobody yet.
+        owned: True if this server writes it.
+        guarantee: "exactly once" or "at least once"; empty if this server doesn't write it now.
+        backlog: How many messages of the dataset's topic aren't written yet; None if this server doesn't know.
+        offsets: The offset behind the last message that is written, by partition.
+        written_at: When this server wrote last, in seconds since the epoch; None if it has written nothing.
+        dead_letters: How many changes became dead letters since this server started to write.
+        error: Why it can't be written, or why the last batch was refused; empty if nothing failed.
+    """
+
+    dataset: str
+    sink: str
+    target: str
+    system: str
+    state: str
+    owned: bool
+    guarantee: str
+    backlog: int | None
+    offsets: Mapping[int, int]
+    written_at: float | None
+    dead_letters: int
+    error: str
+
+
+def check_sink(plan: SinkPlan, resolve: Resolve) -> None:
+    """Check that a sink can be written, without changing anything.
+
+    Raises:
+        CommitError: Its system doesn't answer or refuses, or what must exist doesn't.
+        UnavailableError, UnknownEntityError: A secret can't be looked up.
+    """
+    module = plan.sink.connector.writer.partition(":")[0]
+    cast("Callable[[SinkPlan, Resolve], None]", resolve_name(f"{module}:check"))(plan, resolve)
+
+
+class Sinks:
+    """Writes the sinks that the branches need. Thread safe."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        engine: sa.Engine,
+        *,
+        member: str,
+        folder: Path,
+        objects_url: str,
+        erased: ErasedKeys,
+        resolve: Resolve,
+        product: Product = "caraway",
+    ) -> None:
+        """Prepare; nothing is written before `start`.
+
+        Args:
+            bootstrap_servers: The deployment's own broker, "host:port".
+            engine: The database (`caraway.state.database.connect`).
+            member: The name of this server among those that compete for sinks.
+            folder: The folder of this server's data.
+            objects_url: The object store with the archive.
+            erased: The erased keys.
+            resolve: Returns the values of secrets.
+            product: The name of the platform in what sinks write.
+        """
+        self._bootstrap_servers = bootstrap_servers
+        self._engine = engine
+        self._member = member
+        self._folder = folder / FOLDER
+        self._objects_url = objects_url
+        self._erased = erased
+        self._resolve = resolve
+        self._product = product
+        self.positions = SinkPositions(engine)
+        # The producer of dead letters, made when the first sink starts.
+        self._letters: TopicWriter | None = None
+        self._wanted: Mapping[str, SinkPlan] = {}
+        self._running: dict[str, _Running] = {}
+        self._lock = threading.Lock()
+        self._follower = Recurring("sinks", self._follow, FOLLOW_S)
+
+    def start(self) -> None:
+        """Start to write."""
+        self._follower.start()
+
+    def stop(self) -> None:
+        """Stop to write, and let other servers do it."""
+        self._follower.stop(STOP_S)
+        self.set_plans(())
+        self._follow()
+        if self._letters is not None:
+            self._letters.close(STOP_S)
+
+    def set_plans(self, sinks: Iterable[SinkPlan]) -> None:
+        """Write these sinks from now on."""
+        self._wanted = {sink.sink_id: sink for sink in sinks}
+        self._follower.wake()
+
+    def forget(self, gone: Collection[str]) -> None:
+        """Remove what is kept of sinks that are gone for good; what they have written stays.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        self.positions.forget(gone)
+        for name in gone:
+            if self._path(name).exists():
+                remove(self._path(name))
+
+    def statuses(self) -> list[SinkStatus]:
+        """Return the state of each sink."""
+        return [running.status for running in list(self._running.values())]
+
+    def _follow(self) -> None:
+        """Start and stop workers, so that they are those of the sinks that are wanted."""
+        with self._lock:
+            wanted = self._wanted
+            gone = [name for name, running in self._running.items() if wanted.get(name) != running.plan]
+            for name in gone:
+                self._running[name].work.stopping.set()
+            for name in gone:
+                # A worker that hasn't stopped in time stays in `_running`, so that no second worker starts to write the
+                # same sink; the next round waits for it again.
+                if self._running[name].work.stop(STOP_S):
+                    del self._running[name]
+            for name in wanted.keys() - self._running.keys():
+                self._running[name] = self._run(name, wanted[name])
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.sqlite"
+
+    def _run(self, name: str, plan: SinkPlan) -> "_Running":
+        if self._letters is None:
+            self._letters = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
+        running = _Running(plan, self._worker(name, plan, self._letters))
+        running.work.start()
+        return running
+
+    def _worker(self, name: str, plan: SinkPlan, letters: TopicWriter) -> SinkWorker:
+        right = HeldLease(
+            Lease(engine=self._engine, name=f"sink {name}", owner=self._member), LASTING, renew_s=RENEWAL_S
+        )
+        stopping = threading.Event()
+
+        def feed() -> Feed:
+            past = ArchivedPast(self._bootstrap_servers, self._objects_url, plan.topic.name, plan.topic.schema)
+            return TopicFeed(self._bootstrap_servers, plan.topic.name, past)
+
+        def connect(writing: Writing) -> SinkWriter:
+            return cast("OpenWriter", resolve_name(plan.sink.connector.writer))(writing)
+
+        return SinkWorker(
+            name,
+            plan,
+            connect=lambda branch, refuse: connect(
+                Writing(
+                    plan=plan,
+                    name=name,
+                    branch=branch,
+                    resolve=self._resolve,
+                    product=self._product,
+                    refuse=refuse,
+                    keep=partial(right.keep, succeeds=True),
+                    pause=stopping.wait,
+                )
+            ),
+            refuse=lambda branch, refusals: SinkLetters(
+                name, plan, Envelopes(plan, branch, self._product), letters
+            ).write(refusals),
+            feed=feed,
+            state=lambda: TableState(self._path(name), revised=plan.topic.revised, keyed=bool(plan.topic.schema.keys)),
+            right=right,
+            positions=self.positions,
+            erased=self._erased,
+            stopping=stopping,
+        )
+
+
+class _Running:
+    """A sink that is being written."""
+
+    def __init__(self, plan: SinkPlan, worker: SinkWorker) -> None:
+        self.plan = plan
+        self._worker = worker
+        self._owned = False
+        title = f"sink {plan.sink.connector.identifier} of {plan.dataset.name}"
+        self.work = Recurring(
+            title,
+            self._run,
+            self._pause_s,
+            retry_s=(FIRST_RETRY_S, LONGEST_RETRY_S),
+            at_once=True,
+            finish=self._worker.stop,
+        )
+        self.work.stopping = worker.stopping
+
+    @property
+    def status(self) -> SinkStatus:
+        """The state of the sink."""
+        plan, worker, failure = self.plan, self._worker, self.work.failure
+        return SinkStatus(
+            dataset=plan.dataset.name,
+            sink=plan.sink.connector.identifier,
+            target=plan.target,
+            system=plan.sink.connector.system_name,
+            state=_state(worker, failure),
+            owned=worker.owned,
+            guarantee=worker.guarantee,
+            backlog=worker.lag,
+            offsets=worker.offsets,
+            written_at=worker.written_at,
+            dead_letters=worker.refused,
+            error=failure or worker.refusal,
+        )
+
+    def _run(self) -> None:
+        self._owned = self._worker.step()
+
+    def _pause_s(self) -> float:
+        """Return the seconds before the next step: 0 while this server may write, as a step waits itself."""
+        return 0.0 if self._owned else STANDBY_S
+
+
+def _state(worker: SinkWorker, failure: str) -> str:
+    if failure:
+        return "failing"
+    if not worker.owned:
+        return "standby"
+    return "refused" if worker.refusal else "writing"

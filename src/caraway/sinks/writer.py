@@ -1,0 +1,104 @@
+"""The protocol of a sink's writer, which is all that a further system has to implement."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from caraway.errors import UnavailableError
+from caraway.graph.connectors import Secretish
+from caraway.plan.model import SinkPlan
+from caraway.sinks.changes import Change
+from caraway.sinks.envelopes import Product
+
+# The guarantees of sinks.
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
+
+# Returns the value of a setting, or of the secret that it refers to.
+Resolve = Callable[[Secretish], str]
+
+
+class RetryLaterError(UnavailableError):
+    """The system doesn't take a batch now; a later call of `write` with the same batch goes on where this one ended."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes that are written together.
+
+    Attributes:
+        changes: The changes, those of a key in their order.
+        reached: The offset behind the last record that made them, by partition, for all partitions.
+        sent: How many of the changes the writer is done with.
+    """
+
+    changes: Sequence[Change]
+    reached: Mapping[int, int]
+    sent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A change that the system refuses, and why; it becomes a dead letter."""
+
+    change: Change
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """All that a writer needs to know of its sink.
+
+    Attributes:
+        plan: The sink.
+        name: The name of the sink, which no other sink of the deployment has.
+        branch: The branch that envelopes name.
+        resolve: Returns the values of secrets.
+        product: The name of the platform in what is written.
+        refuse: Writes dead letters, and returns once they are durable; raises `UnavailableError` if Kafka doesn't
+            answer. A writer calls it before it acknowledges the batch that has the changes.
+        keep: Returns whether this server still has the right to write; long writes call it now and then.
+        pause: Waits for some seconds, or less if the server stops.
+    """
+
+    plan: SinkPlan
+    name: str
+    branch: str
+    resolve: Resolve
+    product: Product
+    refuse: Callable[[Sequence[Refusal]], None]
+    keep: Callable[[], bool]
+    pause: Callable[[float], object]
+
+
+class SinkWriter(Protocol):
+    """Writes one sink. It is used by one thread."""
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee of the sink: "exactly once" or "at least once"."""
+        ...
+
+    def positions(self) -> Mapping[int, int]:
+        """Return the offsets behind the last written records, as far as the system itself keeps them.
+
+        Raises `UnavailableError` if the system doesn't answer.
+        """
+        ...
+
+    def write(self, batch: Batch) -> None:
+        """Write changes, and return once the system has acknowledged them.
+
+        Raises:
+            RetryLaterError: The system doesn't take them now; the writer can go on with the batch later.
+            UnavailableError: It isn't known what was written. The writer is closed, and the next one tells by
+                `positions`.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+# Opens a sink. It raises `UnavailableError` if the system doesn't answer, or refuses.
+OpenWriter = Callable[[Writing], SinkWriter]

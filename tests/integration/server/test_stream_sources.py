@@ -1,0 +1,201 @@
+"""Streams as sources of a real server: however often it is killed, each of their records is in the dataset once."""
+
+import logging
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import boto3
+import grpc
+import msgspec
+import orjson
+import pytest
+from google.pubsub_v1 import PublisherClient
+from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
+from moto.server import ThreadedMotoServer
+
+from caraway import Dataset, connectors, dataset, field, meta
+from caraway.config.settings import SourcesSettings
+from caraway.connectors import Kinesis, PubSub, source
+from caraway.graph.specs import Graph
+from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.sources.pubsub_emulator import running_emulator
+from tests.integration.sources.pubsub_server import PubSubServer, running
+
+TOPIC = "projects/bees/topics/raw"
+# Makes a server that is the only one of its test.
+Launch = Callable[[dict[str, str]], ServerProcess]
+
+
+@pytest.fixture
+def launch(kafka: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
+    """Yield a function that starts servers, one after the other, with the addresses of systems."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    made: list[ServerProcess] = []
+
+    def start(endpoints: dict[str, str]) -> ServerProcess:
+        sources = SourcesSettings(endpoints=endpoints)
+        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
+        made.append(process)
+        process.start()
+        return process
+
+    yield start
+    for process in made:
+        process.kill()
+        process.http.close()
+
+
+def measured_by(connector: connectors.DataConnector) -> Dataset:
+    @meta(owner="a@b.co")
+    @source(connector, disorder="1h", cdc="append")
+    @dataset
+    class Measured:
+        n: int
+        moisture: float
+        at: datetime = field(timestamp=True)
+
+    return Measured
+
+
+def row(n: int) -> bytes:
+    return orjson.dumps({"n": n, "moisture": "dry" if n % 100 == 99 else n / 7, "at": 1_700_000_000 + n})
+
+
+def check_each_once(
+    kafka: str,
+    start: Callable[[], ServerProcess],
+    connector: connectors.DataConnector,
+    put: Callable[[Sequence[int]], None],
+    *,
+    total: int,
+    kills: int,
+    after_kill: Callable[[], None] = lambda: None,
+) -> None:
+    """Put rows in parts while the server is killed after random times, and check that each is there once."""
+    server = start()
+    server.commit(Graph(datasets=(measured_by(connector).to_spec(),)))
+    eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
+    made = server.topic("Measured")
+    # The source begins with the first read.
+    eventually(lambda: status_of(server)["polled_at"], server.said)
+    chosen = random.Random(total)
+    part = -(-total // (kills + 1))
+    for begin in range(0, total, part):
+        before = end_of(kafka, made)
+        putting = Thread(target=put, args=(range(begin, min(begin + part, total)),))
+        putting.start()
+        if begin + part < total:
+            eventually(lambda before=before: end_of(kafka, made) > before, server.said)  # type: ignore[misc]
+            # The server is somewhere in the middle of the rows then.
+            time.sleep(chosen.uniform(0, part / 50_000))
+            server.kill()
+            after_kill()
+            server = start()
+        putting.join()
+    good = [n for n in range(total) if n % 100 != 99]
+
+    def taken() -> Counter[int]:
+        return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made))
+
+    eventually(lambda: status_of(server)["lag"] == 0, server.said, seconds=600)
+    eventually(lambda: len(taken()) >= len(good), lambda: f"{len(taken())} {server.said()}")
+    found = taken()
+    assert max(found.values()) == 1
+    assert found.keys() == set(good)
+    letters = server.http.get("/dead_letters", params={"dataset": "Measured"}).json()["dead_letters"]
+    assert letters
+    assert all("moisture" in letter["reason"] or "float" in letter["reason"] for letter in letters)
+
+
+def status_of(server: ServerProcess) -> dict[str, Any]:
+    (status,) = server.http.get("/status").json()["sources"]
+    found: dict[str, Any] = status
+    return found
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def check_kinesis(kafka: str, launch: Launch, moto: str, total: int, kills: int) -> None:
+    client = boto3.client("kinesis", endpoint_url=moto, region_name="eu-west-1")
+    name = f"stream-{secrets.token_hex(4)}"
+    client.create_stream(StreamName=name, ShardCount=4)
+    arn = client.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamARN"]
+    system = Kinesis(name="kin", role_arn="arn:aws:iam::123456789012:role/reader")
+
+    def put(numbers: Sequence[int]) -> None:
+        for begin in range(0, len(numbers), 500):
+            entries = [{"Data": row(n), "PartitionKey": str(n)} for n in numbers[begin : begin + 500]]
+            assert client.put_records(StreamName=name, Records=entries)["FailedRecordCount"] == 0
+
+    check_each_once(
+        kafka,
+        lambda: launch({"kin": moto}),
+        system.stream(arn, "trim_horizon", "json"),
+        put,
+        total=total,
+        kills=kills,
+    )
+
+
+def test_a_killed_server_takes_each_record_of_a_stream_of_kinesis_once(kafka: str, launch: Launch, moto: str) -> None:
+    check_kinesis(kafka, launch, moto, 10_000, 1)
+
+
+@pytest.mark.full(reason="a million records, and a server that is killed again and again, for some minutes")
+@pytest.mark.timeout(1800)
+def test_a_million_records_of_kinesis_are_taken_once(kafka: str, launch: Launch, moto: str) -> None:
+    check_kinesis(kafka, launch, moto, 1_000_000, 9)
+
+
+PUBSUB = PubSub(name="ps", project_id="bees", service_account_key={"type": "service_account"})
+
+
+def test_a_killed_server_takes_each_message_of_pubsub_once(kafka: str, launch: Launch) -> None:
+    with running(PubSubServer(topics={TOPIC}, page=500)) as pubsub:
+
+        def put(numbers: Sequence[int]) -> None:
+            for n in numbers:
+                pubsub.publish(TOPIC, row(n))
+
+        check_each_once(
+            kafka,
+            lambda: launch({"ps": pubsub.address}),
+            PUBSUB.topic("raw", "json"),
+            put,
+            total=10_000,
+            kills=1,
+            after_kill=pubsub.expire,
+        )
+
+
+@pytest.mark.full(reason="Google's emulator delivers again only after a minute, and the server is killed several times")
+@pytest.mark.timeout(1800)
+def test_many_messages_of_google_s_emulator_are_taken_once(kafka: str, launch: Launch) -> None:
+    with running_emulator() as address, grpc.insecure_channel(address) as channel:
+        publisher = PublisherClient(transport=PublisherGrpcTransport(channel=channel))
+        publisher.create_topic(request={"name": TOPIC})
+
+        def put(numbers: Sequence[int]) -> None:
+            for begin in range(0, len(numbers), 500):
+                messages = [{"data": row(n)} for n in numbers[begin : begin + 500]]
+                publisher.publish(request={"topic": TOPIC, "messages": messages})
+
+        check_each_once(
+            kafka, lambda: launch({"ps": address}), PUBSUB.topic("raw", "json"), put, total=200_000, kills=4
+        )
