@@ -8,6 +8,7 @@ from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import (
     BigQuerySystem,
+    CaptureConnector,
     MongoSystem,
     MySQLSystem,
     PostgresSystem,
@@ -20,10 +21,15 @@ from caraway.integrations.aws import Secret
 
 _TABLE = 'its table and cursor: use .table("...", cursor="...")'
 _DATABASE = {"database": "db_name"}
+# The kinds of databases that have a log from which changes can be read.
+_LOGGED = {SystemKind.POSTGRES, SystemKind.MYSQL}
 
 
 class TableConnector(DataConnector):
-    """A table. New and changed rows are those whose `cursor` is not below the greatest one that was read before."""
+    """A table. New and changed rows are those whose `cursor` is not below the greatest one that was read before.
+
+    With cdc="native" and without a cursor, they are read from the log of the database instead.
+    """
 
     data_source: ExternalSource
     polled: ClassVar = True
@@ -46,8 +52,10 @@ class TableConnector(DataConnector):
         if self.cursor is not None:
             raise DefinitionError(f"{label}: a sink has no cursor; leave {self.cursor!r} out")
 
-    def spec(self) -> TableSpec:
+    def spec(self) -> TableSpec | CaptureConnector:
         """Return the table as a value."""
+        if self.cdc == "native" and self.cursor is None and self.data_source.kind in _LOGGED:
+            return CaptureConnector(system=self.data_source.stored_system(), table=self.table_name)
         return TableSpec(system=self.data_source.stored_system(), table=self.table_name, cursor=self.cursor or None)
 
 
@@ -72,8 +80,11 @@ class Postgres(ExternalSource):
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = _TABLE
 
-    def table(self, table_name: str, cursor: str) -> TableConnector:
-        """Return the table of this name, which may have its schema before it, read by `cursor`."""
+    def table(self, table_name: str, cursor: str | None) -> TableConnector:
+        """Return the table of this name, which may have its schema before it, read by `cursor`.
+
+        With `cursor=None`, `@source` needs cdc="native": the changes are read from the log of the database.
+        """
         return TableConnector(self, table_name, cursor)
 
 
@@ -92,8 +103,11 @@ class MySQL(ExternalSource):
     renamed: ClassVar = _DATABASE
     required_fields: ClassVar = _TABLE
 
-    def table(self, table_name: str, cursor: str) -> TableConnector:
-        """Return the table of this name, which may have its schema before it, read by `cursor`."""
+    def table(self, table_name: str, cursor: str | None) -> TableConnector:
+        """Return the table of this name, which may have its schema before it, read by `cursor`.
+
+        With `cursor=None`, `@source` needs cdc="native": the changes are read from the log of the database.
+        """
         return TableConnector(self, table_name, cursor)
 
 

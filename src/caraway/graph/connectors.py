@@ -292,6 +292,9 @@ class Connector:
     format_readers: ClassVar[Mapping[str, str]] = {}
     # The formats that the reader can read. If a source has another format, the error recommends the first of these.
     read_formats: ClassVar[tuple[str | None, ...]] = ()
+    # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
+    # then be columns, and nothing else may write the dataset.
+    captures: ClassVar[bool] = False
     # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
     # The function that removes what the reader has made in the system, when the source is gone for good, as
@@ -513,6 +516,7 @@ class S3Connector(SystemConnector):
     format_readers: ClassVar = {"delta": DELTA_READER}
     read_formats: ClassVar = ("csv", "json", "parquet", "delta")
     container_word: ClassVar = "bucket"
+    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
     @property
     def container(self) -> str:
@@ -524,8 +528,6 @@ class S3Connector(SystemConnector):
         if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
             return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
         return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
-
-    writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
     def target(self, suffix: str) -> str:
         """Return the address of the table that a sink writes."""
@@ -656,6 +658,38 @@ class StreamStart(StrEnum):
 
     LATEST = "latest"
     TRIM_HORIZON = "trim_horizon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureConnector(SystemConnector):
+    """A table whose changes are read from the log of its database: the WAL of Postgres, the binlog of MySQL."""
+
+    system: PostgresSystem | MySQLSystem | RegisteredSystem
+    table: str
+
+    reader: ClassVar = "caraway.ingest.sources.capture.reader:CaptureReader"
+    forget: ClassVar = "caraway.ingest.sources.capture.reader:forget"
+    library: ClassVar = ("psycopg", "postgres")
+    read_formats: ClassVar = (None,)
+    cdc: ClassVar = frozenset({"native"})
+    captures: ClassVar = True
+
+    @property
+    def inside(self) -> str:
+        """The table, for people."""
+        return f"table={self.table}"
+
+    def unreadable(self) -> str:
+        """Return why the server can't read this source; empty if it can."""
+        if self.kind is SystemKind.MYSQL:
+            return (
+                "the server reads the log of Postgres only so far; give the table a cursor, or use Debezium and Kafka"
+            )
+        return super(CaptureConnector, self).unreadable()
+
+    def check_sink(self, where: str) -> None:
+        """Refuse sinks: a log can only be read."""
+        raise CommitError(f"{where}: the log of a database can't be written")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

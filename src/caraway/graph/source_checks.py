@@ -23,7 +23,7 @@ from caraway.expr.inference import infer_nullable
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 from caraway.graph.functions import PythonFunction
-from caraway.graph.sources import Computed, Constant, SinkSpec, SourceSpec
+from caraway.graph.sources import Computed, Constant, SinkSpec, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph
 
 Fields = Mapping[str, DataType]
@@ -38,6 +38,8 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
     """
     where = f"dataset {dataset.name}, source {source.connector.identifier}"
     source.connector.check_source(where)
+    if source.connector.captures:
+        _check_captured(where, dataset, source)
     fields = {f.name: f.dtype for f in dataset.fields}
     made: set[str] = set()
     for name, value in source.preproc:
@@ -90,6 +92,30 @@ def conflicting_systems(graph: Graph) -> Iterator[str]:
                     f"dataset {dataset.name}: {connector.kind} {name} has other settings than what is called "
                     f"{name} in dataset {first}; names of connectors are unique: use one object, or another name"
                 )
+
+
+def _check_captured(where: str, dataset: DatasetSpec, source: SourceSpec) -> None:
+    """Check that the changes of a table can be carried over to a dataset: also deletes, and the truncate of the table.
+
+    A delete often comes with the key of the row alone. A truncate comes without any row; the rows that the dataset has
+    are deleted by their keys.
+    """
+    if not dataset.keys:
+        raise CommitError(
+            f"{where}: the changes of a table are updates and deletes, too, so the dataset needs keys: "
+            "field(key=True) for the columns of the table's primary key"
+        )
+    computed = {name for name, made in source.preproc if isinstance(made, Computed)}
+    if keys := [name for name in dataset.keys if name in computed]:
+        raise CommitError(
+            f"{where}: the key {', '.join(keys)} is computed by preproc, but deletes come with the columns of the "
+            "table's key alone; use columns of the table, or ref(...), as keys"
+        )
+    if len(distinct_sources(dataset.sources)) > 1:
+        raise CommitError(
+            f"{where}: the dataset has other sources, too; if the table is truncated, the rows of the dataset are "
+            "deleted, so all must come from the table: use a dataset for each source, and a pipeline with union"
+        )
 
 
 def _check_constant(where: str, constant: Constant, field: DataType) -> None:

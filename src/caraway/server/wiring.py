@@ -230,6 +230,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         resolve=resolve,
         functions=source_functions(settings, secrets),
         settings=settings.sources,
+        objects_url=settings.objects_url,
         is_late=backpressure.is_late,
     )
     trials = SourceTrials(sources.context, source_functions(settings, secrets), resolve)

@@ -491,3 +491,4 @@ def test_kills_at_random_moments_lose_and_double_nothing(
                 assert same.setdefault(place(each), payload) == payload
         finally:
             server.kill()
+            server.http.close()

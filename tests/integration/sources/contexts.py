@@ -1,4 +1,4 @@
-"""What a reader is opened with in tests that have no server."""
+"""The contexts with which readers are opened in tests that have no server."""
 
 from collections.abc import Mapping
 

@@ -38,7 +38,7 @@ class KinesisServer:
             self._add(n * step, SPACE - 1 if n == shards - 1 else (n + 1) * step - 1)
         self.next = FIRST
         self.now = 1_700_000_000.0
-        #: What goes wrong with the next requests for records: "throttled", "expired", "cut", "refused".
+        #: The faults of the next requests for records: "throttled", "expired", "cut", "refused".
         self.faults: list[str] = []
         self.asked: list[str] = []
         self._lock = Lock()

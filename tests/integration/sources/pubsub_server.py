@@ -30,7 +30,7 @@ class Stored:
 
 @dataclass
 class PubSubServer:
-    #: Whether subscriptions deliver exactly once, if they ask for it.
+    #: True if subscriptions that ask for it deliver exactly once.
     exactly_once: bool = True
     now: float = 1_700_000_000.0
     topics: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ class PubSubServer:
             return sum(not stored.acknowledged for stored in chain(*self.messages.values()))
 
     def expire(self) -> None:
-        """Let the deadlines of all messages pass."""
+        """Move the clock behind the deadlines of all messages."""
         with self._changed:
             self.now += 601
             self._changed.notify_all()

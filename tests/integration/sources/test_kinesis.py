@@ -308,7 +308,7 @@ def test_the_role_is_assumed_in_aws(moto: str, monkeypatch: pytest.MonkeyPatch) 
 
 @dataclass
 class Readings:
-    """What a worker would have written, and the positions that it could have saved."""
+    """The rows that a worker would have written, and the positions that it could have saved."""
 
     marks: set[str] = field(default_factory=set)
     #: Key and number of each row, in the order in which they were written.

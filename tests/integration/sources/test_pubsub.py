@@ -66,7 +66,7 @@ def poll(reader: PubSubReader, rows: int = 10_000) -> SourceBatch | None:
 
 
 class Saved:
-    """What a worker saves: the position and the items."""
+    """The position and the items, as a worker saves them."""
 
     def __init__(self) -> None:
         self.position: Position = {}

@@ -241,7 +241,7 @@ AT_COMMIT: list[Any] = [
     (lambda: visits(sample=Sample(0.5, using=["at"])), ValueError, ["sample", "at", "timestamp"]),
     (lambda: visits(BROKERS.topic("t", "csv")), ValueError, ["[Kafka: k]", "csv"]),
     (lambda: visits(BROKERS.topic("t", Avro(registry="glue", url="r"))), ValueError, ["glue", "confluent"]),
-    (lambda: visits(POSTGRES.table("t", cursor=None)), ValueError, ["[Postgres: pg]", "cursor"]),  # type: ignore[arg-type]
+    (lambda: visits(POSTGRES.table("t", cursor=None)), ValueError, ["[Postgres: pg]", "cursor"]),
     (lambda: visits(Snowflake(**SNOW).table("t")), ValueError, ["[Snowflake: snow]", "cursor"]),
     (
         lambda: visits(S3(name="s", aws_access_key_id="i").bucket("b", prefix="p")),

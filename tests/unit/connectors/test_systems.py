@@ -409,7 +409,9 @@ def test_logins_of_registries() -> None:
 
 def test_ways_into_redshift() -> None:
     settings: dict[str, Any] = {"name": "r", "db_name": "d", "host": "h", "schema": "s"}
-    assert Redshift(**settings, s3_access_role_arn="a").table("t", "c").spec().cursor == "c"
+    spec = Redshift(**settings, s3_access_role_arn="a").table("t", "c").spec()
+    assert isinstance(spec, TableConnector)
+    assert spec.cursor == "c"
     login: dict[str, Any] = {"username": "u", "password": "p"}
     for wrong in ({}, {"username": "u"}, {"password": "p"}, {"s3_access_role_arn": "a", **login}):
         system = Redshift(**settings, **wrong)

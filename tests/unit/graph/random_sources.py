@@ -10,6 +10,7 @@ from caraway.expr.nodes import Node
 from caraway.graph.connectors import (
     AzureSystem,
     BigQuerySystem,
+    CaptureConnector,
     Connector,
     CSVFormat,
     FilesConnector,
@@ -126,6 +127,11 @@ connectors: st.SearchStrategy[Connector] = st.one_of(
         system=st.one_of(*(_system(kind, system) for kind, system in _TABLES.items())),
         table=names,
         cursor=st.none() | names,
+    ),
+    st.builds(
+        CaptureConnector,
+        system=_system(SystemKind.POSTGRES, PostgresSystem) | _system(SystemKind.MYSQL, MySQLSystem),
+        table=names,
     ),
     st.builds(
         KinesisConnector,

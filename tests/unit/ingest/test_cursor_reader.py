@@ -8,10 +8,13 @@ from random import Random
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caraway.dtypes.instants import EPOCH
 from caraway.dtypes.types import DATETIME, INT
+from caraway.errors import UnavailableError
 from caraway.graph.connectors import PostgresSystem, TableConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
@@ -20,6 +23,7 @@ from caraway.ingest.sources.reader import SourceBatch, SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import Bounds, Page, Row, TableColumn, TableShape
+from caraway.ingest.sources.tables.names import name_parts
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.plan.planner import plan_graph
@@ -242,6 +246,7 @@ def run_steps(run: Run, steps: Sequence[tuple[str, int, int]], *, keyed: bool) -
     return made
 
 
+@pytest.mark.spec("connectors:12:5")
 @given(steps=STEPS, key=st.booleans(), seed=st.integers(0, 2**32))
 @settings(max_examples=examples(500))
 def test_each_version_of_a_row_comes_once(steps: Sequence[tuple[str, int, int]], key: bool, seed: int) -> None:
@@ -300,3 +305,67 @@ def test_equal_rows_of_a_table_without_a_key_come_as_often_as_they_are_there(
     # Deletes come last: a row that is deleted before the reader has met it may be missed.
     made = run_steps(run, [step for step in steps if step[0] != "delete"], keyed=False)
     assert Counter(delivered(run)) == made
+
+
+def micros(second: int) -> int:
+    return (BEGIN + timedelta(seconds=second) - EPOCH) // timedelta(microseconds=1)
+
+
+def test_a_time_of_the_future_hides_no_rows_of_the_present() -> None:
+    run = Run(table_of(key=True), plan_of(keyed=False))
+    run.table.now_us = micros(100)
+    run.table.rows = [row(1, 1, 99), row(2, 1, 10**9)]
+    worker = run.worker()
+    run.rounds(worker, 1)
+    # The database's clock goes on, and is then set back by an hour.
+    for second, now in ((96, 100), (110, 111), (107, 111), (112, -3600)):
+        run.table.now_us = micros(now)
+        run.table.rows.append(row(second, 1, second))
+        run.rounds(worker, 1)
+    assert Counter(delivered(run)) == Counter(map(version, run.table.rows))
+
+
+def test_numbers_are_read_again_from_the_last_one_less_the_overlap() -> None:
+    kinds = {"at": TableColumn(name="at", type="bigint", kind=CursorKind.NUMBER)}
+    for overlap, expected in ((0, [1, 5]), (3, [1, 4, 5])):
+        table = table_of(key=True)
+        table.columns |= kinds
+        table.rows = [{**row(number, 1, 0), "at": number} for number in (1, 5)]
+        plan = plan_of(keyed=False, dtype=INT)
+        reader = CursorReader(
+            lambda table=table: Opened(table),  # type: ignore[misc]
+            CONNECTOR,
+            context_of(plan, integer_overlap=overlap),
+            now=lambda: 0.0,
+        )
+        found: list[object] = []
+        reader.seek({}, {})
+        for late in (4, None):
+            reader._rounds.next_at = 0.0
+            while (batch := reader.poll(rows=10, size=1000, timeout_s=0.0)) is not None:
+                found += batch.rows.column("user", 0, len(batch.rows))
+                if reader._place.most is None:
+                    break
+            if late is not None:
+                table.rows.append({**row(late, 1, 0), "at": late})
+        assert sorted(found) == expected  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("hives", ["hives"]),
+        ("public.Hives", ["public", "Hives"]),
+        ('"a.b"."c""d"', ["a.b", 'c"d']),
+        ("`my db`.`t`", ["my db", "t"]),
+        ("my hives", ["my hives"]),
+    ],
+)
+def test_names_of_tables_have_parts(name: str, parts: list[str]) -> None:
+    assert name_parts(name, "Postgres db") == parts
+
+
+@pytest.mark.parametrize("name", ["", "a.", ".a", 'a"b', '"a', "a..b"])
+def test_other_names_of_tables_are_refused(name: str) -> None:
+    with pytest.raises(UnavailableError, match="is no name of a table"):
+        name_parts(name, "Postgres db")

@@ -99,7 +99,6 @@ REFUSED = [
         replace(SOURCE, connector=KafkaConnector(system=RegisteredSystem(kind=SystemKind.KAFKA, name="x"), topic="t")),
         ["[Kafka: x]", "registered"],
     ),
-    (replace(SOURCE, connector=PUBSUB), ["PubSub", "webhook", "Kafka"]),
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),
     (replace(SOURCE, cdc=Cdc.NATIVE), ["Webhook", "native", "append, debezium, upsert"]),
     (replace(SOURCE, bounded=True, idleness_us=1), ["Webhook", "bounded"]),

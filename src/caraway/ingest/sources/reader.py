@@ -6,10 +6,11 @@ positions. Each row has a *mark*, which is the same whenever the row is read, an
 After a crash the rows that were already written are recognised by their marks, so that none is written twice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from caraway.errors import UnavailableError
 from caraway.graph.connectors import Secretish
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
@@ -30,6 +31,24 @@ Resolve = Callable[[Secretish], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRow:
+    """A row that a dataset has now: its keys, as values of Python, and its event time in microseconds."""
+
+    key: Mapping[str, object]
+    at_us: int
+
+
+# Reads the rows that a dataset has now from its records. It yields None now and then while it reads, so that the caller
+# can renew leases.
+LiveRows = Callable[[], Iterable[LiveRow | None]]
+
+
+def no_live_rows() -> Iterable[LiveRow | None]:
+    """Raise `UnavailableError`: the records of the dataset aren't known here."""
+    raise UnavailableError("the records of the dataset can't be read here")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContext:
     """All that a reader knows besides its connector.
 
@@ -44,6 +63,7 @@ class SourceContext:
         endpoints: Addresses of systems in this deployment, by the systems' names, for those that aren't at the address
             of their cloud (`sources.endpoints` in the settings).
         local_folders: The folders of the server's machine that sources may read (`sources.local_folders`).
+        live_rows: Reads the rows that the dataset has now, as far as they are durable.
         integer_overlap: How many numbers before the last one are read again of a table whose cursor is a number
             (`sources.integer_overlap`).
         ca_file: A file in PEM with the certificate authorities by which brokers and registries are verified; empty for
@@ -57,6 +77,7 @@ class SourceContext:
     resolve: Resolve
     endpoints: Mapping[str, str] = field(default_factory=dict)
     local_folders: Sequence[str] = ()
+    live_rows: LiveRows = no_live_rows
     integer_overlap: int = 0
     ca_file: str = ""
 
@@ -75,6 +96,8 @@ class SourceBatch:
         position: The position behind these rows.
         items: The items that the reader remembers from now on, None for those to be forgotten.
         size: How many bytes were read.
+        is_fence: True if the position must be saved before anything behind these rows is read, since what follows
+            depends on the records that are on the topic by then.
     """
 
     rows: Table
@@ -83,6 +106,7 @@ class SourceBatch:
     position: Position
     items: Mapping[str, bytes | None] = field(default_factory=dict)
     size: int = 0
+    is_fence: bool = False
     run: Callable[[int, int], str] | None = None
 
 

@@ -14,6 +14,7 @@ from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.functions.sources.calls import FunctionCalls
+from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
 from caraway.ingest.sources.redaction import HiddenSecrets
@@ -96,6 +97,7 @@ class Sources:
         resolve: Resolve,
         functions: Callable[[], FunctionCalls],
         settings: SourcesSettings,
+        objects_url: str,
         is_late: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Prepare; nothing is read before `start`.
@@ -108,6 +110,7 @@ class Sources:
             resolve: Returns the values of secrets.
             functions: Makes a process for users' functions.
             settings: The settings of sources.
+            objects_url: The object store, which has the archive.
             is_late: Returns whether what is computed from the rows of a topic is too far behind.
         """
         self._bootstrap_servers = bootstrap_servers
@@ -117,6 +120,7 @@ class Sources:
         self._resolve = resolve
         self._functions = functions
         self._settings = settings
+        self._objects_url = objects_url
         self._is_late = is_late
         # The process in which users' functions of all webhooks run. Each source that the server reads has a process of
         # its own, so that slow functions of one don't delay the others.
@@ -166,6 +170,7 @@ class Sources:
             resolve=resolve,
             endpoints=self._settings.endpoints,
             local_folders=self._settings.local_folders,
+            live_rows=live_rows_of(self._bootstrap_servers, self._objects_url, plan.topic),
             integer_overlap=self._settings.integer_overlap,
             ca_file=self._settings.ca_file,
         )

@@ -196,6 +196,8 @@ class SourceWorker:
         self.polled_at = self._now()
         if batch is not None:
             self._send(batch, begun)
+            if batch.is_fence:
+                self._save()
             self._settle(IN_FLIGHT)
             return
         self._settle(0)

@@ -133,7 +133,7 @@ class TopicConnection:
         )
 
     def extend(self, name: str, ids: Sequence[str], seconds: int) -> None:
-        """Let PubSub wait for so many seconds from now before it delivers messages again; raises the library's errors.
+        """Have PubSub wait for so many seconds from now before it delivers messages again; raises the library's errors.
 
         With 0 seconds it delivers them at once.
         """

@@ -179,7 +179,7 @@ class PubSubReader:
         return self._batch([], {})
 
     def close(self) -> None:
-        """Let other servers have the messages, and end the connection."""
+        """Return the messages to PubSub, so that other servers get them, and end the connection."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""Which messages are rows already, until PubSub doesn't deliver them again.
+"""The messages that are rows already, remembered until PubSub doesn't deliver them again.
 
 PubSub delivers a message again until it has confirmed an acknowledgement, which is sent only after the row is durable.
 So the ids of rows are saved together with the position, and removed when acknowledgements are confirmed. They are in

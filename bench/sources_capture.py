@@ -1,0 +1,171 @@
+"""Change capture: rows a second of a Postgres table's load and log, beside the client library alone.
+
+    python -m bench sources_capture [--rows 300000] [--json FILE]
+
+Rows have an int, two texts, a float and an instant. "Alone" is psycopg: one query whose rows are made into Python's
+values, for the load; the messages of a replication slot, which aren't even parsed, for the log. The reader hands over
+batches with envelopes and marks. In the third column the envelopes are also converted to the records of a dataset.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import select
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+from psycopg import pq
+from rich.table import Table
+
+from caraway.cli.output import out
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
+from caraway.graph.connectors import CaptureConnector, PostgresSystem
+from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.ingest.sources.capture.reader import CaptureReader
+from caraway.ingest.sources.reader import Position, SourceContext
+from caraway.ingest.targets import Target
+from caraway.plan.planner import plan_graph
+from tests.services.postgres import running_postgres
+
+TABLE = "CREATE TABLE sales (id int PRIMARY KEY, customer text, item text, amount float8, at timestamptz)"
+ROWS = """
+INSERT INTO sales SELECT n, 'customer-' || n % 10007, 'item-' || n % 997, n / 100.0, now() + n * interval '1 ms'
+FROM generate_series({}, {}) n
+"""
+POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    found: dict[str, dict[str, float]] = {"load": {}, "log": {}}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_postgres(Path(folder)) as server,
+        psycopg.connect(server.url, autocommit=True) as connection,
+    ):
+        connection.execute(TABLE)
+        connection.execute(ROWS.format(1, options.rows).encode())
+        found["load"]["alone"] = options.rows / load_alone(connection)
+        measured(server.url, connection, options.rows, found)
+    report = {
+        "bench": "sources_capture",
+        "rows": options.rows,
+        "rows_per_second": found,
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+    }
+    table = Table("what", "psycopg alone", "reader", "share", "with conversion", "share")
+    for name, rates in found.items():
+        alone = rates["alone"]
+        shares = [f"{rates['reader']:,.0f}", f"{rates['reader'] / alone:.2f}"]
+        shares += [f"{rates['converted']:,.0f}", f"{rates['converted'] / alone:.2f}"]
+        table.add_row(name, f"{alone:,.0f}", *shares)
+    out.print(table)
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 0
+
+
+def load_alone(connection: "psycopg.Connection[tuple[object, ...]]") -> float:
+    """Return the seconds in which psycopg reads the table."""
+    begun = time.monotonic()
+    with connection.cursor() as cursor:
+        for _ in cursor.stream("SELECT * FROM sales", size=1_000):
+            pass
+    return time.monotonic() - begun
+
+
+def log_alone(url: str, slot: str, publication: str, count: int) -> float:
+    """Return the seconds in which libpq, by psycopg, hands over the messages of a slot."""
+    stream = pq.PGconn.connect(f"{url}?replication=database".encode())
+    begun = time.monotonic()
+    options = f"proto_version '1', publication_names '{publication}'"
+    stream.exec_(f"START_REPLICATION SLOT {slot} LOGICAL 0/0 ({options})".encode())
+    stream.nonblocking = 1
+    left = count
+    while left:
+        size, data = stream.get_copy_data(1)
+        if size > 0:
+            left -= bytes(data)[25:26] == b"I"
+        else:
+            select.select([stream.socket], [], [], 1.0)
+            stream.consume_input()
+    seconds = time.monotonic() - begun
+    stream.finish()
+    return seconds
+
+
+def measured(
+    url: str, connection: "psycopg.Connection[tuple[object, ...]]", count: int, found: dict[str, dict[str, float]]
+) -> None:
+    """Measure two readers, one of whose batches are converted, with a load and a log of so many rows each."""
+    info = connection.info
+    system = PostgresSystem(
+        name="bench",
+        host=info.host,
+        port=info.port,
+        database=info.dbname,
+        username=info.user,
+        password=info.password,
+    )
+    connector = CaptureConnector(system=system, table="sales")
+    spec = DatasetSpec(
+        name="Sales",
+        version=1,
+        history_us=0,
+        fields=(
+            FieldSpec(name="id", dtype=INT, key=True),
+            FieldSpec(name="customer", dtype=STRING),
+            FieldSpec(name="item", dtype=STRING),
+            FieldSpec(name="amount", dtype=FLOAT),
+            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+        ),
+        index=None,
+        sources=(SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0),),
+    )
+    target = Target(plan_graph(Graph(datasets=(spec,))).ingests[0])
+    context = SourceContext(name="bench", source=spec.sources[0], dataset=spec, columns=None, resolve=str)
+    readers = {"reader": CaptureReader(connector, context), "converted": CaptureReader(connector, context)}
+    for name, reader in readers.items():
+        reader.seek({}, {})
+        position: Position = {}
+        while "at" not in position:
+            # The slot is made first; no row is read meanwhile.
+            batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=0.1)
+            position = position if batch is None else batch.position
+        found["load"][name] = count / seconds_of(reader, target if name == "converted" else None, lambda n: n >= count)
+    slot, publication = "bench_alone", f"bench_{secrets.token_hex(4)}"
+    connection.execute(f"CREATE PUBLICATION {publication} FOR TABLE sales".encode())
+    connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+    connection.execute(ROWS.format(count + 1, 2 * count).encode())
+    found["log"]["alone"] = count / log_alone(url, slot, publication, count)
+    for name, reader in readers.items():
+        found["log"][name] = count / seconds_of(reader, target if name == "converted" else None, lambda n: n >= count)
+        reader.close()
+
+
+def seconds_of(reader: CaptureReader, target: Target | None, is_end: Callable[[int], bool]) -> float:
+    """Return the seconds until a reader has handed over all rows."""
+    begun, rows = time.monotonic(), 0
+    while not is_end(rows):
+        batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=1.0)
+        if batch is None:
+            continue
+        rows += len(batch.rows)
+        if target is not None and target.encode(batch.rows, 0, len(batch.rows), 0).errors:
+            raise ValueError("a row doesn't fit the dataset")
+    return time.monotonic() - begun
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,189 @@
+"""The protocol of a database's log, which is all that differs between the databases whose changes are captured.
+
+A log has *transactions*, each at a *coordinate*: a few integers that grow along the log, such as Postgres's LSN. The
+reader (`caraway.ingest.sources.capture.reader`) makes rows, marks and positions of them, and loads the table first, in
+chunks, by the method of "DBLog: A Watermark Based Change-Data-Capture Framework" (Andreakis, Papapanagiotou 2020): the
+log is read from the beginning, and each chunk is put at the place in the log to which it belongs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class LostLogError(Exception):
+    """The log is lost, and the table is to be loaded again; `state` is what the new load begins with."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        super().__init__("the log is lost")
+        self.state = state
+
+
+Coordinate = tuple[int, ...]
+Row = Mapping[str, Any]
+# The values of a row's key as text, in the order of the key's columns.
+Key = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The log is kept by the database from `at` on. `state` is what the log must remember instead of what it had.
+
+    `committed_us` is the time of the database then, in microseconds since the epoch.
+    """
+
+    at: Coordinate
+    committed_us: int
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins; `origin` is the part of Debezium's `source` that tells about it, without times."""
+
+    at: Coordinate
+    committed_us: int
+    origin: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class Change:
+    """A change of one row.
+
+    `before` has at least the columns of the table's key, or is None if the key is that of `after`. `key` is the row's
+    key after the change, or before a delete, and `old_key` the one that it had if it has changed; both are None if the
+    log doesn't compare them with those of chunks. `incomplete` is set if `after` lacks values. `size` is in bytes.
+    """
+
+    op: str
+    before: Row | None
+    after: Row | None
+    key: Key | None
+    old_key: Key | None
+    size: int
+    incomplete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """All rows of the table are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The transaction has ended; the next one is at or behind `end`."""
+
+    end: Coordinate
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """The place in the log to which the last chunk belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The log has nothing for the table before `end`, and nothing more at all for now if `is_end` is set."""
+
+    end: Coordinate
+    is_end: bool
+
+
+Event = Started | Begin | Change | Truncate | Commit | Watermark | Quiet
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows of the table behind a key, in its order, as one moment had them.
+
+    Attributes:
+        rows: The rows.
+        keys: The key of each.
+        contents: The bytes from which the mark of each row is made.
+        last: True if no row is behind these.
+        size: Their bytes.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    contents: list[bytes] = field(default_factory=list)
+    last: bool = False
+    size: int = 0
+
+
+class ChangeLog(Protocol):
+    """The log of a database, read for one table. Each method raises `UnavailableError` with the remedy."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row, which each delete has. It is known when the log is open."""
+        ...
+
+    @property
+    def has_whole_rows(self) -> bool:
+        """True if deletes have all columns."""
+        ...
+
+    @property
+    def whole_rows_remedy(self) -> str:
+        """The remedy by which deletes get all columns."""
+        ...
+
+    def first_state(self) -> Mapping[str, Any]:
+        """Return what the log must remember before it changes anything in the database, such as invented names."""
+        ...
+
+    def open(self, state: Mapping[str, Any], at: Coordinate | None, *, loading: bool) -> None:
+        """Connect, check all that reading needs, and go on at `at`.
+
+        If that is None, `next` returns `Started` when the database keeps the log. `loading` tells whether the table
+        itself isn't read in full yet.
+
+        Raises:
+            LostLogError: The log doesn't go back to `at`, and the user has agreed to a new load of the table.
+        """
+        ...
+
+    def next(self, timeout_s: float) -> Event | None:
+        """Return the next event: at once if there is one, else after waiting; None if none came."""
+        ...
+
+    def state(self) -> Mapping[str, Any]:
+        """Return what the log must remember at this place."""
+        ...
+
+    def chunk(self, after: Sequence[str | None] | None, *, rows: int, size: int) -> Chunk | None:
+        """Return rows of the table behind a key; `next` then returns `Watermark` at their place in the log.
+
+        Between the events that were returned so far and this place, all changes of these rows are returned. If a row
+        was changed there, its content here may be older or newer. The chunk ends when it has `size` bytes. It is None
+        if no chunk can be read now, because transactions that were returned can't be seen by others yet.
+        """
+        ...
+
+    def loaded(self) -> None:
+        """Note that the table is read in full, so that no chunk follows."""
+        ...
+
+    def complete(self, changes: Sequence[Change]) -> None:
+        """Put the values into changes that the log leaves out, if they can still be read from the table.
+
+        If the row is gone, a later event deletes it or changes its key, and the change has None as its `after`.
+        """
+        ...
+
+    def confirm(self, at: Coordinate) -> None:
+        """Allow the database to forget the log before `at`, if it keeps it for this reader."""
+        ...
+
+    def estimated_rows(self) -> int:
+        """Return about how many rows the table has."""
+        ...
+
+    def sample(self, rows: int) -> list[Row]:
+        """Return some rows of the table, and check all that reading needs, without changing anything."""
+        ...
+
+    def close(self) -> None:
+        """End the connections. It may be called twice, and never raises."""
+        ...

@@ -1,0 +1,108 @@
+"""The position in a table's log, and the marks of its rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from caraway.ingest.sources.capture.log import Coordinate
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The progress of the load of the table itself.
+
+    Attributes:
+        after: The key of the last row that was read; None at the beginning.
+        chunk: The number of the next chunk.
+        rows: How many rows a chunk has.
+        done: How many rows were read.
+        clears: True if the dataset has rows of an earlier load, which must be deleted before.
+    """
+
+    after: Sequence[str | None] | None = None
+    chunk: int = 0
+    rows: int = 1_000
+    done: int = 0
+    clears: bool = False
+
+
+@dataclass(slots=True)
+class LogPosition:
+    """The progress in the log.
+
+    Attributes:
+        load: The number of the load of the table: 1, and more after the log was lost.
+        state: The things that the log remembers.
+        at: The coordinate behind the last transaction that was read in full; None if the log isn't kept yet.
+        transaction: The coordinate of the transaction that was read in part, if any.
+        index: How many of its changes were read.
+        committed_us: The greatest time of a commit so far, in microseconds since the epoch. Clocks jump, but event
+            times of changes must have their order, so no change is earlier than those before it.
+        snapshot: The load of the table, while it is going on.
+    """
+
+    state: Mapping[str, Any] = field(default_factory=dict)
+    load: int = 1
+    at: Coordinate | None = None
+    transaction: Coordinate | None = None
+    index: int = 0
+    committed_us: int = 0
+    snapshot: Snapshot | None = field(default_factory=Snapshot)
+
+    def is_done(self, transaction: Coordinate, index: int) -> bool:
+        """Return whether a change was read."""
+        if transaction == self.transaction:
+            return index < self.index
+        return self.at is not None and transaction < self.at
+
+    def is_ahead(self, mark: str) -> bool:
+        """Return whether the row of a mark may still be read."""
+        kind, *parts = mark.split("/")
+        if kind == "s":
+            load, chunk = int(parts[0], 16), int(parts[1], 16)
+            snapshot = self.snapshot if load == self.load else None
+            return load > self.load or (snapshot is not None and chunk >= snapshot.chunk)
+        *transaction, index = (int(part, 16) for part in parts[0].split("-"))
+        return not self.is_done(tuple(transaction), index)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the position as it is saved."""
+        found: dict[str, Any] = {"log": dict(self.state), "load": self.load, "committed_us": self.committed_us}
+        if self.at is not None:
+            found["at"] = list(self.at)
+        if self.transaction is not None:
+            found |= {"transaction": list(self.transaction), "index": self.index}
+        if (snapshot := self.snapshot) is not None:
+            found["snapshot"] = {
+                "after": None if snapshot.after is None else list(snapshot.after),
+                "chunk": snapshot.chunk,
+                "rows": snapshot.rows,
+                "done": snapshot.done,
+                "clears": snapshot.clears,
+            }
+        return found
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> "LogPosition":
+        """Return the position that was saved."""
+        snapshot = found.get("snapshot")
+        return cls(
+            state=found["log"],
+            load=found["load"],
+            at=None if (at := found.get("at")) is None else tuple(at),
+            transaction=None if (transaction := found.get("transaction")) is None else tuple(transaction),
+            index=found.get("index", 0),
+            committed_us=found["committed_us"],
+            snapshot=None if snapshot is None else Snapshot(**snapshot),
+        )
+
+
+def change_mark(transaction: Coordinate, index: int, key: str = "") -> str:
+    """Return the mark of a change; `key` tells the rows apart that one change removes."""
+    place = "-".join(f"{part:x}" for part in (*transaction, index))
+    return f"c/{place}/{key}" if key else f"c/{place}"
+
+
+def chunk_mark(load: int, chunk: int, digest: str) -> str:
+    """Return the mark of a row of a chunk."""
+    return f"s/{load:x}/{chunk:x}/{digest}"

@@ -1,0 +1,113 @@
+"""The stream of a replication slot: messages of its output plugin, and the answers that keep it alive.
+
+psycopg has no interface for the replication protocol, but libpq has all that it needs: `START_REPLICATION` is a command
+that begins a COPY in both directions, whose messages are read and written like those of any COPY.
+"""
+
+import select
+import time
+from struct import Struct
+
+import psycopg
+from psycopg import pq
+from psycopg.pq.abc import PGconn
+
+from caraway.errors import UnavailableError
+from caraway.ingest.sources.capture.postgres.pgoutput import EPOCH_US
+
+_STATUS = Struct(">cQQQqB")
+_KEEPALIVE = Struct(">QQB")
+_U64 = Struct(">Q")
+# The place at which the message of the plugin begins, behind `w`, two LSNs and a time.
+DATA = 25
+# The server ends a connection that hasn't answered for wal_sender_timeout, which is 60 s by default.
+ANSWER_S = 10.0
+
+
+class Stream:
+    """Reads a slot."""
+
+    def __init__(self, connection: PGconn, where: str, slot: str, publication: str, lsn: int) -> None:
+        """Start to read behind an LSN.
+
+        Raises:
+            UnavailableError: The slot can't be read.
+        """
+        self._connection = connection
+        self._where = where
+        self._confirmed = lsn
+        self._answered_at = time.monotonic()
+        self.sent = lsn
+        """The LSN up to which the server has decoded its log, and sent what belongs to the publication."""
+        options = f"proto_version '1', publication_names '{publication}', messages 'true'"
+        command = f'START_REPLICATION SLOT "{slot}" LOGICAL {spelled_lsn(lsn)} ({options})'
+        result = connection.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise UnavailableError(f"{where}, slot {slot}: {result.get_error_message().strip()}")
+        connection.nonblocking = 1
+
+    def read(self, timeout_s: float) -> bytes | None:
+        """Return the next message of the plugin, without its header; None if none came."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            size, data = self._connection.get_copy_data(1)
+            if size > 0:
+                if data[0] == 0x77:  # w: a message of the plugin
+                    return bytes(data[DATA:])
+                self._keepalive(bytes(data))
+                continue
+            if size < 0:
+                raise UnavailableError(f"{self._where}: {self._why()}")
+            if time.monotonic() > self._answered_at + ANSWER_S:
+                self._answer()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            select.select([self._connection.socket], [], [], min(left, ANSWER_S))
+            self._consume()
+
+    def confirm(self, lsn: int) -> None:
+        """Allow the server to forget what is before an LSN."""
+        self._confirmed = max(self._confirmed, lsn)
+        self._answer()
+
+    def ask(self) -> None:
+        """Ask the server how far it has decoded its log; `sent` has the answer later."""
+        self._answer(asks=True)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.finish()
+
+    def _keepalive(self, data: bytes) -> None:
+        end, _, asks = _KEEPALIVE.unpack_from(data, 1)
+        self.sent = max(self.sent, end)
+        if asks:
+            self._answer()
+
+    def _answer(self, *, asks: bool = False) -> None:
+        self._answered_at = time.monotonic()
+        now = time.time_ns() // 1_000 - EPOCH_US
+        confirmed = self._confirmed
+        try:
+            self._connection.put_copy_data(_STATUS.pack(b"r", confirmed, confirmed, confirmed, now, asks))
+            # Bytes that can't be sent at once are sent before the next answer.
+            self._connection.flush()
+        except psycopg.Error as error:
+            raise UnavailableError(f"{self._where}: {error}") from None
+
+    def _consume(self) -> None:
+        try:
+            self._connection.consume_input()
+        except psycopg.Error as error:
+            raise UnavailableError(f"{self._where}: {error}") from None
+
+    def _why(self) -> str:
+        message = self._connection.get_error_message().strip()
+        result = self._connection.get_result()
+        return (result.get_error_message().strip() if result is not None else "") or message or "the stream ended"
+
+
+def spelled_lsn(lsn: int) -> str:
+    """Return an LSN as Postgres writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
