@@ -3,11 +3,13 @@
 import math
 import random
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index.aggregates.layout import Layout
@@ -95,6 +97,39 @@ def check(found: Case, geometry: Geometry, seed: int, tmp_path: Path, *, rounds:
             writer.apply(found.plan, again)
             waiting = []
             compare(found, job, reader, times(job, rng)[: 4 * rounds], exact=geometry is EXACT)
+
+
+def change(key: str, second: int, *, due: int = 0, delete: bool = False) -> SourceChange:
+    """Return a change of a key of the table at a second; `due` is a second, too."""
+    row = {"g": "a", "n": 1, "x": 0.5, "d": None, "s": None, "l": [], "p": [0, None], "due": due * SECOND, "k": key}
+    return SourceChange(time_us=second * SECOND, row=row, delete=delete)
+
+
+ALONG = case("along a column", (HoppingWindow(length_us=SECOND, stride_us=SECOND),), keyed=True, along=True)
+OVER_ALL = case("over all of the past", (HoppingWindow(length_us=None, stride_us=SECOND),), keyed=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "closes"),
+    [
+        pytest.param(ALONG, [change("u", 0, due=1), change("u", 0, due=0)], False, id="replaced"),
+        pytest.param(ALONG, [change("u", 0, due=1), change("v", 0, due=0)], True, id="not replaced"),
+        pytest.param(OVER_ALL, [change("u", 0), change("v", 5), change("v", 5, delete=True)], False, id="deleted"),
+        pytest.param(OVER_ALL, [change("u", 0), change("v", 5)], True, id="not deleted"),
+    ],
+)
+def test_a_version_that_never_held_closes_no_window(
+    found: Case, changes: list[SourceChange], closes: bool, tmp_path: Path
+) -> None:
+    job = Job(found)
+    messages = [message for one in changes for message in job.log(one)]
+    for number, order in enumerate(permutations(messages)):
+        with IndexStore(tmp_path / str(number), geometry=EXACT, cache_bytes=1 << 20) as store:
+            writer, reader = IndexWriter(store, cached_tiles=8), IndexReader(store)
+            for message in order:
+                assert not writer.apply(found.plan, [message]).refused
+            compare(found, job, reader, [20 * SECOND], exact=True)
+    assert job.engine.lookup(found.out.name, [("a",)], 20 * SECOND, ["g"])[1] == [closes]
 
 
 def times(job: Job, rng: random.Random) -> list[int]:

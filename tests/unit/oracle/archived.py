@@ -189,10 +189,13 @@ def version_messages(case: Case, plan: IndexPlan, facts: Sequence[Fact], rng: ra
 
 
 def input_messages(plan: IndexPlan, step: plain.Aggregate, oracle: Oracle, rng: random.Random) -> list[Message]:
-    """Return the aggregate inputs that a job sends: rows, and for rows of a table also their ends."""
+    """Return the aggregate inputs that a job sends: rows, and for rows of a table also their ends.
+
+    A job also sends a version that never held, and its end.
+    """
     job = Job(plan, rng)
-    entries, _ = oracle.entries(step)
-    for number, entry in enumerate(sorted(entries, key=lambda entry: (entry.fact.time, entry.fact.order))):
+    entries = sorted(oracle.placed(step), key=lambda entry: (entry.fact.time, entry.fact.order))
+    for number, entry in enumerate(entries):
         row = entry.fact.row | {plan.fields[-1].name: entry.fact.time}
         table = b"\x00" if entry.fact.key else b""
         job.send(PUT, entry.time, position_id(number, 0) + table, row)

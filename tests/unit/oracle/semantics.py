@@ -127,6 +127,20 @@ class Oracle:
 
     # Aggregates ------------------------------------------------------------------------------------------------------
 
+    def placed(self, step: plain.Aggregate) -> list[Entry]:
+        """Return all rows of an aggregation's input, placed in time, and also the versions that never held."""
+        facts = self.facts(step.of)
+        found = []
+        for fact in facts:
+            if fact.deleted:
+                continue
+            end = end_of(fact, facts) if fact.key else None
+            if step.along is None:
+                found.append(Entry(fact.time, end, fact.order, fact))
+            else:
+                found.append(Entry(fact.row[step.along], end, (fact.time, *fact.order), fact))
+        return found
+
     def entries(self, step: plain.Aggregate) -> tuple[list[Entry], int]:
         """Return all rows that an aggregation sees, and the greatest time among them."""
         if id(step) not in self._seen:
@@ -134,21 +148,13 @@ class Oracle:
         return self._seen[id(step)]
 
     def _entries(self, step: plain.Aggregate) -> tuple[list[Entry], int]:
-        facts = self.facts(step.of)
-        entries, max_event_time = [], -(2**63)
-        for fact in facts:
-            if fact.deleted:
-                continue
-            end = end_of(fact, facts) if fact.key else None
-            if step.along is not None:
-                entry = Entry(fact.row[step.along], end, (fact.time, *fact.order), fact)
-                max_event_time = max(max_event_time, entry.time)
-            else:
-                entry = Entry(fact.time, end, fact.order, fact)
-                max_event_time = max(max_event_time, fact.time, fact.time if end is None else end)
-            if end is None or fact.time < end:
-                entries.append(entry)
-        return entries, max_event_time
+        # A version that is replaced or deleted at its own begin never holds, so that nothing sees it: it isn't counted,
+        # and its time doesn't close windows.
+        entries = [entry for entry in self.placed(step) if entry.end is None or entry.fact.time < entry.end]
+        times = [entry.time for entry in entries]
+        if step.along is None:
+            times += [entry.end for entry in entries if entry.end is not None]
+        return entries, max(times, default=-(2**63))
 
     def _aggregated(self, step: plain.Aggregate, key: Key, at: int) -> Answer:
         entries, max_event_time = self.entries(step)

@@ -11,14 +11,17 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from caraway.datasets import Count
+from caraway.dtypes import Hopping
 from caraway.featuresets import Featureset
 from tests.effort import examples
-from tests.unit.oracle import archived, product
-from tests.unit.oracle.cases import SHAPES, Case, cases, keys_of, times_of
+from tests.unit.oracle import archived, plain, product, steps
+from tests.unit.oracle.cases import BASE, OUT, SHAPES, Case, cases, defined, keys_of, times_of
 from tests.unit.oracle.features import CHAIN, Chain, asked_of
-from tests.unit.oracle.plain import Aggregate, Feature, Row
+from tests.unit.oracle.plain import SECOND, Aggregate, Aggregated, Described, Feature, Logged, Row
 from tests.unit.oracle.product import Question
-from tests.unit.oracle.semantics import Answer, Oracle
+from tests.unit.oracle.semantics import NOTHING, Answer, Oracle
+from tests.unit.oracle.sources import DATASETS, KEYS
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate", "ignore:select")
 
@@ -141,6 +144,46 @@ def test_features(data: st.DataObject, shape: str) -> None:
 @thorough(50)
 def test_a_chain_of_lookups(case: Case) -> None:
     compare_all_features(case, Chain, CHAIN)
+
+
+def counted(seconds: int | None, along: str | None, logged: Sequence[Logged]) -> Case:
+    """Return a case that counts the rows of a table, by their keys, over a window that ends every second."""
+    read = steps.read("Table")
+    window = Hopping("forever" if seconds is None else f"{seconds}s", "1s")
+    node = read.node.groupby("k").aggregate(number=Count(window=window), along=along)
+    column = Aggregated("number", "count", window=plain.Hopping(seconds and seconds * SECOND, SECOND))
+    step = Aggregate(read.step, ("k",), (column,), along)
+    out = read.becomes(node, step, types={"k": "str", "number": "int"}, keys=("k",), tied=True)
+    datasets = (DATASETS["Table"], defined(OUT, out))
+    return Case(datasets, OUT, Described(KEYS, {OUT: step}), out.types, out.keys, tuple(logged), batches=1, chosen=0)
+
+
+def version(key: str, time: int, *, due: int = 0, deleted: bool = False) -> Logged:
+    """Return a version of a key, or its deletion, at a second; `due` is a second, too."""
+    row = {"k": key, "j": "p", "n": None, "x": 0.1, "s": None, "due": BASE + due * SECOND}
+    return Logged("Table", BASE + time * SECOND, row, BASE + time * SECOND, deleted)
+
+
+A_REPLACED_ROW = [version("a", 0, due=1), version("a", 0, due=0)]
+A_DELETED_ROW = [version("a", 0), version("b", 5), version("b", 5, deleted=True)]
+
+
+@pytest.mark.parametrize(
+    ("case", "number"),
+    [
+        pytest.param(counted(1, "due", A_REPLACED_ROW), None, id="replaced"),
+        pytest.param(counted(1, "due", [*A_REPLACED_ROW, version("b", 0, due=1)]), 1, id="replaced, and another one"),
+        pytest.param(counted(None, None, A_DELETED_ROW), None, id="deleted"),
+        pytest.param(counted(None, None, A_DELETED_ROW[:2]), 1, id="not deleted"),
+    ],
+)
+def test_a_row_that_never_held_closes_no_window(case: Case, number: int | None) -> None:
+    """A row of a table that another one, or a deletion, of the same event time replaces is as if it had never come."""
+    answer = Oracle(case.described, case.logged).read(OUT, ("a",), BASE + 9 * SECOND)
+    assert answer == (NOTHING if number is None else Answer({"k": "a", "number": number}, BASE + SECOND))
+    compare_mock(case)
+    compare_offline(case, known=False)
+    compare_all_features(case, *asked_of(case))
 
 
 @pytest.mark.full(reason="five times as many cases as the tests above draw, for some minutes")
