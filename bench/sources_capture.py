@@ -23,9 +23,10 @@ from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
-from caraway.graph.connectors import CaptureConnector, PostgresSystem
+from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.reader import CaptureReader
 from caraway.ingest.sources.reader import Position, SourceContext
 from caraway.ingest.targets import Target

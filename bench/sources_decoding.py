@@ -27,7 +27,7 @@ from rich.table import Table
 from sources import rows
 
 from caraway.cli.output import out
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry
+from caraway.graph.systems import RegistryFormat, SchemaRegistry
 from caraway.ingest.sources.decoding.formats import decoder_of
 from caraway.ingest.sources.decoding.protobuf_schemas import compile_file
 from caraway.ingest.sources.decoding.registry import RegisteredSchema

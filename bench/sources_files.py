@@ -29,9 +29,10 @@ from caraway.cli.output import out
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.erasure.keys import ErasedKeys
-from caraway.graph.connectors import CSVFormat, FilesConnector, FilesSystem
+from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import CSVFormat, FilesSystem
 from caraway.ingest.delivery import SLICE, Deliverer
 from caraway.ingest.marks import Marks
 from caraway.ingest.sources.files.reader import FilesReader

@@ -34,16 +34,8 @@ from pymongo import MongoClient
 from rich.table import Table
 
 from caraway.cli.output import out
-from caraway.graph.connectors import (
-    Connector,
-    KinesisConnector,
-    KinesisSystem,
-    MongoSystem,
-    PubSubConnector,
-    PubSubSystem,
-    StreamStart,
-    TableConnector,
-)
+from caraway.graph.connectors import Connector, KinesisConnector, PubSubConnector, StreamStart, TableConnector
+from caraway.graph.systems import KinesisSystem, MongoSystem, PubSubSystem
 from caraway.ingest.sources.kinesis.reader import KinesisReader
 from caraway.ingest.sources.pubsub.reader import PubSubReader
 from caraway.ingest.sources.reader import SourceReader

@@ -11,7 +11,8 @@ from caraway.connectors.data_connector import DataConnector
 from caraway.errors import InvalidInputError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
-from caraway.graph.connectors import CSVFormat, RegisteredSystem, S3Connector, SecretRef
+from caraway.graph.connectors import S3Connector
+from caraway.graph.systems import CSVFormat, RegisteredSystem, SecretRef
 
 WHERE = "query_offline"
 # The name by which a request refers to the source of its rows; it is that of Fennel's servers.

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 from caraway.connectors.settings import Settings, stored
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.connectors import RegisteredSystem, SystemKind
+from caraway.graph.systems import RegisteredSystem, SystemKind
 
 
 class DataSource(Settings):

@@ -10,8 +10,8 @@ from caraway.connectors.data_source import ExternalSource, duration_us, named
 from caraway.connectors.s3 import CSV, check_spread, checked_format, selection, stored_format
 from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionError
-from caraway.graph.connectors import AzureSystem, FilesSystem, GCSSystem, SystemKind
 from caraway.graph.connectors import FilesConnector as FilesSpec
+from caraway.graph.systems import AzureSystem, FilesSystem, GCSSystem, SystemKind
 
 FORMATS = ("csv", "json", "parquet", "avro", "delta")
 

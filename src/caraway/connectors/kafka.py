@@ -8,7 +8,7 @@ from caraway.connectors.registries import Avro, Protobuf
 from caraway.connectors.settings import Secretish, one_of
 from caraway.errors import CommitError, DefinitionError
 from caraway.graph.connectors import KafkaConnector as KafkaSpec
-from caraway.graph.connectors import KafkaSystem, SystemKind
+from caraway.graph.systems import KafkaSystem, SystemKind
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")

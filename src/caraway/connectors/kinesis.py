@@ -8,7 +8,8 @@ from caraway.connectors.data_source import ExternalSource, named
 from caraway.dtypes.instants import instant_us
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.connectors import KinesisConnector as KinesisSpec
-from caraway.graph.connectors import KinesisSystem, StreamStart, SystemKind
+from caraway.graph.connectors import StreamStart
+from caraway.graph.systems import KinesisSystem, SystemKind
 
 Instant = datetime | str | float
 

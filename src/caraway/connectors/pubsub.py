@@ -6,7 +6,7 @@ from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import ExternalSource, named
 from caraway.errors import DefinitionError
 from caraway.graph.connectors import PubSubConnector as PubSubSpec
-from caraway.graph.connectors import PubSubSystem, SystemKind
+from caraway.graph.systems import PubSubSystem, SystemKind
 from caraway.integrations.aws import Secret
 
 

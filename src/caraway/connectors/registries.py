@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from caraway.connectors.settings import Secretish, Settings, stored
 from caraway.errors import CommitError, DefinitionError
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry
+from caraway.graph.systems import RegistryFormat, SchemaRegistry
 
 REGISTRIES = ("confluent",)
 

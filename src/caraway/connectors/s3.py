@@ -8,8 +8,8 @@ from caraway.connectors.data_source import ExternalSource, duration_us, named
 from caraway.connectors.s3_paths import parse_path
 from caraway.connectors.settings import Secretish, Settings
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
-from caraway.graph.connectors import CSVFormat, S3System, SystemKind
 from caraway.graph.connectors import S3Connector as S3Spec
+from caraway.graph.systems import CSVFormat, S3System, SystemKind
 
 FORMATS = ("csv", "json", "parquet", "delta", "hudi")
 

@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from caraway.errors import DefinitionError
-from caraway.graph.connectors import SecretRef
+from caraway.graph.systems import SecretRef
 from caraway.integrations.aws import Secret
 
 Secretish = str | Secret

@@ -6,9 +6,10 @@ from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
-from caraway.graph.connectors import (
+from caraway.graph.connectors import CaptureConnector
+from caraway.graph.connectors import TableConnector as TableSpec
+from caraway.graph.systems import (
     BigQuerySystem,
-    CaptureConnector,
     MongoSystem,
     MySQLSystem,
     PostgresSystem,
@@ -16,7 +17,6 @@ from caraway.graph.connectors import (
     SnowflakeSystem,
     SystemKind,
 )
-from caraway.graph.connectors import TableConnector as TableSpec
 from caraway.integrations.aws import Secret
 
 _TABLE = 'its table and cursor: use .table("...", cursor="...")'

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource, duration_us, named
-from caraway.graph.connectors import SystemKind
 from caraway.graph.connectors import WebhookConnector as WebhookSpec
+from caraway.graph.systems import SystemKind
 
 
 class Webhook(DataSource):

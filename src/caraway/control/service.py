@@ -11,11 +11,11 @@ from caraway.control.room import Room
 from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
-from caraway.graph.connectors import SecretRef
 from caraway.graph.fingerprints import graph_fingerprint
 from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
+from caraway.graph.systems import SecretRef
 from caraway.graph.validation.graphs import validate
 from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan, IngestPlan, SinkPlan, on_branch

@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from caraway.graph import connectors, specs
+from caraway.graph import connectors, specs, systems
 from caraway.graph.functions import PythonFunction
 from caraway.graph.pb.caraway.v1 import connectors_pb2, graph_pb2
 from caraway.graph.sources import Computed, SinkSpec, SourceSpec
@@ -101,10 +101,10 @@ def _without_pickle(computed: Computed) -> Computed:
 def _without_address(connector: connectors.Connector) -> connectors.Connector:
     if not isinstance(connector, connectors.SystemConnector):
         return connector
-    bare = connectors.RegisteredSystem(kind=connector.kind, name=connector.system_name)
+    bare = systems.RegisteredSystem(kind=connector.kind, name=connector.system_name)
     changed: dict[str, Any] = {"system": bare}
     registry = getattr(connector, "format", None)
-    if isinstance(registry, connectors.SchemaRegistry):
+    if isinstance(registry, systems.SchemaRegistry):
         changed["format"] = replace(registry, url="", username=None, password=None, token=None)
     return replace(connector, **changed)
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 
 from caraway.errors import UnavailableError, UnknownEntityError
-from caraway.graph.connectors import SecretRef
 from caraway.graph.functions import PythonFunction
 from caraway.graph.specs import Graph, PythonExtractor
+from caraway.graph.systems import SecretRef
 
 # Finds uses of `lib.secrets` in code; a secret whose name is computed can't be found this way.
 ASKS = re.compile(r"""\bsecrets\s*\.\s*get\(\s*(["'])([^"'\\]+)\1\s*\)""")

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
-from caraway.graph.connectors import Secretish, SecretRef
+from caraway.graph.systems import Secretish, SecretRef
 
 GROUP = "caraway.secrets"
 KEPT_S = 30.0

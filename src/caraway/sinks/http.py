@@ -9,7 +9,8 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 from tenacity.wait import wait_exponential_jitter
 
 from caraway.errors import CommitError, UnavailableError, shortened
-from caraway.graph.connectors import HTTPConnector, HTTPSystem
+from caraway.graph.connectors import HTTPConnector
+from caraway.graph.systems import HTTPSystem
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes

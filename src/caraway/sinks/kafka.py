@@ -12,7 +12,8 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from caraway.errors import CommitError, UnavailableError
-from caraway.graph.connectors import KafkaConnector, KafkaSystem
+from caraway.graph.connectors import KafkaConnector
+from caraway.graph.systems import KafkaSystem
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import Secretish
+from caraway.graph.systems import Secretish
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Product

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry
+from caraway.graph.systems import RegistryFormat, SchemaRegistry
 from caraway.ingest.sources.decoding.formats import decoder_of
 from tests.services.apicurio import running_apicurio
 from tests.unit.ingest.decoding import records

@@ -13,9 +13,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from caraway.connectors import Kafka
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import KafkaConnector, KafkaSystem, Secretish, SecretRef
+from caraway.graph.connectors import KafkaConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import Graph
+from caraway.graph.systems import KafkaSystem, Secretish, SecretRef
 from caraway.ingest.sources.kafka import KafkaReader
 from caraway.ingest.sources.reader import SourceBatch, SourceContext
 from caraway.integrations.aws import Secret

@@ -10,9 +10,10 @@ from typing import Any, cast
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.dtypes.types import DATETIME, INT, STRING, DataType, DecimalType, OptionalType
 from caraway.erasure.keys import ErasedKeys
-from caraway.graph.connectors import CaptureConnector, MySQLSystem, PostgresSystem
+from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import MySQLSystem, PostgresSystem
 from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.capture.batch import COMMITTED_AT
 from caraway.ingest.sources.capture.reader import CaptureReader

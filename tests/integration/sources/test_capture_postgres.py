@@ -13,7 +13,8 @@ import pytest
 from psycopg import sql
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import CaptureConnector, PostgresSystem
+from caraway.graph.connectors import CaptureConnector
+from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture import reader
 from caraway.ingest.sources.capture.postgres import log
 from caraway.ingest.sources.capture.reader import CaptureReader, forget

@@ -16,7 +16,8 @@ from moto.server import ThreadedMotoServer
 from structlog.testing import capture_logs
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import KinesisConnector, KinesisSystem, StreamStart
+from caraway.graph.connectors import KinesisConnector, StreamStart
+from caraway.graph.systems import KinesisSystem
 from caraway.ingest.sources.kinesis import reader as module
 from caraway.ingest.sources.kinesis.reader import KinesisReader
 from caraway.ingest.sources.reader import Position, SourceBatch

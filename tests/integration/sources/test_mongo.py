@@ -17,8 +17,9 @@ from bson.decimal128 import Decimal128
 from pymongo import MongoClient
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import MongoSystem, TableConnector
+from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc
+from caraway.graph.systems import MongoSystem
 from caraway.ingest.sources.reader import Position
 from caraway.ingest.sources.tables.mongo import MongoReader, address_of, plain
 from caraway.stack import ports

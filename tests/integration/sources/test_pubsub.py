@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import PubSubConnector, PubSubSystem
+from caraway.graph.connectors import PubSubConnector
 from caraway.graph.sources import Cdc
+from caraway.graph.systems import PubSubSystem
 from caraway.ingest.sources.pubsub import connection
 from caraway.ingest.sources.pubsub import reader as module
 from caraway.ingest.sources.pubsub.reader import PubSubReader, forget

@@ -5,8 +5,9 @@ from dataclasses import replace
 from google.pubsub_v1.types import Subscription
 
 from caraway.config.settings import SourcesSettings
-from caraway.graph.connectors import PubSubConnector, PubSubSystem
+from caraway.graph.connectors import PubSubConnector
 from caraway.graph.sources import Cdc
+from caraway.graph.systems import PubSubSystem
 from caraway.ingest.sources.positions import Checkpoint, SourcePositions
 from caraway.ingest.sources.reader import DEFINITION
 from caraway.ingest.sources.removal import SourceRemoval, definition_of

@@ -12,16 +12,10 @@ from psycopg import sql
 from pymysql.constants import CLIENT
 
 from caraway.dtypes.types import DATETIME, INT, DataType
-from caraway.graph.connectors import (
-    MySQLSystem,
-    PostgresSystem,
-    RedshiftSystem,
-    SecretRef,
-    TableConnector,
-    TableSystem,
-)
+from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import MySQLSystem, PostgresSystem, RedshiftSystem, SecretRef, TableSystem
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.mysql import MySQLReader

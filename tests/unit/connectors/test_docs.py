@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from caraway.connectors import DataConnector
-from caraway.graph.connectors import SystemKind
 from caraway.graph.specs import Graph
+from caraway.graph.systems import SystemKind
 from caraway.graph.validation.graphs import validate
 from tests.markdown import DOCS, blocks, run_page
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from caraway.connectors import CSV, S3
 from caraway.connectors.s3_paths import ObjectPath, parse_path
 from caraway.errors import DefinitionError
-from caraway.graph.connectors import CSVFormat
+from caraway.graph.systems import CSVFormat
 
 LAKE = S3(name="lake")
 

@@ -35,35 +35,37 @@ from caraway.connectors import (
 )
 from caraway.errors import CommitError, DefinitionError
 from caraway.graph.connectors import (
+    FilesConnector,
+    HTTPConnector,
+    KafkaConnector,
+    KinesisConnector,
+    PubSubConnector,
+    S3Connector,
+    StreamStart,
+    TableConnector,
+    WebhookConnector,
+)
+from caraway.graph.systems import (
     AzureSystem,
     BigQuerySystem,
     CSVFormat,
-    FilesConnector,
     FilesSystem,
     GCSSystem,
-    HTTPConnector,
     HTTPSystem,
-    KafkaConnector,
     KafkaSystem,
-    KinesisConnector,
     KinesisSystem,
     MongoSystem,
     MySQLSystem,
     PostgresSystem,
-    PubSubConnector,
     PubSubSystem,
     RedshiftSystem,
     RegisteredSystem,
     RegistryFormat,
-    S3Connector,
     S3System,
     SchemaRegistry,
     SecretRef,
     SnowflakeSystem,
-    StreamStart,
     SystemKind,
-    TableConnector,
-    WebhookConnector,
 )
 from caraway.integrations.aws import Secret
 

@@ -10,16 +10,7 @@ from google.protobuf.message import Message
 
 from caraway.dtypes.types import STRING, DataType
 from caraway.expr.nodes import NODE_TYPES, IsNull, Node, ParseJson, Ref
-from caraway.graph.connectors import (
-    SYSTEMS,
-    Connector,
-    CSVFormat,
-    RegisteredSystem,
-    S3Connector,
-    System,
-    TableConnector,
-    TableSystem,
-)
+from caraway.graph.connectors import Connector, S3Connector, TableConnector
 from caraway.graph.operators import OPERATOR_TYPES, Drop, Input, Operator
 from caraway.graph.pb.caraway.v1.connectors_pb2 import Source
 from caraway.graph.pb.caraway.v1.expressions_pb2 import Expr
@@ -29,6 +20,7 @@ from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.sources import Cdc, Computed, Constant, SourceSpec
 from caraway.graph.sources import Ref as PayloadRef
 from caraway.graph.specs import Extractor, Graph
+from caraway.graph.systems import SYSTEMS, CSVFormat, RegisteredSystem, System, TableSystem
 from caraway.graph.wire import differences
 
 SCALARS: dict[Any, object] = {

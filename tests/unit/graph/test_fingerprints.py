@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import BOOL, DATETIME, INT, STRING
 from caraway.expr import col
-from caraway.graph.connectors import KafkaConnector, KafkaSystem, WebhookConnector
+from caraway.graph.connectors import KafkaConnector, WebhookConnector
 from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.fingerprints import (
     dataset_fingerprint,
@@ -37,6 +37,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
+from caraway.graph.systems import KafkaSystem
 from caraway.graph.wire.graphs import decode_graph, encode_graph
 from tests.effort import examples
 from tests.unit.graph.random_graphs import datasets, extractors, featuresets, metadata

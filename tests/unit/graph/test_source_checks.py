@@ -25,23 +25,12 @@ from caraway.errors import CommitError, CommitTypeError
 from caraway.expr import col, lit, when
 from caraway.graph.connectors import (
     Connector,
-    CSVFormat,
     HTTPConnector,
-    HTTPSystem,
     KafkaConnector,
-    KafkaSystem,
     KinesisConnector,
-    KinesisSystem,
-    MongoSystem,
     PubSubConnector,
-    PubSubSystem,
-    RegisteredSystem,
-    RegistryFormat,
     S3Connector,
-    S3System,
-    SchemaRegistry,
     StreamStart,
-    SystemKind,
     TableConnector,
     WebhookConnector,
 )
@@ -49,6 +38,19 @@ from caraway.graph.functions import PythonFunction
 from caraway.graph.source_checks import check_sink, check_source, check_systems, conflicting_systems
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SinkSpec, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import (
+    CSVFormat,
+    HTTPSystem,
+    KafkaSystem,
+    KinesisSystem,
+    MongoSystem,
+    PubSubSystem,
+    RegisteredSystem,
+    RegistryFormat,
+    S3System,
+    SchemaRegistry,
+    SystemKind,
+)
 
 WEB = WebhookConnector(name="w", endpoint="e", retention_us=0)
 SOURCE = SourceSpec(connector=WEB, cdc=Cdc.APPEND, disorder_us=0)

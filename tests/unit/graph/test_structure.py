@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from caraway.graph.connectors import CSVFormat
 from caraway.graph.pb.caraway.v1 import graph_pb2, operators_pb2
 from caraway.graph.specs import (
     AliasExtractor,
@@ -20,6 +19,7 @@ from caraway.graph.specs import (
     Metadata,
     PythonExtractor,
 )
+from caraway.graph.systems import CSVFormat
 from caraway.graph.wire.codec import Codec
 from caraway.graph.wire.differences import WITHOUT_SPEC
 from caraway.graph.wire.graphs import CommitRequest, canonical_bytes

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from caraway.dtypes.instants import EPOCH
 from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import PostgresSystem, TableConnector
+from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import PostgresSystem
 from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.reader import SourceBatch, SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader

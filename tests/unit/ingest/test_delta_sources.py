@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import FilesConnector, FilesSystem
+from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import FilesSystem
 from caraway.ingest.sources.files.delta import FEED, DeltaReader
 from caraway.ingest.sources.reader import Position, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import Rounds

@@ -25,9 +25,10 @@ from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, Decimal
 from caraway.dtypes.values import ROWS as ROWS_MANNER
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import CSVFormat, FilesConnector, FilesSystem
+from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import CSVFormat, FilesSystem
 from caraway.ingest.delivery import Deliverer
 from caraway.ingest.marks import Marks, expanded
 from caraway.ingest.sources.files import decoders, reader

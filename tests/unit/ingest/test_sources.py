@@ -19,19 +19,10 @@ from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import (
-    CONNECTORS,
-    SYSTEMS,
-    Connector,
-    KafkaConnector,
-    KafkaSystem,
-    SecretRef,
-    TableConnector,
-    TableSystem,
-    WebhookConnector,
-)
+from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, TableConnector, WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import SYSTEMS, KafkaSystem, SecretRef, TableSystem
 from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.decoding.json_objects import decode_json
 from caraway.ingest.sources.positions import Checkpoint

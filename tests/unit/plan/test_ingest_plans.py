@@ -8,25 +8,21 @@ import pytest
 from caraway.dtypes.types import DATETIME, STRING
 from caraway.errors import CommitError
 from caraway.expr.nodes import Ref
-from caraway.graph.connectors import (
-    CSVFormat,
-    FilesConnector,
-    FilesSystem,
-    KafkaConnector,
-    KafkaSystem,
-    PubSubConnector,
-    PubSubSystem,
-    RegisteredSystem,
-    RegistryFormat,
-    S3Connector,
-    S3System,
-    SchemaRegistry,
-    SystemKind,
-    WebhookConnector,
-)
+from caraway.graph.connectors import FilesConnector, KafkaConnector, PubSubConnector, S3Connector, WebhookConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.systems import (
+    CSVFormat,
+    FilesSystem,
+    KafkaSystem,
+    PubSubSystem,
+    RegisteredSystem,
+    RegistryFormat,
+    S3System,
+    SchemaRegistry,
+    SystemKind,
+)
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import content_of
 

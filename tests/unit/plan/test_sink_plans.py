@@ -7,22 +7,11 @@ import pytest
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.errors import CommitError
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
-from caraway.graph.connectors import (
-    HTTPConnector,
-    HTTPSystem,
-    KafkaConnector,
-    KafkaSystem,
-    RegisteredSystem,
-    S3Connector,
-    S3System,
-    SnowflakeSystem,
-    SystemKind,
-    TableConnector,
-    WebhookConnector,
-)
+from caraway.graph.connectors import HTTPConnector, KafkaConnector, S3Connector, TableConnector, WebhookConnector
 from caraway.graph.operators import Aggregate, Input, Select
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, PipelineSpec
+from caraway.graph.systems import HTTPSystem, KafkaSystem, RegisteredSystem, S3System, SnowflakeSystem, SystemKind
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import GraphPlan, on_branch
 from caraway.plan.planner import plan_graph

@@ -14,9 +14,9 @@ from hypothesis import given
 
 from caraway.dtypes.types import STRING
 from caraway.expr import col, lit
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
+from caraway.graph.systems import RegistryFormat, SchemaRegistry
 from caraway.ingest.sources.decoding.formats import decoder_of
 from caraway.rows.batches import Stage
 from caraway.rows.cdc import CapturedChange, ChangeKind, map_envelopes

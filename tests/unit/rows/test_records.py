@@ -31,10 +31,11 @@ from caraway.dtypes.types import (
 from caraway.errors import InvalidInputError
 from caraway.expr import col, lit
 from caraway.expr.nodes import Node
-from caraway.graph.connectors import CSVFormat, S3Connector, S3System, WebhookConnector
+from caraway.graph.connectors import S3Connector, WebhookConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.graph.systems import CSVFormat, S3System
 from caraway.rows.batches import Stage
 from caraway.rows.records import admission, map_records, typed_rows
 

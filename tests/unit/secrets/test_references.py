@@ -6,11 +6,12 @@ import pytest
 
 from caraway.control.service import CommitService
 from caraway.errors import CommitError, UnavailableError, UnknownEntityError
-from caraway.graph.connectors import PostgresSystem, SecretRef, TableConnector
+from caraway.graph.connectors import TableConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import FilterFunction, Input
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph
+from caraway.graph.systems import PostgresSystem, SecretRef
 from caraway.graph.wire.graphs import CommitRequest
 from caraway.secrets.references import lacking, secret_references
 from tests.unit.control.graphs import clicks, shopper, spend, users

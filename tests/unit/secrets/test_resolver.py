@@ -10,7 +10,7 @@ import pytest
 from moto import mock_aws
 
 from caraway.errors import UnavailableError, UnknownEntityError
-from caraway.graph.connectors import SecretRef
+from caraway.graph.systems import SecretRef
 from caraway.secrets import resolver as resolving
 from caraway.secrets.resolver import Resolver, resolver
 

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import S3Connector, S3System
+from caraway.graph.connectors import S3Connector
 from caraway.graph.sources import SinkSpec
+from caraway.graph.systems import S3System
 from caraway.plan.model import SinkPlan
 from caraway.sinks import delta
 from caraway.sinks.changes import Change, Row

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from caraway.errors import CommitError, UnavailableError
-from caraway.graph.connectors import HTTPConnector, SecretRef
+from caraway.graph.connectors import HTTPConnector
 from caraway.graph.sources import SinkSpec
+from caraway.graph.systems import SecretRef
 from caraway.sinks import http
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.http import ATTEMPTS, HTTPWriter

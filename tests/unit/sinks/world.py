@@ -15,10 +15,11 @@ from caraway.cluster.leases import HeldLease, Lease
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import HTTPConnector, HTTPSystem, WebhookConnector
+from caraway.graph.connectors import HTTPConnector, WebhookConnector
 from caraway.graph.operators import Input, Select
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
+from caraway.graph.systems import HTTPSystem
 from caraway.plan.model import SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
 from caraway.sinks.envelopes import Envelopes

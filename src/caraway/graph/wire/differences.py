@@ -7,18 +7,11 @@ from typing import Any
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import NODE_TYPES, ListFilter
-from caraway.graph.connectors import (
-    CONNECTORS,
-    Connector,
-    SchemaRegistry,
-    SecretRef,
-    StreamStart,
-    SystemConnector,
-    WebhookConnector,
-)
+from caraway.graph.connectors import CONNECTORS, Connector, StreamStart, SystemConnector, WebhookConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import First, Latest
 from caraway.graph.sources import Computed, SinkSpec
+from caraway.graph.systems import SchemaRegistry, SecretRef
 from caraway.graph.windows import Window
 from caraway.graph.wire import shapes
 from caraway.graph.wire.codec import Codec

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
 from caraway.errors import InvalidInputError
-from caraway.graph.connectors import SYSTEMS, CSVFormat, RegisteredSystem, Secretish, System, SystemKind
+from caraway.graph.systems import SYSTEMS, CSVFormat, RegisteredSystem, Secretish, System, SystemKind
 from caraway.graph.wire.codec import Argument, Choice, Codec, Content, Nodes, Value
 from caraway.graph.wire.constants import decode_constant, encode_constant
 

@@ -7,7 +7,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import TopicMetadata
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import KafkaConnector, KafkaSystem
+from caraway.graph.connectors import KafkaConnector
+from caraway.graph.systems import KafkaSystem
 from caraway.ingest.sources.decoding.formats import decoder_of
 from caraway.ingest.sources.reader import (
     Items,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import Secretish
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
+from caraway.graph.systems import Secretish
 from caraway.ingest.table import RowTable, Table
 
 # How far a source is read: a small JSON object, whose content only its reader understands. It is empty before the first

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from caraway.errors import CarawayError, UnavailableError
-from caraway.graph.connectors import Secretish, SecretRef
+from caraway.graph.systems import Secretish, SecretRef
 
 # The fewest characters of a value that is hidden. A shorter one would hide parts of other words, and keeps no secret.
 LEAST = 4

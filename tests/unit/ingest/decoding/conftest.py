@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from caraway.graph.connectors import SchemaRegistry
+from caraway.graph.systems import SchemaRegistry
 from caraway.ingest.sources.decoding.decoder import Decoder
 from caraway.ingest.sources.decoding.formats import decoder_of
 from caraway.ingest.sources.decoding.registry import Resolve

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caraway.errors import DefinitionError
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry
+from caraway.graph.systems import RegistryFormat, SchemaRegistry
 from caraway.ingest.sources.decoding.decoder import Decoder
 from caraway.ingest.sources.decoding.formats import decoder_of
 from tests.registry_server import RegistryServer

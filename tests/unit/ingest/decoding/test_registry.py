@@ -14,7 +14,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry, SecretRef
+from caraway.graph.systems import RegistryFormat, SchemaRegistry, SecretRef
 from caraway.ingest.sources.decoding.decoder import Decoder
 from caraway.ingest.sources.decoding.registry import MAX_ANSWER_BYTES, RegisteredSchema, Registry
 from caraway.secrets.resolver import resolver

@@ -7,8 +7,9 @@ from hashlib import blake2b
 
 from caraway.dtypes.types import STRING, base_type, strip_optional
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import CaptureConnector, PostgresSystem
+from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
+from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.batch import COMMITTED_AT, Batch
 from caraway.ingest.sources.capture.log import (
     Begin,

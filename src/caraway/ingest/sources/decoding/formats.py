@@ -6,7 +6,7 @@ from importlib import import_module
 from typing_extensions import override
 
 from caraway.errors import DefinitionError, UnavailableError
-from caraway.graph.connectors import RegistryFormat, SchemaRegistry
+from caraway.graph.systems import RegistryFormat, SchemaRegistry
 from caraway.ingest.sources.decoding.decoder import Decoder
 from caraway.ingest.sources.decoding.json_objects import decode_json
 from caraway.ingest.sources.decoding.registry import Registry, Resolve

@@ -14,7 +14,7 @@ import httpx
 import orjson
 
 from caraway.errors import InvalidInputError, UnavailableError, shortened
-from caraway.graph.connectors import SchemaRegistry, Secretish
+from caraway.graph.systems import SchemaRegistry, Secretish
 
 Resolve = Callable[[Secretish], str]
 

@@ -17,7 +17,7 @@ from pyarrow import csv
 
 from caraway.dtypes.instants import instant_us
 from caraway.errors import InvalidInputError, UnavailableError, shortened
-from caraway.graph.connectors import CSVFormat
+from caraway.graph.systems import CSVFormat
 from caraway.ingest.sources.decoding.json_objects import decode_json
 from caraway.ingest.sources.files.compression import decompressed
 from caraway.ingest.sources.files.pieces import Piece

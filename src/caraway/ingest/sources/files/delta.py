@@ -20,8 +20,9 @@ from pyarrow import fs
 
 from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError, shortened
-from caraway.graph.connectors import AzureSystem, FilesConnector, FilesSystem, S3Connector, S3System
+from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.graph.sources import Constant, Ref
+from caraway.graph.systems import AzureSystem, FilesSystem, S3System
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext

@@ -12,16 +12,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import (
-    AzureSystem,
-    Connector,
-    FilesConnector,
-    FilesSystem,
-    GCSSystem,
-    RegisteredSystem,
-    S3Connector,
-    S3System,
-)
+from caraway.graph.connectors import Connector, FilesConnector, S3Connector
+from caraway.graph.systems import AzureSystem, FilesSystem, GCSSystem, RegisteredSystem, S3System
 from caraway.ingest.sources.reader import SourceContext
 
 # The seconds for which a store's answer is awaited.

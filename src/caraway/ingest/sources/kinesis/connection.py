@@ -11,7 +11,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import KinesisConnector, KinesisSystem
+from caraway.graph.connectors import KinesisConnector
+from caraway.graph.systems import KinesisSystem
 from caraway.ingest.sources.reader import SourceContext
 
 SESSION = "caraway"

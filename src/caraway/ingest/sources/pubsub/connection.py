@@ -22,7 +22,8 @@ from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransp
 from google.pubsub_v1.types import ExpirationPolicy, PullResponse, Subscription
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import PubSubConnector, PubSubSystem
+from caraway.graph.connectors import PubSubConnector
+from caraway.graph.systems import PubSubSystem
 from caraway.ingest.sources.reader import SourceContext
 
 # The seconds for which an answer is awaited, and those for which PubSub may keep a request for messages.

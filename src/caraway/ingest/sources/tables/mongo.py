@@ -13,7 +13,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import MongoSystem, TableConnector
+from caraway.graph.connectors import TableConnector
+from caraway.graph.systems import MongoSystem
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind

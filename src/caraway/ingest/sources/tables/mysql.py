@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import MySQLSystem, TableConnector
+from caraway.graph.connectors import TableConnector
+from caraway.graph.systems import MySQLSystem
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind

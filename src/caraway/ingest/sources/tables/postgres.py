@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import PostgresSystem, RedshiftSystem, TableConnector
+from caraway.graph.connectors import TableConnector
+from caraway.graph.systems import PostgresSystem, RedshiftSystem
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind

@@ -3,7 +3,8 @@
 from typing_extensions import override
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import RedshiftSystem, TableConnector
+from caraway.graph.connectors import TableConnector
+from caraway.graph.systems import RedshiftSystem
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.database import TableShape

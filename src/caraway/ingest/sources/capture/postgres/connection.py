@@ -8,7 +8,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGconn
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import PostgresSystem
+from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.postgres.values import SESSION
 from caraway.ingest.sources.reader import Resolve
 

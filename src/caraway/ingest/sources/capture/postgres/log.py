@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import PostgresSystem
+from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.log import (
     Begin,
     Change,

@@ -1,0 +1,269 @@
+"""External systems: their addresses and credentials, and the formats of what they have, as plain data.
+
+A system that is registered on the server is a reference by kind and name. Connectors (`caraway.graph.connectors`) are
+the things inside of systems.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRef:
+    """A reference to the secret `arn`, read as `role_arn`, at `path` in its JSON, by the data plane only."""
+
+    arn: str
+    role_arn: str | None = None
+    path: tuple[str, ...] = ()
+
+
+Secretish = str | SecretRef
+
+
+class SystemKind(StrEnum):
+    """The kinds of external systems; the values are the names of the authoring classes."""
+
+    WEBHOOK = "Webhook"
+    KAFKA = "Kafka"
+    S3 = "S3"
+    POSTGRES = "Postgres"
+    MYSQL = "MySQL"
+    SNOWFLAKE = "Snowflake"
+    BIGQUERY = "BigQuery"
+    REDSHIFT = "Redshift"
+    MONGO = "Mongo"
+    KINESIS = "Kinesis"
+    PUBSUB = "PubSub"
+    HTTP = "HTTP"
+    FILES = "Files"
+    GCS = "GCS"
+    AZURE = "Azure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredSystem:
+    """A system that was registered on the server, by kind and name."""
+
+    kind: SystemKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """The address and credentials of an external system; the fields of a subclass are its settings."""
+
+    kind: ClassVar[SystemKind]
+    name: str
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            SYSTEMS[cls.kind] = cls
+
+
+# The class of each kind of system. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice for
+# it; the second class, which is the one in use, replaces the first here.
+SYSTEMS: dict[SystemKind, type[System]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSystem(System):
+    """A system that has tables or collections.
+
+    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    """
+
+    reader: ClassVar[str] = ""
+    library: ClassVar[tuple[str, str] | tuple[()]] = ()
+
+    def unreadable(self) -> str:
+        """Return why the server can't read tables of a system with these settings; empty if it can."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DatabaseSystem(TableSystem):
+    """A database of a server that JDBC opens; `jdbc_params` is `k=v` pairs joined with `&`."""
+
+    host: str
+    port: int
+    database: str
+    username: Secretish
+    password: Secretish
+    jdbc_params: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSystem(System):
+    """Brokers that speak Kafka's protocol."""
+
+    kind: ClassVar = SystemKind.KAFKA
+    bootstrap_servers: str
+    security_protocol: str
+    sasl_mechanism: str
+    username: Secretish | None = None
+    password: Secretish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3System(System):
+    """S3, or a store that speaks its protocol; without keys and role, it is opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.S3
+    access_key_id: Secretish | None = None
+    secret_access_key: Secretish | None = None
+    role_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesSystem(System):
+    """Folders of the server's machine."""
+
+    kind: ClassVar = SystemKind.FILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCSSystem(System):
+    """Google Cloud Storage, opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.GCS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureSystem(System):
+    """A storage account of Azure; without a key, it is opened as the worker that reads."""
+
+    kind: ClassVar = SystemKind.AZURE
+    account_name: str
+    account_key: Secretish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSystem(_DatabaseSystem):
+    """A database of a Postgres server."""
+
+    kind: ClassVar = SystemKind.POSTGRES
+    reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    library: ClassVar = ("psycopg", "postgres")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySQLSystem(_DatabaseSystem):
+    """A database of a MySQL server."""
+
+    kind: ClassVar = SystemKind.MYSQL
+    reader: ClassVar = "caraway.ingest.sources.tables.mysql:MySQLReader"
+    library: ClassVar = ("pymysql", "mysql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnowflakeSystem(TableSystem):
+    """A schema of a Snowflake database."""
+
+    kind: ClassVar = SystemKind.SNOWFLAKE
+    account: str
+    database: str
+    username: Secretish
+    password: Secretish
+    warehouse: str
+    schema: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BigQuerySystem(TableSystem):
+    """A BigQuery dataset; the key is JSON text or a secret."""
+
+    kind: ClassVar = SystemKind.BIGQUERY
+    project_id: str
+    dataset_id: str
+    service_account_key: Secretish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedshiftSystem(TableSystem):
+    """A schema of a Redshift database; opened by a role through S3, or by username and password."""
+
+    kind: ClassVar = SystemKind.REDSHIFT
+    reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
+    library: ClassVar = ("psycopg", "redshift")
+    host: str
+    port: int
+    database: str
+    schema: str
+    s3_access_role_arn: str | None = None
+    username: Secretish | None = None
+    password: Secretish | None = None
+
+    def unreadable(self) -> str:
+        """Return that the server doesn't unload tables through S3."""
+        if self.s3_access_role_arn is None:
+            return ""
+        return "the server reads Redshift by username and password only so far, not through S3; give both of them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MongoSystem(TableSystem):
+    """A database of a MongoDB cluster."""
+
+    kind: ClassVar = SystemKind.MONGO
+    reader: ClassVar = "caraway.ingest.sources.tables.mongo:MongoReader"
+    library: ClassVar = ("pymongo", "mongo")
+    host: str
+    database: str
+    username: Secretish
+    password: Secretish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KinesisSystem(System):
+    """Kinesis, opened by a role."""
+
+    kind: ClassVar = SystemKind.KINESIS
+    role_arn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PubSubSystem(System):
+    """A project of Google PubSub; the key is JSON text or a secret."""
+
+    kind: ClassVar = SystemKind.PUBSUB
+    project_id: str
+    service_account_key: Secretish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPSystem(System):
+    """A server that takes changes by POST; `ca_cert` is the PEM text of the CA that signed its certificate."""
+
+    kind: ClassVar = SystemKind.HTTP
+    host: Secretish
+    healthz: str
+    ca_cert: Secretish
+
+
+class RegistryFormat(StrEnum):
+    """Encodings whose schemas are in a registry."""
+
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRegistry:
+    """Records in `format`, with schemas in a registry at `url`."""
+
+    format: RegistryFormat
+    registry: str
+    url: str
+    username: Secretish | None = None
+    password: Secretish | None = None
+    token: Secretish | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CSVFormat:
+    """Delimited text; without `headers` the first line has the names."""
+
+    delimiter: str = ","
+    headers: tuple[str, ...] | None = None
