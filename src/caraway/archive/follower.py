@@ -382,4 +382,6 @@ class Follower:
         self._write(name)
         if name in self._followed:
             followed.positions = dict(start)
+            # Nothing may come any more, and the records that are gone don't wait for the archive.
+            self._tell(followed)
             self._reader.start(name, start)

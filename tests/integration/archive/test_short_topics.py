@@ -132,3 +132,13 @@ def test_stops_in_the_middle_of_the_past_neither_lose_nor_double(
     with following(kafka, tmp_path / "index", topic, pasts) as (worker, reader):
         wait_until_caught_up(worker, topic, 4000)
         flow.check(reader, [replace(plan, topic=topic) for plan in PLANS])
+
+
+def test_records_that_are_gone_before_they_were_archived_are_not_waited_for(
+    kafka: str, topic: str, flow: Flow, tmp_path: Path
+) -> None:
+    flow.send(100)
+    ends = dict(TopicEnds(kafka).ends([topic])[topic])
+    remove_before(kafka, {topic: ends})
+    # It returns when the archive reports that nothing is left to archive.
+    assert archive_all(kafka, tmp_path / "objects", topic_plan(topic)) == {topic: ends}

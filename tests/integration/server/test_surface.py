@@ -29,7 +29,10 @@ from tests.integration.server.test_api import pot
 # Random definitions could be a commit that empties the branch of the other tests. On branches of random names nothing
 # is made or deleted: the server keeps them for later tests.
 WITHOUT_COMMIT: dict[str, Any] = deepcopy(
-    {**DOCUMENT, "paths": {path: of for path, of in DOCUMENT["paths"].items() if "commit" not in path}}
+    {
+        **DOCUMENT,
+        "paths": {path: of for path, of in DOCUMENT["paths"].items() if not path.endswith(("commit", "source/try"))},
+    }
 )
 for path in ("init", "delete", "branch/rollback"):
     del WITHOUT_COMMIT["paths"][f"/api/v1/{path}"]["post"]["parameters"]
