@@ -276,7 +276,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         control.reconciler,
         Ledger(engine),
         index,
-        {AssetKind.INGEST: sources.removal.start, AssetKind.SINK: sinks.forget},
+        {AssetKind.INGEST: sources.forget, AssetKind.SINK: sinks.forget},
         definitions.require_tables,
     )
     watches = {

@@ -17,6 +17,8 @@ from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, SinkPl
 FIRST_GENERATION = 1
 # Separates, in the content of an index, the index's name from the topic that it writes.
 EMITS = ">"
+# The digits of a source's definition in the name of its asset. No number of a generation has as many.
+DEFINITION_DIGITS = 12
 
 
 class AssetKind(StrEnum):
@@ -96,7 +98,7 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan | SinkPlan) -
             # The fingerprint leaves out a source's address, credentials, pickles and interval of polling. So a source
             # in which only these have changed is the same asset, and reading continues from the position that it had
             # reached.
-            return f"{AssetKind.INGEST}:{piece.topic.name}.{source_fingerprint(piece.source).hex()[:12]}"
+            return f"{AssetKind.INGEST}:{piece.topic.name}.{source_fingerprint(piece.source).hex()[:DEFINITION_DIGITS]}"
         case SinkPlan():
             return f"{AssetKind.SINK}:{piece.sink_id}"
 
@@ -109,6 +111,18 @@ def id_of(kind: AssetKind, name: str, generation: int) -> str:
         asset, emits, topic = name.partition(EMITS)
         return f"{kind}:{_further(bytes.fromhex(asset), generation).hex()}{emits}{topic}"
     return f"{kind}:{name}.{generation}"
+
+
+def source_name(asset: str) -> str:
+    """Return the name under which servers read a source, given the name of its asset.
+
+    Servers name a source after its topic and its definition. In a further generation the topic has the number of the
+    generation behind its name, so that it stands before the definition there, and behind it in the asset's name.
+    """
+    rest, _, last = asset.rpartition(".")
+    topic, _, definition = rest.rpartition(".")
+    is_generation = len(last) < DEFINITION_DIGITS and last.isdecimal() and len(definition) == DEFINITION_DIGITS
+    return f"{topic}.{last}.{definition}" if is_generation else asset
 
 
 def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from caraway.graph.specs import Graph
 from caraway.plan.planner import plan_graph
 from caraway.state.allocation import ENDING, Action, Asset, AssetState, allocate, settle
-from caraway.state.blueprints import AssetKind, Blueprint, apply_generations, blueprints, content_of
+from caraway.state.blueprints import (
+    DEFINITION_DIGITS,
+    AssetKind,
+    Blueprint,
+    apply_generations,
+    blueprints,
+    content_of,
+    id_of,
+    source_name,
+)
 from tests.effort import examples
 from tests.unit.control.graphs import clicks, spend, users
 
@@ -198,3 +207,14 @@ def test_an_index_that_emits_is_another_one() -> None:
     assert found.writes == (content_of(emission),)
     assert isinstance(found, Blueprint)
     assert apply_generations(replace(plan, indexes=(emitting,)), {found.content: 3}).indexes[0].asset != index.asset
+
+
+@pytest.mark.parametrize("generation", [1, 2, 17])
+def test_the_name_of_a_source_follows_from_that_of_its_asset(generation: int) -> None:
+    plan = plan_graph(GRAPH)
+    for position, ingest in enumerate(plan.ingests):
+        contents = (content_of(ingest), content_of(ingest.topic))
+        further = apply_generations(plan, dict.fromkeys(contents, generation)).ingests[position]
+        asset = id_of(AssetKind.INGEST, contents[0].partition(":")[2], generation).partition(":")[2]
+        assert source_name(asset) == content_of(further).partition(":")[2]
+        assert source_name(asset).endswith(contents[0][-DEFINITION_DIGITS:])

@@ -1,7 +1,7 @@
 """All sources that one server reads, each by a worker in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pkgutil import resolve_name
@@ -25,7 +25,7 @@ from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWor
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.recurring import Recurring
-from caraway.state.blueprints import content_of
+from caraway.state.blueprints import content_of, source_name
 from caraway.topics.producer import TopicWriter
 
 # The seconds between two tries to get the lease of a source that another server reads.
@@ -174,6 +174,11 @@ class Sources:
             integer_overlap=self._settings.integer_overlap,
             ca_file=self._settings.ca_file,
         )
+
+    def forget(self, gone: Collection[str]) -> None:
+        """Begin to remove sources that are gone for good, given the names of their assets; it returns at once."""
+        # A source that is read is never removed, whatever the ledger says of another one of its name.
+        self.removal.start(frozenset(map(source_name, gone)) - self._wanted.keys())
 
     def statuses(self) -> list[SourceStatus]:
         """Return the state of each source."""
