@@ -14,7 +14,7 @@ from caraway.archive.store.past import ArchivedPast
 from caraway.cluster.leases import HeldLease, Lease
 from caraway.erasure.keys import ErasedKeys
 from caraway.plan.model import SinkPlan
-from caraway.recurring import Recurring
+from caraway.recurring import Recurring, follow
 from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.feed import Feed, TopicFeed
 from caraway.sinks.letters import WRITE_S, SinkLetters
@@ -158,17 +158,7 @@ class Sinks:
     def _follow(self) -> None:
         """Start and stop workers, so that they are those of the sinks that are wanted."""
         with self._lock:
-            wanted = self._wanted
-            gone = [name for name, running in self._running.items() if wanted.get(name) != running.plan]
-            for name in gone:
-                self._running[name].work.stopping.set()
-            for name in gone:
-                # A worker that hasn't stopped in time stays in `_running`, so that no second worker starts to write the
-                # same sink; the next round waits for it again.
-                if self._running[name].work.stop(STOP_S):
-                    del self._running[name]
-            for name in wanted.keys() - self._running.keys():
-                self._running[name] = self._run(name, wanted[name])
+            follow(self._running, self._wanted, self._run, STOP_S)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.sqlite"

@@ -24,7 +24,7 @@ from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
-from caraway.recurring import Recurring
+from caraway.recurring import Recurring, follow
 from caraway.state.blueprints import content_of, source_name
 from caraway.topics.producer import TopicWriter
 
@@ -192,16 +192,7 @@ class Sources:
             known = self._wanted
             mine = self._shares.mine(known)
             wanted = {name: plan for name, plan in known.items() if name in mine}
-            gone = [name for name, running in self._running.items() if wanted.get(name) != running.plan]
-            for name in gone:
-                self._running[name].work.stopping.set()
-            for name in gone:
-                # A worker that hasn't stopped in time stays in `_running`, so that no second worker starts to read the
-                # same source; the next round waits for it again.
-                if self._running[name].work.stop(STOP_S):
-                    del self._running[name]
-            for name in wanted.keys() - self._running.keys():
-                self._running[name] = self._run(name, wanted[name])
+            follow(self._running, wanted, self._run, STOP_S)
 
     def _run(self, name: str, plan: IngestPlan) -> "_Running":
         if self._writer is None:
