@@ -17,6 +17,7 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture import reader
 from caraway.ingest.sources.capture.postgres import log
+from caraway.ingest.sources.capture.postgres.connection import Server
 from caraway.ingest.sources.capture.reader import CaptureReader, forget
 from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import KilledError, World, plants
@@ -375,3 +376,22 @@ def test_envelopes_are_those_of_debezium(database: Connection) -> None:
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
 def test_long_traces(database: Connection, identity: str, seed: int) -> None:
     check_trace(database, identity, seed, rows=20_000, rounds=100)
+
+
+def test_parameters_of_jdbc_mean_what_they_mean_for_tables(database: Connection) -> None:
+    given = "currentSchema=my garden&ApplicationName=bees&connectTimeout=3"
+    system = replace(system_of(database), jdbc_params=given)
+
+    def connected(system: PostgresSystem, endpoints: dict[str, str]) -> list[str]:
+        with Server(system, str, endpoints).connect() as connection:
+            names = ("search_path", "application_name", "datestyle")
+            return [connection.execute(f"SHOW {name}").fetchall()[0][0] for name in names]
+
+    expected = ['"my garden"', "bees", "ISO, MDY"]
+    assert connected(system, {}) == expected
+    # The address of the deployment counts, in either of its forms.
+    for address in (f"{system.host}:{system.port}", f"postgres://{system.host}:{system.port}/"):
+        assert connected(replace(system, host="nowhere", port=1), {"garden": address}) == expected
+    for wrong in ("hostaddr=127.0.0.1", "passfile=/etc/passwd", "connectTimeout=soon"):
+        with pytest.raises(UnavailableError, match=wrong.partition("=")[0]):
+            connected(replace(system, jdbc_params=wrong), {})

@@ -14,7 +14,8 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.names import Parameters, host_and_port, jdbc_params, name_parts, truth
+from caraway.ingest.sources.tables.names import host_and_port, jdbc_params, name_parts
+from caraway.ingest.sources.tables.postgres_parameters import POSTGRES_PARAMETERS, quote
 from caraway.ingest.sources.tables.statements import chunks, page_statement
 
 try:
@@ -262,7 +263,7 @@ class PostgresTable:
 
     def _of_jdbc(self) -> dict[str, object]:
         params = self._system.jdbc_params if isinstance(self._system, PostgresSystem) else None
-        return jdbc_params(params, _JDBC, self._at)
+        return jdbc_params(params, POSTGRES_PARAMETERS, self._at)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -276,36 +277,6 @@ class PostgresTable:
 
 # The rows that libpq hands over at a time while the rest is on its way.
 _STREAMED = 500
-
-_SSL_MODES = {mode: mode for mode in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}
-_TARGETS = {
-    "any": "any",
-    "primary": "primary",
-    "master": "primary",
-    "secondary": "standby",
-    "slave": "standby",
-    "prefersecondary": "prefer-standby",
-    "preferslave": "prefer-standby",
-}
-_JDBC: Parameters = {
-    "sslmode": lambda value: {"sslmode": _SSL_MODES[value.casefold()]},
-    "ssl": lambda value: {"sslmode": "verify-full"} if truth(value) else {"sslmode": "disable"},
-    "sslrootcert": lambda value: {"sslrootcert": value},
-    "sslcert": lambda value: {"sslcert": value},
-    "sslkey": lambda value: {"sslkey": value},
-    "connecttimeout": lambda value: {"connect_timeout": int(value)},
-    "logintimeout": lambda value: {"connect_timeout": int(value)},
-    "sockettimeout": lambda value: {"tcp_user_timeout": int(value) * 1000},
-    "tcpkeepalive": lambda value: {"keepalives": int(truth(value))},
-    "applicationname": lambda value: {"application_name": value},
-    "currentschema": lambda value: {"schema": value},
-    "targetservertype": lambda value: {"target_session_attrs": _TARGETS[value.casefold()]},
-}
-
-
-def quote(name: str) -> str:
-    """Quote a name."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _conversion(base: str, element: str | None) -> Callable[[Any], object] | None:

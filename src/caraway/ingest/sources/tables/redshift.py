@@ -9,7 +9,8 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.database import TableShape
 from caraway.ingest.sources.tables.names import name_parts
-from caraway.ingest.sources.tables.postgres import STATEMENT_S, PostgresTable, quote
+from caraway.ingest.sources.tables.postgres import STATEMENT_S, PostgresTable
+from caraway.ingest.sources.tables.postgres_parameters import quote
 
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable, udt_name FROM information_schema.columns

@@ -11,12 +11,12 @@ from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.postgres.values import SESSION
 from caraway.ingest.sources.reader import Resolve
+from caraway.ingest.sources.tables.names import host_and_port, jdbc_params
+from caraway.ingest.sources.tables.postgres_parameters import POSTGRES_PARAMETERS, quote
 
 CONNECT_S = 10
 # A statement may take so long. The first rows behind a key come by its index, so a chunk takes a fraction of a second.
 STATEMENT_S = 60
-# Parameters of JDBC by the names that libpq has for them; further ones are handed over if libpq knows them.
-_JDBC = {"ssl": "sslmode", "sslmode": "sslmode", "sslrootcert": "sslrootcert", "ApplicationName": "application_name"}
 
 
 class Server:
@@ -26,9 +26,8 @@ class Server:
         """Prepare for a system; `resolve` returns secrets, `endpoints` has addresses of systems in this deployment."""
         self._system = system
         self._resolve = resolve
-        host, _, port = endpoints.get(system.name, f"{system.host}:{system.port}").rpartition(":")
-        self._host, self._port = host, port
-        self.where = f"Postgres {system.name} at {host}:{port}, database {system.database}"
+        self._host, self._port = host_and_port(endpoints.get(system.name), system.host, system.port)
+        self.where = f"Postgres {system.name} at {self._host}:{self._port}, database {system.database}"
 
     def connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
         """Return a connection for queries, in autocommit."""
@@ -61,7 +60,12 @@ class Server:
 
     def _parameters(self, settings: Mapping[str, str]) -> dict[str, Any]:
         system = self._system
-        parameters = {
+        given = jdbc_params(system.jdbc_params, POSTGRES_PARAMETERS, self.where)
+        schema = given.pop("schema", None)
+        options = dict(settings)
+        if schema is not None:
+            options["search_path"] = ", ".join(quote(name.strip()) for name in str(schema).split(","))
+        return {
             "host": self._host,
             "port": self._port,
             "dbname": system.database,
@@ -73,15 +77,14 @@ class Server:
             "keepalives_idle": 20,
             "keepalives_interval": 10,
             "keepalives_count": 3,
-            "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+            "options": " ".join(f"-c {name}={_escaped(value)}" for name, value in options.items()),
+            **given,
         }
-        for pair in (system.jdbc_params or "").split("&"):
-            name, _, value = pair.partition("=")
-            if name == "ssl":
-                parameters["sslmode"] = "require" if value != "false" else "disable"
-            elif name:
-                parameters[_JDBC.get(name, name)] = value
-        return parameters
+
+
+def _escaped(value: str) -> str:
+    """Return a value for libpq's options, in which a blank separates and a backslash escapes."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
 
 
 def query(connection: "psycopg.Connection[tuple[Any, ...]]", where: str, text: LiteralString, *values: object) -> Any:
