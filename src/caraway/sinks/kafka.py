@@ -5,7 +5,7 @@ takes both or none of them, and no other reader of the group exists. A broker th
 at least once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes
 from caraway.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, Resolve, Writing
 from caraway.topics.connection import kafka_logger
+from caraway.topics.external import external_settings, place_of, text_of
 
 ANSWER_S = 10.0
 # The seconds for which a transaction may stay open after its owner has died; then the broker aborts it.
@@ -41,6 +42,8 @@ REFUSED = frozenset(
 )
 # The errors of changes that weren't sent, because their transaction has failed by another change.
 GIVEN_UP = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 (their public names)
+# How often a batch is begun anew because messages were given up, before its writer is given up, too.
+MOST_RESUMED = 5
 
 
 class KafkaWriter:
@@ -53,8 +56,9 @@ class KafkaWriter:
         self._writing = writing
         self._topic = connector.topic
         self._envelopes = Envelopes(writing.plan, writing.branch, writing.product)
-        self._settings = settings_of(connector, writing.resolve)
-        self._where = where_of(connector)
+        self._resumed = 0
+        self._settings = _settings_of(connector, writing.resolve)
+        self._where = place_of(_system_of(connector))
         self._group = f"caraway-{writing.name}"
         try:
             self._producer, self._transactional = self._connected()
@@ -94,6 +98,7 @@ class KafkaWriter:
         refused: dict[int, str] = {}
         # The numbers of changes that the broker refused with others in one request: any of them may be the cause.
         suspects: set[int] = set()
+        self._resumed = 0
         try:
             while not self._written(batch, refused, suspects):
                 pass
@@ -125,6 +130,9 @@ class KafkaWriter:
             if number in suspects:
                 self._flush()
         self._flush()
+        if failed and self._is_resumed(failed.values()):
+            producer.abort_transaction(ANSWER_S)
+            return False
         for number, error in failed.items():
             if error.code() in GIVEN_UP and any(other.code() in REFUSED for other in failed.values()):
                 continue
@@ -146,6 +154,16 @@ class KafkaWriter:
             producer.send_offsets_to_transaction([offset], self._consumer.consumer_group_metadata(), ANSWER_S)
             producer.commit_transaction(ANSWER_S)
         return True
+
+    def _is_resumed(self, errors: Iterable[KafkaError]) -> bool:
+        """Return whether to begin a transaction anew of which messages were given up, but none was refused.
+
+        librdkafka may still be giving up the messages of an aborted transaction when the next one begins.
+        """
+        if not self._transactional or any(error.code() not in GIVEN_UP for error in errors):
+            return False
+        self._resumed += 1
+        return self._resumed <= MOST_RESUMED
 
     def _flush(self) -> None:
         if self._producer.flush(DELIVERY_S):
@@ -200,38 +218,14 @@ class KafkaWriter:
         return UnavailableError(f"{self._where}: {text_of(error)}")
 
 
-def settings_of(connector: KafkaConnector, resolve: Resolve) -> dict[str, Any]:
-    """Return the settings of each client of a sink's brokers.
-
-    Raises:
-        UnavailableError, UnknownEntityError: A secret can't be looked up.
-    """
-    system = connector.system
-    assert isinstance(system, KafkaSystem)  # noqa: S101 (the planner refuses others)
-    settings: dict[str, Any] = {
-        "bootstrap.servers": system.bootstrap_servers,
-        "security.protocol": system.security_protocol,
-        "log.connection.close": False,
-        "reconnect.backoff.max.ms": 1000,
-    }
-    if system.security_protocol != "PLAINTEXT":
-        settings["sasl.mechanism"] = system.sasl_mechanism
-    if system.username is not None and system.password is not None:
-        settings |= {"sasl.username": resolve(system.username), "sasl.password": resolve(system.password)}
-    return settings
+def _system_of(connector: KafkaConnector) -> KafkaSystem:
+    assert isinstance(connector.system, KafkaSystem)  # noqa: S101 (the planner refuses others)
+    return connector.system
 
 
-def where_of(connector: KafkaConnector) -> str:
-    """Return the brokers of a sink, for messages."""
-    system = connector.system
-    assert isinstance(system, KafkaSystem)  # noqa: S101 (the planner refuses others)
-    return f"Kafka {system.name} at {system.bootstrap_servers}"
-
-
-def text_of(error: KafkaException) -> str:
-    """Return the text of an error."""
-    cause = error.args[0]
-    return cause.str() if isinstance(cause, KafkaError) else str(cause)
+def _settings_of(connector: KafkaConnector, resolve: Resolve) -> dict[str, Any]:
+    """Return the settings of each client of a sink's brokers; raises as `resolve` does."""
+    return {**external_settings(_system_of(connector), resolve), "reconnect.backoff.max.ms": 1000}
 
 
 def check(plan: SinkPlan, resolve: Resolve) -> None:
@@ -243,7 +237,7 @@ def check(plan: SinkPlan, resolve: Resolve) -> None:
     """
     connector = plan.sink.connector
     assert isinstance(connector, KafkaConnector)  # noqa: S101 (the planner chooses the writer)
-    where, settings = where_of(connector), settings_of(connector, resolve)
+    where, settings = place_of(_system_of(connector)), _settings_of(connector, resolve)
     problems: list[str] = []
     try:
         producer = Producer({**settings, "error_cb": lambda error: problems.append(error.str())}, logger=kafka_logger())

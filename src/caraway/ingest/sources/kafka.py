@@ -21,6 +21,7 @@ from caraway.ingest.sources.reader import (
     is_ahead,
 )
 from caraway.topics.connection import CONSUMER, kafka_logger
+from caraway.topics.external import external_settings, place_of, text_of
 
 # The seconds for which the broker's answer about the topic's partitions is awaited.
 ANSWER_TIMEOUT_S = 10.0
@@ -63,11 +64,10 @@ class KafkaReader:
         system = connector.system
         assert isinstance(system, KafkaSystem)  # noqa: S101 (the planner refuses others)
         self._topic = connector.topic
-        self._where = f"Kafka {system.name} at {system.bootstrap_servers}"
+        self._where = place_of(system)
         config: dict[str, object] = {
             **CONSUMER,
-            "bootstrap.servers": system.bootstrap_servers,
-            "security.protocol": system.security_protocol,
+            **external_settings(system, context.resolve, context.ca_file),
             "group.id": f"caraway-{context.name}",
             "enable.auto.commit": False,
             # If retention has deleted the next record before it was read, reading goes on with the oldest record that
@@ -75,23 +75,13 @@ class KafkaReader:
             "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": BUFFER_KB,
             "fetch.message.max.bytes": BUFFER_KB * 1024 // 4,
-            "log.connection.close": False,
             "error_cb": self._note,
         }
-        if system.security_protocol != "PLAINTEXT":
-            config["sasl.mechanism"] = system.sasl_mechanism
-        if system.security_protocol == "SASL_SSL" and context.ca_file:
-            config["ssl.ca.location"] = context.ca_file
-        if system.username is not None and system.password is not None:
-            config |= {
-                "sasl.username": context.resolve(system.username),
-                "sasl.password": context.resolve(system.password),
-            }
         self._decoder = decoder_of(connector.format, context.resolve, ca_file=context.ca_file)
         try:
             self._consumer = Consumer(config, logger=kafka_logger())
         except KafkaException as error:
-            raise UnavailableError(f"{self._where}: {_text(error)}") from None
+            raise UnavailableError(f"{self._where}: {text_of(error)}") from None
         self._error, self._is_refused = "", False
         self._positions: dict[int, int] = {}
         self._looked_at = 0.0
@@ -199,7 +189,7 @@ class KafkaReader:
             at = TopicPartition(self._topic, partition)
             return self._consumer.get_watermark_offsets(at, timeout=ANSWER_TIMEOUT_S)
         except KafkaException as error:
-            raise UnavailableError(f"{self._where}: {self._error or _text(error)}") from None
+            raise UnavailableError(f"{self._where}: {self._error or text_of(error)}") from None
 
     def _look(self) -> None:
         """Read which partitions the topic has.
@@ -225,7 +215,7 @@ class KafkaReader:
             self._consumer.poll(0)
             if self._is_refused:
                 break
-        raise UnavailableError(f"{self._where}: {self._error or _text(failure)}") from None
+        raise UnavailableError(f"{self._where}: {self._error or text_of(failure)}") from None
 
     def _from(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, self._positions.setdefault(partition, 0))
@@ -248,8 +238,3 @@ class KafkaReader:
         if error.code() != ALL_LOST or not self._error:
             self._error = error.str() + REMEDIES.get(error.code(), "")
             self._is_refused = error.code() in REMEDIES
-
-
-def _text(error: KafkaException) -> str:
-    cause = error.args[0]
-    return cause.str() if isinstance(cause, KafkaError) else str(cause)
