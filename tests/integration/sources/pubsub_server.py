@@ -59,6 +59,10 @@ class PubSubServer:
                     self.messages[name].append(Stored(message))
             self._changed.notify_all()
 
+    def at_once(self) -> Condition:
+        """Return a lock; all messages that are published while it is held come together."""
+        return self._changed
+
     def left(self) -> int:
         """Return how many messages aren't acknowledged."""
         with self._changed:
