@@ -157,12 +157,11 @@ def test_messages_are_read_acknowledged_and_forgotten() -> None:
         found: list[int] = []
         faults: list[str] = []
         while len(found) + len(faults) < 21:
-            batch = poll(reader)
-            if batch is not None:
-                found += [batch.rows.row(n)["n"] for n in range(len(batch.rows)) if n not in batch.rows.faults]  # type: ignore[index]
-                faults += batch.rows.faults.values()
-                saved.save(batch)
-                reader.acknowledge(batch.position)
+            batch = some(reader)
+            found += [batch.rows.row(n)["n"] for n in range(len(batch.rows)) if n not in batch.rows.faults]  # type: ignore[index]
+            faults += batch.rows.faults.values()
+            saved.save(batch)
+            reader.acknowledge(batch.position)
         assert found == list(range(3, 23))
         assert "isn't JSON" in faults[0]
         assert rest(reader, saved, server) == []
