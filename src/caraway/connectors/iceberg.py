@@ -52,6 +52,7 @@ class IcebergConnector(DataConnector):
 
     data_source: Iceberg
     polled: ClassVar = True
+    writable = True
 
     def __init__(self, data_source: Iceberg, table_name: str) -> None:
         super().__init__(data_source)

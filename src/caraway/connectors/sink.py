@@ -46,13 +46,13 @@ def sink(
 
     Args:
         conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", or a table of
-            Snowflake.
+            Iceberg or Snowflake.
         cdc: "debezium" for Kafka and HTTP; none for the others.
-        every: The interval of writing S3 and Snowflake, a duration, by default an hour.
-        how: "incremental", which S3 and Snowflake need.
-        renames: Names of columns in S3 and Snowflake, by field.
-        since: Only rows whose timestamp isn't before this; for S3 and Snowflake.
-        until: Only rows whose timestamp is before this; for S3 and Snowflake.
+        every: The interval of writing tables (S3, Iceberg, Snowflake), a duration, by default an hour.
+        how: "incremental", which tables need.
+        renames: Names of columns in tables, by field.
+        since: Only rows whose timestamp isn't before this; for tables.
+        until: Only rows whose timestamp is before this; for tables.
         env: The environments in which the sink is written; all by default.
 
     Raises:
@@ -92,7 +92,8 @@ def _writable(conn: object) -> DataConnector:
         return conn
     shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
     raise DefinitionError(
-        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3 and tables of Snowflake"
+        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, and tables of "
+        "Iceberg and Snowflake"
     )
 
 
@@ -112,7 +113,7 @@ def _check_changes(
         # The default of `renames` in the API is an empty dict, so this counts as left out.
         if value is not None and value != {}:
             raise DefinitionError(
-                f"{label}: {name}= is for S3 and Snowflake; changes are sent as they come: leave it out"
+                f"{label}: {name}= is for S3, Iceberg and Snowflake; changes are sent as they come: leave it out"
             )
 
 

@@ -117,15 +117,21 @@ class Connector:
         """Return why the server can't read this source; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
-        if self.library and not _is_installed(self.library[0]):
-            module, extra = self.library
-            return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
+        if lacking := self.lacking():
+            return lacking
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
         if self.format_name in self.read_formats:
             return ""
         formats = ", ".join(map(str, self.read_formats))
         return f'the server reads {self.kind} in the format {formats} only so far; use format="{self.read_formats[0]}"'
+
+    def lacking(self) -> str:
+        """Return the library that the server lacks for this connector; empty if it lacks none."""
+        if not self.library or _is_installed(self.library[0]):
+            return ""
+        module, extra = self.library
+        return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
 
     def unwritable(self) -> str:
         """Return why the server can't write this sink; empty if it can."""
@@ -523,6 +529,15 @@ class IcebergConnector(SystemConnector):
     reader: ClassVar = TABLE_READERS["iceberg"]
     read_formats: ClassVar = (None,)
     library: ClassVar = ICEBERG_LIBRARY
+    writer: ClassVar = "caraway.sinks.iceberg:IcebergWriter"
+
+    def unwritable(self) -> str:
+        """Return why the server can't write this sink; empty if it can."""
+        return super(IcebergConnector, self).unwritable() or self.lacking()
+
+    def target(self, suffix: str) -> str:
+        """Return the name of the table that a sink writes."""
+        return f"{self.table}{suffix}"
 
     @property
     def inside(self) -> str:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import In
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import (
     DataFile,
@@ -301,7 +302,9 @@ def change(lake: Lake, kind: str, key: int, number: int) -> None:
         case "delete":
             table.delete(f"k = {key}")
         case "upsert":
-            table.upsert(lake.arrow([row(key, f"up{number}"), row(2000 + number)]), join_cols=["k"])
+            # Several snapshots of one commit: the old row is deleted, and then two rows are added.
+            some = lake.arrow([row(key, f"up{number}"), row(2000 + number)])
+            table.overwrite(some, overwrite_filter=In("k", [key, 2000 + number]))
         case "overwrite":
             table.overwrite(lake.arrow([row(at, "over") for at in range(key)]))
         case "compact":
@@ -392,8 +395,6 @@ def test_events_come_once_and_rows_that_were_only_rewritten_do_not_come_again(
     assert bag(found) == bag(lake.content())
     for number, (kind, key) in enumerate(trace):
         before = bag(lake.content())
-        if kind == "upsert":
-            continue
         change(lake, kind, key, number)
         found = rows_of(lake.drain(rows=rows))
         assert bag(found) == bag(lake.content()) - before

@@ -37,10 +37,10 @@ class SnapshotRows:
             tables: Opens files.
             table: The table.
             snapshot: The snapshot.
-            files: What `caraway.ingest.sources.iceberg.changes` has found of it.
+            files: The files that `caraway.ingest.sources.iceberg.changes` has found of it.
             columns: The columns that are needed; None: all.
             keys: The columns of the key; empty if there is none.
-            shows_gone: Whether rows that were removed are read; else only those that were added are.
+            shows_gone: True if rows that were removed are read; else only those that were added are.
 
         Raises:
             UnavailableError: A file can't be read.

@@ -19,7 +19,7 @@ from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedEr
 from caraway.ingest.sources.reader import SourceContext
 from caraway.objects.iceberg import open_catalog, table_identifier, translated_errors
 
-# Names of a table's metadata: those of Hadoop's catalogs (v3.metadata.json), and those of all others.
+# The names of a table's metadata: those of Hadoop's catalogs (v3.metadata.json), and those of all others.
 METADATA = re.compile(r"^(?:v(\d+)|(\d+)-.*?)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 HINT = "version-hint.text"
 
