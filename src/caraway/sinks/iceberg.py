@@ -150,7 +150,7 @@ class IcebergWriter:
         return {int(partition): int(offset) for partition, offset in json.loads(found).items()}
 
     def _reshape(self, transaction: Transaction) -> None:
-        """Give the table the columns of the sink; those of another type or name are replaced."""
+        """Make the columns of the table those of the sink; columns of another type or name are replaced."""
         wanted = {field.name: field.type for field in self._schema}
         there = {field.name: field.type for field in self._table.schema().as_arrow()}
         made = {field.name: field.type for field in _as_stored(self._schema)}
