@@ -38,7 +38,7 @@ def interval_s(source: SourceSpec) -> float:
 
 
 class Receipts:
-    """The notes of one server about rows of bounded webhook sources, and its knowledge of which have ended. Thread safe."""
+    """The notes of one server about rows of bounded webhooks, and which of these have ended. Thread safe."""
 
     def __init__(
         self,
