@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
@@ -146,29 +146,35 @@ class Target:
                     bad.add(start + position)
         times = columns[self._codec.schema.timestamp]
         self._see(times)
-        # A dataset may have no column but its timestamp. Its rows are empty, and `zip` of no columns would yield no
-        # rows at all.
-        rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
         numbers = range(start, stop)
-        made = list(islice(rows, len(numbers)))
-        records = None if self.keys or bad else self._puts(numbers, times, made, ingested_us)
+        cast = [columns[name] for name in self._columns]
+        records = None if bad else self._puts(numbers, times, cast, ingested_us)
         if records is None:
-            changes = zip(numbers, repeat(0), repeat(PUT), times, made, strict=False)
+            changes = zip(numbers, repeat(0), repeat(PUT), times, _rows(cast, len(numbers)), strict=False)
             records = self._records(changes, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors)
 
     def _puts(
-        self, numbers: Sequence[int], times: Sequence[object], rows: Sequence[Sequence[object]], ingested_us: int
+        self, numbers: Sequence[int], times: Sequence[object], columns: Sequence[list[object]], ingested_us: int
     ) -> list[EncodedRecord] | None:
-        """Return the records of rows without keys, encoded together; None if some row can't be a record."""
+        """Return the records of rows, given by column, encoded together; None if some row can't be a record."""
+        codec, keys = self._codec, None
         try:
-            values = self._codec.encode_puts(rows, times, repeat(ingested_us), repeat(None))  # type: ignore[arg-type]
+            if self.keys:
+                # The key columns come first in a row.
+                keys = codec.encode_keys(_rows(columns[: len(self.keys)], len(numbers)))
+            rows = _rows(codec.in_form(columns), len(numbers))
+            values = codec.encode_puts(rows, times, repeat(ingested_us), repeat(None), decoded=True)  # type: ignore[arg-type]
         except InvalidInputError:
             return None
         if max(map(len, values), default=0) > MAX_RECORD_BYTES:
             return None
-        return list(zip(numbers, repeat(0), repeat(None), values, strict=False))
+        if keys is None:
+            return list(zip(numbers, repeat(0), repeat(None), values, strict=False))
+        if max(map(len, keys), default=0) > MAX_KEY_BYTES:
+            return None
+        return list(zip(numbers, repeat(0), keys, values, strict=False))
 
     def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
         """Return the records of rows for which a cast of their columns isn't enough."""
@@ -224,6 +230,11 @@ class Target:
 
     def _error(self, row: int, message: str, field: str = "") -> RowError:
         return RowError(row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE))
+
+
+def _rows(columns: Sequence[list[object]], count: int) -> list[tuple[object, ...]]:
+    """Return the rows of columns; a dataset without a column but its timestamp has empty rows."""
+    return list(zip(*columns, strict=True)) if columns else [()] * count
 
 
 def _spelled(error: RecordError) -> str:
