@@ -147,10 +147,10 @@ class Target:
         times = columns[self._codec.schema.timestamp]
         self._see(times)
         numbers = range(start, stop)
-        cast = [columns[name] for name in self._columns]
-        records = None if bad else self._puts(numbers, times, cast, ingested_us)
+        stored = [columns[name] for name in self._columns]
+        records = None if bad else self._puts(numbers, times, stored, ingested_us)
         if records is None:
-            changes = zip(numbers, repeat(0), repeat(PUT), times, _rows(cast, len(numbers)), strict=False)
+            changes = zip(numbers, repeat(0), repeat(PUT), times, _rows(stored, len(numbers)), strict=False)
             records = self._records(changes, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors)

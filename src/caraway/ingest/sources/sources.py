@@ -213,7 +213,7 @@ class Sources:
             erased=self._erased,
             is_late=lambda: self._is_late(target.topic),
         )
-        running = _Running(plan, target, worker, writer, functions, secrets)
+        running = _Running(plan, target, worker, writer=writer, functions=functions, secrets=secrets)
         running.work.start()
         return running
 
@@ -226,6 +226,7 @@ class _Running:
         plan: IngestPlan,
         target: Target,
         worker: SourceWorker,
+        *,
         writer: TopicWriter,
         functions: FunctionCalls,
         secrets: HiddenSecrets,
