@@ -38,6 +38,9 @@ RETRY_S = (2.0, 30.0)
 FOLLOW_S = 5.0
 # The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
+# The milliseconds for which the rows of a source are gathered for one request to the broker. The rows of a poll come a
+# few hundred at a time, and fewer requests take less time of the broker.
+LINGER_MS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +139,6 @@ class Sources:
         """Notes of rows that come to bounded webhooks."""
         self.removal = SourceRemoval(self.positions, resolve, settings)
         """Removes sources that are gone for good."""
-        # The Kafka producer for rows of sources, made when the first source starts. Log requests have another one, so
-        # that their rows don't wait in a queue behind rows of sources.
-        self._writer: TopicWriter | None = None
         self._topics = SourceTopics(bootstrap_servers)
         self._shares = SourceShares(engine, member)
         self._wanted: Mapping[str, IngestPlan] = {}
@@ -157,8 +157,6 @@ class Sources:
         self._follow()
         with suppress(UnavailableError):
             self._shares.leave()
-        if self._writer is not None:
-            self._writer.close(STOP_S)
         self.call.stop()
 
     def set_plans(self, ingests: Iterable[IngestPlan]) -> None:
@@ -203,8 +201,9 @@ class Sources:
             follow(self._running, wanted, self._run, STOP_S)
 
     def _run(self, name: str, plan: IngestPlan) -> "_Running":
-        if self._writer is None:
-            self._writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
+        # Each source has a producer of its own, whose rows its worker alone awaits. So a write can be known by a drain,
+        # and no rows of log requests wait behind those of sources.
+        writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S, linger_ms=LINGER_MS, by_drain=True)
         functions = self._functions()
         connector = plan.source.connector
         target = Target(plan, functions)
@@ -224,11 +223,11 @@ class Sources:
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,
-            writer=self._writer,
+            writer=writer,
             erased=self._erased,
             is_late=lambda: self._is_late(target.topic),
         )
-        running = _Running(plan, target, worker, functions, secrets)
+        running = _Running(plan, target, worker, writer=writer, functions=functions, secrets=secrets)
         running.work.start()
         return running
 
@@ -241,6 +240,8 @@ class _Running:
         plan: IngestPlan,
         target: Target,
         worker: SourceWorker,
+        *,
+        writer: TopicWriter,
         functions: FunctionCalls,
         secrets: HiddenSecrets,
     ) -> None:
@@ -248,6 +249,7 @@ class _Running:
         self._secrets = secrets
         self._target = target
         self._worker = worker
+        self._writer = writer
         self._functions = functions
         name = f"source {target.source} of {target.dataset}"
         self._owned = False
@@ -287,7 +289,10 @@ class _Running:
 
     def _finish(self) -> None:
         self._functions.stop()
-        self._worker.stop()
+        try:
+            self._worker.stop()
+        finally:
+            self._writer.close(STOP_S)
 
 
 def _standby(plan: IngestPlan) -> SourceStatus:
