@@ -211,7 +211,11 @@ class MySQLTable:
             password=resolve(system.password),
         )
         try:
-            limit = f"max_statement_time = {STATEMENT_S}" if is_mariadb(connection) else f"max_execution_time = {STATEMENT_S}000"
+            limit = (
+                f"max_statement_time = {STATEMENT_S}"
+                if is_mariadb(connection)
+                else f"max_execution_time = {STATEMENT_S}000"
+            )
             with connection.cursor() as cursor:
                 cursor.execute(f"SET SESSION time_zone = '+00:00', lock_wait_timeout = {LOCK_S}, {limit}")
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

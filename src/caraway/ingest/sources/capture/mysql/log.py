@@ -479,7 +479,9 @@ class MySQLLog:
             case Effect.ALTERS:
                 self._is_stale = True
             case Effect.REPLACES:
-                why = f"{self._here}: `{' '.join(statement.split())[:80]}` changes rows of the table without logging them"
+                why = (
+                    f"{self._here}: `{' '.join(statement.split())[:80]}` changes rows of the table without logging them"
+                )
                 self._add(Replaced(f"{self._where}: {why}; {RELOAD}"))
         if transaction is not None and transaction.is_standalone:
             self._finish(is_committed=True)
@@ -488,9 +490,8 @@ class MySQLLog:
         verb, _, xid = rest.partition(" ")
         transaction = self._transaction
         match verb.upper():
-            case "START":
-                if transaction is not None:
-                    transaction.is_standalone, transaction.xid = False, xid
+            case "START" if transaction is not None:
+                transaction.is_standalone = False
             case "COMMIT":
                 self._commit_prepared(xid)
             case "ROLLBACK":
@@ -504,9 +505,11 @@ class MySQLLog:
             self._finish(is_committed=True)
         elif known is not None:
             self._finish_known(known)
-        elif transaction is not None and transaction.xid is not None:
-            self._prepared[transaction.xid] = transaction.start if transaction.has_changes else None
-            self._completed.pop(transaction.xid, None)
+        elif transaction is not None:
+            # As in the statement that ends it.
+            xid = f"X'{event.xid_gtrid.hex()}',X'{event.xid_bqual.hex()}',{event.xid_format_id}"
+            self._prepared[xid] = transaction.start if transaction.has_changes else None
+            self._completed.pop(xid, None)
             self._transaction = None
 
     def _commit_prepared(self, xid: str) -> None:
@@ -576,4 +579,3 @@ class MySQLLog:
                     f"{self._where}: a row of table {self._names[1]} can't be read from the binary log "
                     f"{self._opened.file} before {self._opened.end[1]}: {error}"
                 ) from error
-

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import pairwise
 
 _TOKEN = re.compile(
     r"""
@@ -60,7 +61,7 @@ class _Token:
         return "" if self.is_name else self.text.upper()
 
 
-def effect(statement: str, default_schema: str, name: TableName) -> Effect:  # noqa: PLR0911 (a table of verbs)
+def effect(statement: str, default_schema: str, name: TableName) -> Effect:
     """Return what a statement does to a table.
 
     Args:
@@ -120,7 +121,7 @@ def _alter(tokens: list[_Token], default_schema: str, name: TableName) -> Effect
         return Effect.REPLACES
     if not altered or not name.matches(*altered[0]):
         return Effect.NOTHING
-    pairs = set(zip(words, words[1:], strict=False))
+    pairs = set(pairwise(words))
     swaps = {(verb, "PARTITION") for verb in ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")}
     swaps |= {("DISCARD", "TABLESPACE"), ("IMPORT", "TABLESPACE")}
     return Effect.REPLACES if others or swaps & pairs else Effect.ALTERS

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pymysql
-from pymysql.connections import Connection, MysqlPacket
+from pymysql.connections import (  # type: ignore[attr-defined]  # the stubs lack it
+    Connection,
+    MysqlPacket,
+)
 from pymysql.constants import COMMAND
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import (
@@ -192,16 +195,16 @@ class _Connection(Connection):  # type: ignore[type-arg]
         return self._incoming is None or self._incoming.is_ready(timeout_s)
 
     def _write_bytes(self, data: bytes) -> None:
-        super()._write_bytes(data)  # type: ignore[misc]
+        super()._write_bytes(data)  # type: ignore[misc]  # the stubs lack it
         if self._incoming is None and data[4:5] == bytes([COMMAND.COM_BINLOG_DUMP]):
             # From here on only events come. What was read before is used up.
-            self._incoming = self._rfile = _Incoming(self._sock)  # type: ignore[has-type]
+            self._incoming = self._rfile = _Incoming(self._sock)  # type: ignore[attr-defined]  # as above
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
         if self._incoming is None:
-            return super()._read_packet(packet_type)  # type: ignore[misc, no-any-return]
+            return super()._read_packet(packet_type)  # type: ignore[no-untyped-call]  # as above
         try:
-            packet = super()._read_packet(packet_type)  # type: ignore[misc]
+            packet = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]  # as above
         except pymysql.OperationalError as error:
             # The library would connect again for some of these.
             raise _CutError(*error.args) from None
@@ -209,7 +212,7 @@ class _Connection(Connection):  # type: ignore[type-arg]
         if data[:1] == b"\0":
             self._count(data)
             packet = packet_type(b"\0" + self._plain(data[1:]), self.encoding)
-        return packet  # type: ignore[no-any-return]
+        return packet
 
     def _plain(self, event: bytes) -> bytes:
         kind, flags = event[4], int.from_bytes(event[17:19], "little")

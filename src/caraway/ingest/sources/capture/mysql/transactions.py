@@ -106,7 +106,6 @@ class Transaction:
         origin: The part of Debezium's `source` that tells about it.
         gtid: Its GTID, as the server writes it.
         is_standalone: True if it is a single statement that has no commit of its own.
-        xid: The name of a transaction of XA.
         items: Its changes of the table, and the place of each.
         size: The bytes of these.
         has_changes: True if it changes the table.
@@ -120,7 +119,6 @@ class Transaction:
     origin: dict[str, Any]
     gtid: str | None
     is_standalone: bool
-    xid: str | None = None
     items: list[tuple[Coordinate, Item]] = field(default_factory=list)
     size: int = 0
     has_changes: bool = False
