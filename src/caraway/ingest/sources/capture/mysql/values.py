@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from ipaddress import IPv4Address, IPv6Address
+from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Any
 from uuid import UUID
 
@@ -420,6 +420,6 @@ def _uuid(data: bytes) -> str:
 
 _BINARIES: dict[str, Callable[[bytes], Any]] = {
     "uuid": _uuid,
-    "inet6": lambda data: str(IPv6Address(data.ljust(16, b"\0"))),
-    "inet4": lambda data: str(IPv4Address(data.ljust(4, b"\0"))),
+    "inet6": lambda data: inet_ntop(AF_INET6, data.ljust(16, b"\0")),
+    "inet4": lambda data: inet_ntop(AF_INET, data.ljust(4, b"\0")),
 }
