@@ -32,6 +32,7 @@ FULL = pytest.mark.full(reason="a MySQL server is fetched and started; CI has Ma
 
 @pytest.fixture(scope="module", params=["mariadb", pytest.param("mysql", marks=FULL)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
+    # It is killed, and its logs are removed, so it isn't the one that other tests share.
     running = {"mariadb": running_mariadb, "mysql": running_mysql}[request.param]
     with running(tmp_path_factory.mktemp(request.param)) as server:
         yield server
@@ -100,6 +101,8 @@ def database(server: MariaDB) -> Iterator[Database]:
     yield database
     with suppress(pymysql.Error):
         database.execute(f"DROP DATABASE {database.name}")
+        if database.is_mariadb:
+            database.execute("SET GLOBAL log_bin_compress = OFF")
     database.cursor.connection.close()
 
 
@@ -487,11 +490,11 @@ def test_a_table_that_cannot_be_captured_is_refused_with_the_remedy(
 def test_a_table_whose_rows_a_foreign_key_changes_without_the_log_is_refused(database: Database) -> None:
     """InnoDB deletes them itself. MySQL has no such deletes any more since 9.6."""
     database.execute(
-        "CREATE TABLE kinds (kind int PRIMARY KEY)",
-        "CREATE TABLE plants (id int PRIMARY KEY, kind int, FOREIGN KEY (kind) REFERENCES kinds (kind) "
+        "CREATE TABLE kinds (kind varchar(20) PRIMARY KEY)",
+        "CREATE TABLE plants (id int PRIMARY KEY, kind varchar(20), FOREIGN KEY (kind) REFERENCES kinds (kind) "
         "ON DELETE CASCADE)",
-        "INSERT INTO kinds VALUES (1)",
-        "INSERT INTO plants VALUES (1, 1)",
+        "INSERT INTO kinds VALUES ('fern')",
+        "INSERT INTO plants VALUES (1, 'fern')",
     )
     world = World(plants(database.system(), "plants"))
     with closing(reader_of(world)) as opened:
@@ -656,7 +659,8 @@ def test_a_connection_that_is_cut_within_a_transaction_goes_on(
     assert cuts == 4
     assert world.rows() == database.rows()
     marks = len(world.topics[world.plan.topic.name])
-    assert marks == 5000 + 99
+    # One row had this size before.
+    assert marks == 5000 + 98
     world.kill()
 
 

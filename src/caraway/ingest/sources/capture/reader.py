@@ -225,7 +225,8 @@ class CaptureReader:
             case Started(at, committed_us, state):
                 position.at, position.state = at, state
                 position.committed_us = max(position.committed_us, committed_us)
-                batch.is_news = True
+                # If rows were handed over and this place was forgotten, later deletes of them would be missed.
+                batch.is_news = batch.is_fence = True
                 return False
         return True
 
