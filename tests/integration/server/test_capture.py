@@ -148,7 +148,7 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source,
             "COMMIT",
         )
         server = own_server()
-    table: dict[int, int] = dict(run("SELECT id, size FROM plants"))  # type: ignore[arg-type]
+    table: dict[int, int] = dict(run("SELECT id, size FROM plants"))
     caught_up(server, database)
     assert rows_of(kafka, topic) == table
     run("BEGIN", "TRUNCATE plants", "INSERT INTO plants VALUES (1, 1), (5, 5)", "COMMIT")

@@ -33,8 +33,8 @@ FULL = pytest.mark.full(reason="a MySQL server is fetched and started; CI has Ma
 @pytest.fixture(scope="module", params=["mariadb", pytest.param("mysql", marks=FULL)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
     # It is killed, and its logs are removed, so it isn't the one that other tests share.
-    running = {"mariadb": running_mariadb, "mysql": running_mysql}[request.param]
-    with running(tmp_path_factory.mktemp(request.param)) as server:
+    folder = tmp_path_factory.mktemp(request.param)
+    with running_mysql(folder) if request.param == "mysql" else running_mariadb(folder) as server:
         yield server
 
 
@@ -759,7 +759,7 @@ def test_a_key_of_several_columns_is_loaded_in_its_order(database: Database) -> 
         cursor.executemany("INSERT INTO plants (kind, day, id, place) VALUES (%s, %s, %s, %s)", list(rows))
     with closing(reader_of(database.world())) as opened:
         position = opened.seek({}, {})
-        found = []
+        found: list[Any] = []
         while "snapshot" in position or "at" not in position:
             batch = opened.poll(rows=10_000, size=1 << 22, timeout_s=0.01)
             if batch is not None:

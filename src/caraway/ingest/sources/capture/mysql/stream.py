@@ -180,7 +180,7 @@ class _CutError(Exception):
     """The connection of a stream is lost."""
 
 
-class _Connection(Connection):  # type: ignore[type-arg]
+class _Connection(Connection):
     """A connection of which one knows if something can be read, and that counts the positions of events."""
 
     def __init__(self, at: int, **keywords: Any) -> None:
