@@ -119,6 +119,10 @@ def test_rows_without_keys_have_a_hash_that_tells_equal_rows_apart(folder: Path,
     # A revision replaces the row, and a retraction removes it.
     sink.write(Batch([change("id1", same, row("a", 9.0), 3), change("id3", row("b", 1.0), None, 4)], {0: 5}))
     assert sorted(values(folder)) == [("a", 1.0), ("a", 9.0)]
+    # A revision that is taken back within a batch changes nothing.
+    other = row("a", 9.0)
+    sink.write(Batch([change("id1", other, same, 5), change("id1", same, other, 6)], {0: 7}))
+    assert sorted(values(folder)) == [("a", 1.0), ("a", 9.0)]
 
 
 def test_a_new_sink_of_the_same_name_replaces_the_rows_and_spares_tables_of_others(folder: Path) -> None:
