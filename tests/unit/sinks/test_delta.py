@@ -56,6 +56,7 @@ def values(folder: Path) -> list[tuple[str, float]]:
     return [(each["k"], each["value"]) for each in read(folder)]
 
 
+@pytest.mark.spec("connectors:4.2:3")
 def test_a_table_has_the_rows_and_the_positions_and_takes_a_batch_once(folder: Path) -> None:
     plan = plan_of(sink=SINK)
     first = writer(plan)
@@ -83,6 +84,7 @@ def test_a_table_has_the_rows_and_the_positions_and_takes_a_batch_once(folder: P
         max_size=4,
     )
 )
+@pytest.mark.spec("connectors:4.2:3")
 def test_merges_give_the_table_of_the_changes(
     batches: Sequence[Sequence[tuple[str, int | None]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -105,6 +107,7 @@ def test_merges_give_the_table_of_the_changes(
         assert values(found) == sorted((key, each.values[1]) for key, each in table.items())
 
 
+@pytest.mark.spec("connectors:4.2:3")
 @pytest.mark.parametrize("product", ["caraway", "fennel"])
 def test_rows_without_keys_have_a_hash_that_tells_equal_rows_apart(folder: Path, product: str) -> None:
     plan = plan_of(sink=SINK, keyed=False)

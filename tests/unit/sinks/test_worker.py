@@ -106,6 +106,7 @@ def placed(plan: SinkPlan, sent: Sequence[Sent]) -> dict[int, list[Any]]:
     return topic
 
 
+@pytest.mark.spec("connectors:4.2:1", "connectors:4.2:2")
 @pytest.mark.parametrize("revised", [False, True])
 @pytest.mark.parametrize(("transactional", "remembers"), [(False, False), (True, False), (True, True)])
 @given(data=st.data())
