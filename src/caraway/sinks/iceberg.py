@@ -7,14 +7,12 @@ is in the table exactly once, whoever writes and whenever a writer dies.
 Rows of keys that have changed are removed by writing their files anew (copy-on-write), since all engines read that.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -35,11 +33,10 @@ from caraway.graph.connectors import IcebergConnector
 from caraway.graph.systems import IcebergSystem
 from caraway.objects.iceberg import open_catalog, table_identifier, translated_errors
 from caraway.plan.model import SinkPlan
-from caraway.sinks.changes import Change, Row, last_of_each_key
-from caraway.sinks.writer import EXACTLY_ONCE, Batch, Resolve, Writing
+from caraway.sinks.changes import last_of_each_key
+from caraway.sinks.rows import TableRow, hash_column, table_rows
+from caraway.sinks.writer import EXACTLY_ONCE, Batch, SignIn, Writing
 
-# The bytes of the hash of a row without keys.
-HASH_BYTES = 16
 # The column of rows to be written that says whether the row is to be removed. The table doesn't have it.
 DELETED = "__caraway_deleted__"
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
@@ -53,13 +50,12 @@ PROPERTIES = {
     "commit.manifest-merge.enabled": "true",
 }
 
-_ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
-
 
 class IcebergWriter:
     """Writes the rows of a dataset to a table: those of a keyed one by key, those of others by a hash column."""
 
     guarantee = EXACTLY_ONCE
+    remembers = False
 
     def __init__(self, writing: Writing) -> None:
         """Open the table, and create it if there is none.
@@ -67,9 +63,8 @@ class IcebergWriter:
         Raises `UnavailableError` if the catalog doesn't answer or refuses, or another program has made the table.
         """
         self._writing, plan = writing, writing.plan
-        self._dataset = (plan.dataset.name, plan.dataset.version)
         self._keyed = bool(plan.topic.schema.keys)
-        self._hash = f"__{writing.product}_hash__"
+        self._hash = hash_column(writing.product)
         renames = dict(plan.sink.renames)
         arrow = columns_of(plan.topic.schema).arrow
         self._types = [(column.dtype, arrow.field(column.name).type) for column in plan.topic.schema.columns]
@@ -80,8 +75,8 @@ class IcebergWriter:
         fields = [*zip(names, (kind for _, kind in self._types), strict=True), (time, self._time_type)]
         self._schema = pa.schema([*fields, *([] if self._keyed else [(self._hash, pa.string())])])
         self._property = f"{writing.product}.positions.{writing.name}"
-        self._description = DESCRIPTION.format(dataset=self._dataset[0])
-        self._table = self._opened(open_sink(plan, writing.resolve))
+        self._description = DESCRIPTION.format(dataset=plan.dataset.name)
+        self._table = self._opened(open_sink(plan, writing.sign_in))
         self._positions = self._written()
 
     def positions(self) -> Mapping[int, int]:
@@ -90,15 +85,14 @@ class IcebergWriter:
 
     def write(self, batch: Batch) -> None:
         """Write changes in one commit; see `SinkWriter.write`."""
-        changes = last_of_each_key(batch.changes)
-        if not changes:
+        made = table_rows(self._writing.plan, last_of_each_key(batch.changes))
+        if not made:
             return
         with translated_errors(self._where):
             self._refresh()
             # Another writer has written meanwhile. Its position says what the next batch is.
             if (there := self._written()) != self._positions:
                 raise UnavailableError(f"{self._where} was written by another server, up to {dict(there)}")
-            made = self._rows(changes)
             is_new = not self._positions
             position = json.dumps({str(partition): offset for partition, offset in sorted(batch.reached.items())})
             properties = {self._property: position}
@@ -107,7 +101,7 @@ class IcebergWriter:
                     # The rows of an earlier sink of this name are replaced, as they may not be in the dataset any more.
                     self._reshape(transaction)
                 transaction.set_properties(properties)
-                self._replace(transaction, made, properties, everything=is_new)
+                self._replace(transaction, self._rows(made), properties, everything=is_new)
         self._positions = dict(batch.reached)
         batch.sent = len(batch.changes)
 
@@ -129,7 +123,9 @@ class IcebergWriter:
                     identifier, self._schema, properties={**PROPERTIES, "comment": self._description}
                 )
         if table.properties.get("comment") != self._description:
-            raise UnavailableError(f"{self._where} is there already, and no sink of {self._dataset[0]} has made it")
+            raise UnavailableError(
+                f"{self._where} is there already, and no sink of {self._writing.plan.dataset.name} has made it"
+            )
         return _without_retries(table)
 
     def _refresh(self) -> None:
@@ -209,49 +205,36 @@ class IcebergWriter:
             row_filter=AlwaysTrue(),
         ).to_table(tasks=[task])
 
-    def _rows(self, changes: Sequence[Change]) -> Any:
-        """Return a row for each key: the one after the changes or, to be removed, the one before them."""
-        made: list[tuple[Row, bool, bytes]] = []
-        for change in changes:
-            if change.after is not None:
-                made.append((change.after, False, change.key))
-            # A row without keys that is revised has another hash than before.
-            if change.before is not None and (change.after is None or not self._keyed):
-                made.append((change.before, True, change.key))
-        columns = zip(*(row.values for row, _, _ in made), strict=True)
+    def _rows(self, made: Sequence[TableRow]) -> Any:
+        columns = zip(*(each.row.values for each in made), strict=True)
         arrays: list[Any] = [
             column_array(list(values), dtype) for values, (dtype, _) in zip(columns, self._types, strict=True)
         ]
-        arrays.append(pa.array([row.time_us for row, _, _ in made], pa.int64()).cast(self._time_type))
+        arrays.append(pa.array([each.row.time_us for each in made], pa.int64()).cast(self._time_type))
         if not self._keyed:
-            arrays.append(pa.array([self._hash_of(row, key) for row, _, key in made], pa.string()))
+            arrays.append(pa.array([each.hash for each in made], pa.string()))
         table = pa.Table.from_arrays(arrays, schema=self._schema)
-        return table.append_column(DELETED, pa.array([deleted for _, deleted, _ in made], pa.bool_()))
-
-    def _hash_of(self, row: Row, identity: bytes) -> str:
-        """Return the hash of a row without keys, of which two equal rows have different ones, by their identities."""
-        content = _ENCODE((self._dataset, row.values, row.time_us, identity))
-        return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()
+        return table.append_column(DELETED, pa.array([each.deleted for each in made], pa.bool_()))
 
 
-def open_sink(plan: SinkPlan, resolve: Resolve) -> Catalog:
+def open_sink(plan: SinkPlan, sign_in: SignIn) -> Catalog:
     """Open the catalog of a sink. Tables of a sink are in S3, and not in folders of a server's machine."""
     connector = plan.sink.connector
     assert isinstance(connector, IcebergConnector)  # noqa: S101 (the planner chooses the writer)
     system = connector.system
     assert isinstance(system, IcebergSystem)  # noqa: S101 (the planner refuses others)
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
-    return open_catalog(system, resolve, endpoint=endpoint)
+    endpoint = sign_in.endpoints.get(system.name) or os.environ.get("AWS_ENDPOINT_URL_S3")
+    return open_catalog(system, sign_in.resolve, endpoint=endpoint or os.environ.get("AWS_ENDPOINT_URL"))
 
 
-def check(plan: SinkPlan, resolve: Resolve) -> None:
+def check(plan: SinkPlan, sign_in: SignIn) -> None:
     """Check that the catalog shows whether the table exists.
 
     Raises:
         CommitError: The catalog doesn't answer, or refuses.
     """
     try:
-        catalog = open_sink(plan, resolve)
+        catalog = open_sink(plan, sign_in)
         with translated_errors(f"the table {plan.target}"):
             catalog.table_exists(table_identifier(plan.target))
     except UnavailableError as error:

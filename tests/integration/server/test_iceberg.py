@@ -52,11 +52,12 @@ def uri(postgres: str) -> str:
 
 
 @pytest.fixture
-def catalog(uri: str, store: str) -> SqlCatalog:
-    """Return the catalog, as other programs use it."""
+def catalog(uri: str, store: str) -> Iterator[SqlCatalog]:
+    """Yield the catalog, as other programs use it."""
     made = SqlCatalog("ice", uri=uri, warehouse="s3://tables/lake", **{"s3.endpoint": store, "s3.region": "us-east-1"})
     made.create_namespace_if_not_exists("db")
-    return made
+    yield made
+    made.engine.dispose()
 
 
 @pytest.fixture

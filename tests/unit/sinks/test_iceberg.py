@@ -24,9 +24,9 @@ from caraway.plan.model import SinkPlan
 from caraway.sinks import iceberg
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.iceberg import IcebergWriter, check
-from caraway.sinks.writer import Batch, Writing
+from caraway.sinks.writer import Batch, SignIn
 from tests.effort import examples
-from tests.unit.sinks.world import plan_of
+from tests.unit.sinks.world import plan_of, writing
 
 TABLE = "db.p_main_v3"
 
@@ -67,18 +67,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def writer(plan: SinkPlan, name: str = "sink", product: Any = "caraway", *, keep: bool = True) -> IcebergWriter:
-    return IcebergWriter(
-        Writing(
-            plan=plan,
-            name=name,
-            branch="main",
-            resolve=str,
-            product=product,
-            refuse=lambda _: None,
-            keep=lambda: keep,
-            pause=lambda _: None,
-        )
-    )
+    return IcebergWriter(writing(plan, name=name, product=product, keep=lambda: keep))
 
 
 def row(key: str, value: float, note: int | None = None, time: int = 1) -> Row:
@@ -242,14 +231,14 @@ def test_duckdb_reads_the_table(lake: Lake) -> None:
 
 
 def test_a_catalog_that_does_not_answer_is_an_error_at_the_commit(lake: Lake) -> None:
-    check(lake.plan(), str)
+    check(lake.plan(), SignIn(resolve=str))
     lake.uri = "postgresql+psycopg://u:tiger@127.0.0.1:1/db"
     with pytest.raises(CommitError, match="OperationalError") as error:
-        check(lake.plan(), str)
+        check(lake.plan(), SignIn(resolve=str))
     assert "tiger" not in str(error.value)
 
 
 def test_tables_of_a_sink_are_not_in_folders_of_the_server(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     with pytest.raises(CommitError, match="isn't in a folder that the server may use"):
-        check(lake.plan(), str)
+        check(lake.plan(), SignIn(resolve=str))
