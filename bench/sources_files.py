@@ -3,8 +3,9 @@
     python -m bench sources_files [--rows 1000000] [--kafka host:port] [--postgres URL] [--json FILE]
 
 Rows are payments of five columns: two integers, a number, a text and an instant. They are in eight files of a local
-folder, in each format, and are read by a worker as servers run it, with checkpoints in Postgres. Beside it stand
-pyarrow alone (for JSON, orjson), which reads the files to its own columns, and what the reader takes without writes.
+folder, in each format, and in an Iceberg table, and are read by a worker as servers run it, with checkpoints in
+Postgres. Beside it stand pyarrow alone (for JSON, orjson; for Iceberg, pyiceberg), which reads the files to its own
+columns, and what the reader takes without writes.
 The processor time is that of this process, which sends the rows too, but isn't the broker.
 """
 
@@ -17,11 +18,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import cast
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
+from pyiceberg.catalog.sql import SqlCatalog
 from rich.table import Table
 from services import services
 
@@ -35,9 +39,8 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.graph.systems import CSVFormat, FilesSystem
 from caraway.ingest.delivery import SLICE, Deliverer
 from caraway.ingest.marks import Marks
-from caraway.ingest.sources.files.reader import FilesReader
 from caraway.ingest.sources.positions import SourcePositions
-from caraway.ingest.sources.reader import SourceContext
+from caraway.ingest.sources.reader import OpenReader, SourceContext, SourceReader
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import POLL_BYTES, POLL_ROWS, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
@@ -52,7 +55,8 @@ from caraway.topics.producer import TopicWriter
 FILES = 8
 PARTITIONS = 4
 BEGIN_US = 1_767_225_600_000_000
-FORMATS: dict[str, str | CSVFormat] = {"parquet": "parquet", "csv": CSVFormat(), "json": "json"}
+FORMATS: dict[str, str | CSVFormat] = {"parquet": "parquet", "csv": CSVFormat(), "json": "json", "iceberg": "iceberg"}
+ICEBERG_TABLE = "db.payments"
 PAYMENTS = DatasetSpec(
     name="Payments",
     version=1,
@@ -105,6 +109,9 @@ def main() -> None:
 def make_files(folder: Path, rows: int) -> None:
     """Write the files of all formats."""
     chance = random.Random(7)
+    (folder / "iceberg").mkdir()
+    catalog = iceberg_catalog(folder)
+    catalog.create_namespace("db")
     for number in range(FILES):
         count = rows * (number + 1) // FILES - rows * number // FILES
         table = pa.table(
@@ -118,10 +125,16 @@ def make_files(folder: Path, rows: int) -> None:
         )
         for name in FORMATS:
             (folder / name).mkdir(exist_ok=True)
+        catalog.create_table_if_not_exists(ICEBERG_TABLE, table.schema).append(table)
         pq.write_table(table, folder / "parquet" / f"{number}.parquet")
         csv.write_csv(table, folder / "csv" / f"{number}.csv")
         with (folder / "json" / f"{number}.json").open("wb") as file:
             file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in table.to_pylist())
+
+
+def iceberg_catalog(folder: Path) -> SqlCatalog:
+    """Return the catalog of the Iceberg table, which only its writer needs."""
+    return SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/iceberg")
 
 
 def seconds(act: Callable[[], object]) -> float:
@@ -133,6 +146,9 @@ def seconds(act: Callable[[], object]) -> float:
 
 def read_alone(folder: Path, name: str) -> None:
     """Read all files by the library alone."""
+    if name == "iceberg":
+        iceberg_catalog(folder).load_table(ICEBERG_TABLE).scan().to_arrow()
+        return
     for path in sorted((folder / name).iterdir()):
         match name:
             case "parquet":
@@ -148,13 +164,16 @@ def read_alone(folder: Path, name: str) -> None:
 def plan_of(folder: Path, name: str) -> IngestPlan:
     """Return the plan of the dataset over the files of a format."""
     connector = FilesConnector(
-        system=FilesSystem(name="bench"), container=str(folder / name), prefix="", format=FORMATS[name]
+        system=FilesSystem(name="bench"),
+        container=str(folder / name),
+        prefix="db/payments" if name == "iceberg" else "",
+        format=FORMATS[name],
     )
     source = SourceSpec(connector=connector, cdc=Cdc.APPEND, disorder_us=0)
     return plan_graph(Graph(datasets=(replace(PAYMENTS, sources=(source,)),))).ingests[0]
 
 
-def reader_of(folder: Path, plan: IngestPlan) -> FilesReader:
+def reader_of(folder: Path, plan: IngestPlan) -> SourceReader:
     """Return a reader of the files."""
     connector = plan.source.connector
     assert isinstance(connector, FilesConnector)  # noqa: S101 (made above)
@@ -167,7 +186,7 @@ def reader_of(folder: Path, plan: IngestPlan) -> FilesReader:
         resolve=str,
         local_folders=(str(folder),),
     )
-    return FilesReader(connector, context)
+    return cast("OpenReader", resolve_name(connector.reader_class))(connector, context)
 
 
 def convert(folder: Path, name: str, rows: int) -> None:
