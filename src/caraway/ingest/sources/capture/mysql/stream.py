@@ -145,6 +145,9 @@ class Stream:
             self.file = event.next_binlog
             self._number = file_number(self.file)
             connection.end = event.position
+        elif isinstance(event, HeartbeatLogEvent) and file_number(event.ident) == self._number:
+            # Behind the last event of a file, the server may still say that it waits there.
+            connection.end = max(connection.end, connection.end - connection.end % MOST + event.packet.log_pos)
         self.start, self.end = (self._number, connection.start), (self._number, connection.end)
         return event
 
@@ -225,12 +228,15 @@ class _Connection(Connection):
 
     def _count(self, data: bytes) -> None:
         _, kind, _, size, position, flags = events.HEADER.unpack_from(data, 1)
-        if not position or flags & events.ARTIFICIAL or kind == events.ROTATE:
-            self.start = self.end
+        self.start = self.end
+        if not position or flags & events.ARTIFICIAL or kind in {events.ROTATE, events.HEARTBEAT}:
             return
         end = self.end - self.end % MOST + position
-        end += MOST if end < self.end else 0
-        self.start, self.end = (self.end if kind == events.HEARTBEAT else end - size), end
+        if end < self.end:
+            end += MOST
+            if end - size > self.end + MOST // 2:
+                raise _CutError(f"the position {position} follows {self.end}")
+        self.start, self.end = end - size, end
 
 
 class _Incoming:
