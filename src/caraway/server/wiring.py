@@ -48,7 +48,8 @@ from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
-from caraway.sinks.sinks import Sinks, check_sink
+from caraway.sinks.sinks import Sinks
+from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
 from caraway.state.blueprints import AssetKind
@@ -61,6 +62,7 @@ from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
+from caraway.topics.letters import LetterReader
 from caraway.topics.producer import TopicWriter
 
 KAFKA_INTERVAL_S = 2.0
@@ -221,7 +223,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
-    lags = Lags(index.positions, state.running_jobs, backpressure)
+    lags, letters = Lags(index.positions, state.running_jobs, backpressure), LetterReader(servers)
     sources = Sources(
         servers,
         engine,
@@ -242,7 +244,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         folder=settings.data_dir,
         objects_url=settings.objects_url,
         erased=erased,
-        resolve=resolve,
+        sign_in=SignIn(resolve=resolve, ca_file=settings.sources.ca_file, endpoints=settings.sources.endpoints),
         product=settings.sinks.names,
     )
 
@@ -270,7 +272,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         index_lag=index.lag,
         look_up=resolve,
         try_sources=trials.faults,
-        check_sink=partial(check_sink, resolve=resolve),
+        check_sink=sinks.check,
     )
     reconciling = Reconciling(
         control.reconciler,
@@ -328,6 +330,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         intake=intake,
         keyring=keyring,
         lags=lags,
+        letters=letters,
         offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
             settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
@@ -354,6 +357,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             trials.stop,
             sinks.stop,
             lags.stop,
+            letters.close,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),

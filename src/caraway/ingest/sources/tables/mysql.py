@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from caraway.addresses.names import host_and_port, jdbc_params, name_parts
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import MySQLSystem
@@ -21,7 +22,6 @@ from caraway.ingest.sources.tables.mysql_connection import (
     is_mariadb,
     quote,
 )
-from caraway.ingest.sources.tables.names import host_and_port, jdbc_params, name_parts
 from caraway.ingest.sources.tables.statements import CHUNK_ROWS, tie_statements
 
 try:

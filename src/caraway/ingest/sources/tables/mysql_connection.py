@@ -4,8 +4,8 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
+from caraway.addresses.names import Parameters, truth
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.tables.names import Parameters, truth
 
 try:
     from pymysql.connections import Connection

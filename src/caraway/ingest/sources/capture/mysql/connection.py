@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from caraway.addresses.names import host_and_port, jdbc_params
 from caraway.errors import UnavailableError
 from caraway.graph.systems import MySQLSystem
 from caraway.ingest.sources.reader import Resolve
 from caraway.ingest.sources.tables.mysql_connection import MYSQL_PARAMETERS, connection_keywords, is_mariadb
-from caraway.ingest.sources.tables.names import host_and_port, jdbc_params
 
 try:
     import pymysql

@@ -19,6 +19,7 @@ from pymysqlreplication.event import (
 )
 from pymysqlreplication.row_event import PartialUpdateRowsEvent, RowsEvent, TableMapEvent
 
+from caraway.addresses.names import name_parts
 from caraway.errors import UnavailableError
 from caraway.graph.systems import MySQLSystem
 from caraway.ingest.sources.capture.log import (
@@ -50,7 +51,6 @@ from caraway.ingest.sources.capture.mysql.transactions import (
 )
 from caraway.ingest.sources.capture.mysql.values import ReadColumn, readers
 from caraway.ingest.sources.reader import SourceContext
-from caraway.ingest.sources.tables.names import name_parts
 
 # The types of events that mean a part of the log is missing, or has a form that can't be read.
 _UNREADABLE = {
