@@ -188,7 +188,7 @@ class _Connection(Connection):
 
     def __init__(self, at: int, **keywords: Any) -> None:
         self.start = self.end = at
-        # Whether the library expects checksums, and whether the events of this file have them.
+        # The first is true if the library expects checksums, the second one if the events of this file have them.
         self.has_checksum = self._has_checksum = False
         self._incoming: _Incoming | None = None
         super().__init__(**keywords)
@@ -200,7 +200,7 @@ class _Connection(Connection):
     def _write_bytes(self, data: bytes) -> None:
         super()._write_bytes(data)  # type: ignore[misc]  # the stubs lack it
         if self._incoming is None and data[4:5] == bytes([COMMAND.COM_BINLOG_DUMP]):
-            # From here on only events come. What was read before is used up.
+            # From here on only events come. All that was read before is used up.
             self._incoming = self._rfile = _Incoming(self._sock)  # type: ignore[attr-defined]  # as above
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
