@@ -661,7 +661,7 @@ def test_runs_of_rows_are_the_marks_of_the_rows(tmp_path: Path) -> None:
 
 def test_a_commit_of_several_snapshots_stays_one_when_the_log_of_metadata_is_cut(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    lake.create([row(0), row(3)], **{"write.metadata.previous-versions-max": "1"})
+    lake.create([row(0), row(3)], BY_PART, **{"write.metadata.previous-versions-max": "1"})
     lake.drain()
     lake.table.overwrite(lake.arrow([{**row(0), "text": "new"}, row(3)]))
     opened = lake.seek()
