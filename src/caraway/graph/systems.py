@@ -70,10 +70,12 @@ SYSTEMS: dict[SystemKind, type[System]] = {}
 class TableSystem(System):
     """A system that has tables or collections.
 
-    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    A subclass names the reader and the writer of its tables, and the library that these need, as connectors of other
+    systems do.
     """
 
     reader: ClassVar[str] = ""
+    writer: ClassVar[str] = ""
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
 
     def unreadable(self) -> str:
@@ -144,6 +146,7 @@ class PostgresSystem(_DatabaseSystem):
 
     kind: ClassVar = SystemKind.POSTGRES
     reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    writer: ClassVar = "caraway.sinks.postgres.writer:PostgresWriter"
     library: ClassVar = ("psycopg", "postgres")
 
 

@@ -188,7 +188,7 @@ class TopicWriter:
                     pending.settle(UnavailableError("the producer starts over"))
 
     def _settle(self, error: Exception | None = None) -> None:
-        """Settle the writes that are known by a drain, if no row waits any more; with an error, all of them fail at once."""
+        """Settle the writes that are known by a drain, if no row waits any more; with an error, all of them fail."""
         if not self._drained:
             return
         with self._lock:

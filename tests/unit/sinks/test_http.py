@@ -15,8 +15,8 @@ from caraway.graph.systems import SecretRef
 from caraway.sinks import http
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.http import ATTEMPTS, HTTPWriter
-from caraway.sinks.writer import Batch, Refusal, RetryLaterError, Writing
-from tests.unit.sinks.world import SINK, SYSTEM, plan_of
+from caraway.sinks.writer import Batch, Refusal, RetryLaterError, SignIn
+from tests.unit.sinks.world import SINK, SYSTEM, plan_of, writing
 
 CONNECTOR = HTTPConnector(system=SYSTEM, endpoint="changes", limit=2, headers=(("x-team", "bees"),))
 
@@ -47,11 +47,8 @@ class Server:
 
         monkeypatch.setattr(http, "client_of", client_of)
         return HTTPWriter(
-            Writing(
-                plan=plan_of(sink=replace(SINK, connector=connector)),
-                name="sink",
-                branch="main",
-                resolve=str,
+            writing(
+                plan_of(sink=replace(SINK, connector=connector)),
                 product="fennel",
                 refuse=self.refused.extend,
                 keep=lambda: self.keeps,
@@ -69,6 +66,7 @@ def offsets(bodies: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:
     return [[each["payload"]["source"]["fennel"]["offset"] for each in body] for body in bodies]
 
 
+@pytest.mark.spec("connectors:4.2:2")
 def test_requests_have_at_most_so_many_changes_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     server.writer(monkeypatch).write(batch(5))
@@ -81,6 +79,7 @@ def test_requests_have_at_most_so_many_changes_and_bytes(monkeypatch: pytest.Mon
     assert [len(body) for body in large.bodies] == [1, 1, 1]
 
 
+@pytest.mark.spec("connectors:4.2:2")
 def test_a_busy_server_gets_the_same_request_again_and_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[httpx.Response | Exception] = [
         httpx.Response(200),
@@ -135,5 +134,5 @@ def test_an_address_or_certificate_that_cannot_be_used_is_named_without_its_valu
     known: Callable[[Any], str] = {system.host: host, system.ca_cert: certificate}.__getitem__
     sink = SinkSpec(connector=replace(CONNECTOR, system=system), cdc=SINK.cdc)
     with pytest.raises(CommitError, match=text) as caught:
-        http.check(plan_of(sink=sink), known)
+        http.check(plan_of(sink=sink), SignIn(resolve=known))
     assert "secret" not in str(caught.value)

@@ -102,6 +102,7 @@ class SourceBatch:
         size: How many bytes were read.
         is_fence: True if the position must be saved before anything behind these rows is read, since what follows
             depends on the records that are on the topic by then.
+        is_activity: True if rows came to the source by another way, so that it isn't idle although the batch has none.
     """
 
     rows: Table
@@ -111,6 +112,7 @@ class SourceBatch:
     items: Mapping[str, bytes | None] = field(default_factory=dict)
     size: int = 0
     is_fence: bool = False
+    is_activity: bool = False
     run: Callable[[int, int], str] | None = None
 
 

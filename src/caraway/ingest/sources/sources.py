@@ -10,21 +10,23 @@ from typing import cast
 import sqlalchemy as sa
 
 from caraway.cluster.leases import HeldLease, Lease
+from caraway.cluster.members import READERS
+from caraway.cluster.shares import Shares
 from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
-from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
-from caraway.ingest.sources.redaction import HiddenSecrets
+from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext, SourceReader
 from caraway.ingest.sources.removal import SourceRemoval
-from caraway.ingest.sources.shares import SourceShares
 from caraway.ingest.sources.topics import SourceTopics
+from caraway.ingest.sources.webhooks import RECEIVED, Receipts, WebhookReader
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.recurring import Recurring, follow
+from caraway.secrets.hiding import HiddenSecrets
 from caraway.state.blueprints import content_of, source_name
 from caraway.topics.producer import TopicWriter
 
@@ -87,6 +89,11 @@ class SourceStatus:
     error: str
 
 
+def name_of(plan: IngestPlan) -> str:
+    """Return the name under which the position of a source is kept."""
+    return content_of(plan).partition(":")[2]
+
+
 class Sources:
     """Reads the sources that the branches need. Thread safe."""
 
@@ -129,10 +136,12 @@ class Sources:
         # its own, so that slow functions of one don't delay the others.
         self.call = functions()
         self.positions = SourcePositions(engine)
+        self.receipts = Receipts(self.positions, name_of)
+        """Notes of rows that come to bounded webhooks."""
         self.removal = SourceRemoval(self.positions, resolve, settings)
         """Removes sources that are gone for good."""
         self._topics = SourceTopics(bootstrap_servers)
-        self._shares = SourceShares(engine, member)
+        self._shares = Shares(engine, READERS, member)
         self._wanted: Mapping[str, IngestPlan] = {}
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
@@ -152,9 +161,9 @@ class Sources:
         self.call.stop()
 
     def set_plans(self, ingests: Iterable[IngestPlan]) -> None:
-        """Read these sources from now on, except for those whose rows are sent to the server."""
+        """Read these sources from now on; of webhooks, to which clients send rows, watch the bounded ones."""
         self._wanted = {
-            content_of(ingest).partition(":")[2]: ingest for ingest in ingests if ingest.source.connector.reader
+            name_of(ingest): ingest for ingest in ingests if ingest.source.connector.reader or ingest.source.bounded
         }
         self._follower.wake()
 
@@ -202,10 +211,16 @@ class Sources:
         secrets = HiddenSecrets(self._resolve)
         context = self.context(name, plan, target, secrets)
         lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
+
+        def connect() -> SourceReader:
+            if not connector.reader:
+                return WebhookReader(plan.source, lambda: self.positions.item(RECEIVED, [name]).get(name, b""))
+            return cast("OpenReader", resolve_name(connector.reader_class))(connector, context)
+
         worker = SourceWorker(
             name,
             target,
-            connect=lambda: cast("OpenReader", resolve_name(connector.reader_class))(connector, context),
+            connect=connect,
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,

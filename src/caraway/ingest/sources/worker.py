@@ -287,6 +287,8 @@ class SourceWorker:
         """Send the rows of a batch, of which `_settle` awaits that they are durable."""
         sent = _Sent(batch, begun)
         self._sent.append(sent)
+        if batch.is_activity:
+            self._received = self._clock()
         if not len(batch.rows):
             return
         deliverer = Deliverer(
