@@ -153,7 +153,8 @@ def _read(
         )
     if not isinstance(op, str) or op not in {"c", "r", "u", "d"}:
         raise InvalidInputError(f"op is {op!r}; one of c, r, u, d is expected")
-    before, after = (in_logical_types(_object(inner.get(side), side), schema, side) for side in ("before", "after"))
+    before = in_logical_types(_object(inner.get("before"), "before"), schema, "before")
+    after = in_logical_types(_object(inner.get("after"), "after"), schema, "after")
     if op == "d" and before is None:
         raise InvalidInputError("op d needs before, with the key of the row that is deleted")
     if op != "d" and after is None:
@@ -162,12 +163,13 @@ def _read(
         raise InvalidInputError(f"op {op} changes a row, and the dataset has no keys: it only takes inserts")
     if after is not None:
         after = completed(after, before, needed)
+    source = _object(inner.get("source"), "source")
     return _Envelope(
         number=number,
         op=op,
         before=before if op in {"u", "d"} else None,
         after=after if op != "d" else None,
-        at_us=_time_us(inner),
+        at_us=_time_us(inner, source),
     )
 
 
@@ -194,10 +196,14 @@ def _is_notice(inner: Mapping[str, object]) -> bool:
     return is_heartbeat or names >= {"status", "id"} or "ddl" in names or "tableChanges" in names
 
 
-def _time_us(envelope: Mapping[str, object]) -> int | None:
-    for inner in (_object(envelope.get("source"), "source") or {}, envelope):
+def _time_us(envelope: Mapping[str, object], source: Mapping[str, object] | None) -> int | None:
+    for inner in (source or {}, envelope):
         for name, unit_ns in TIMES:
             found = inner.get(name)
+            if found is None:
+                continue
+            if type(found) is int:
+                return found * unit_ns // MICROSECOND_NS
             if isinstance(found, (int, float)) and not is_null(found):
                 return int(found) * unit_ns // MICROSECOND_NS
             # All cells of a CSV file are texts.

@@ -37,6 +37,8 @@ def admitted_changes(
             CapturedChange(number=number, kind=ChangeKind.INSERT, row=row, at_us=_instant(row[dataset.timestamp]))
             for number, row in rows.rows
         ]
+    if source.since_us is None and source.until_us is None and source.sample is None:
+        return MappedChanges(changes=tuple(changes), errors=errors)
     is_admitted, is_sampled = admission(dataset, source), sampler(dataset, source)
     sampled_by = () if source.sample is None else sample_columns(dataset, source)
     return MappedChanges(

@@ -41,7 +41,7 @@ class TopicWriter:
             timeout_s: The time in seconds after which a write without success fails.
             linger_ms: How long to gather rows for one request, in milliseconds. At 0 one row takes 0.7 ms rather than
                 1.5, and single rows still gather while requests are on their way.
-            by_drain: Whether a write is known to be durable when no row of this writer waits any more, instead of by a
+            by_drain: True if a write is known to be durable when no row of this writer waits any more, instead of by a
                 report for each of its rows. A row takes less time then. It is for a writer that one thread uses, which
                 awaits its writes now and then: while others go on writing, no write would succeed.
         """
@@ -188,7 +188,7 @@ class TopicWriter:
                     pending.settle(UnavailableError("the producer starts over"))
 
     def _settle(self, error: Exception | None = None) -> None:
-        """Let the writes succeed that are known by a drain, if no row waits, or fail if there is an error."""
+        """Settle the writes that are known by a drain, if no row waits any more; with an error, all of them fail."""
         if not self._drained:
             return
         with self._lock:

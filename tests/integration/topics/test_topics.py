@@ -106,6 +106,22 @@ def test_a_broker_that_is_away_is_an_error(caplog: pytest.LogCaptureFixture) -> 
     assert 1 <= len(caplog.records) < 10
 
 
+def test_writes_that_are_known_by_a_drain_fail_if_the_broker_is_away() -> None:
+    with TopicWriter(NOWHERE, timeout_s=1, by_drain=True) as writer:
+        writes = [writer.write("x", [(None, b"", None)] * rows) for rows in (1, 3)]
+        for write in writes:
+            with pytest.raises(UnavailableError, match="didn't take a row for the topic x"):
+                write.result(20)
+
+
+def test_writes_that_are_known_by_a_drain_fail_when_the_writer_closes() -> None:
+    writer = TopicWriter(NOWHERE, by_drain=True)
+    write = writer.write("x", [(None, b"", None)])
+    writer.close(0.1)
+    with pytest.raises(UnavailableError):
+        write.result(20)
+
+
 def test_a_topic_that_is_not_there_is_an_error(writer: TopicWriter, topic: str) -> None:
     with pytest.raises(UnavailableError, match="Unknown topic"):
         writer.write(topic, [(None, b"1", None), (None, b"2", None)]).result(20)

@@ -29,7 +29,7 @@ def decode_json(values: Sequence[bytes]) -> tuple[list[object], dict[int, str]]:
 
 def _objects(values: Sequence[bytes]) -> list[object] | None:
     """Return the objects in some values; None if one of them needs further checks, or has none."""
-    # What holds for all of the bytes together holds for those of each value.
+    # If all of the bytes together are so few, and have so few brackets, then those of each value have too.
     if not is_simple(b"".join(values)):
         return None
     try:
