@@ -24,9 +24,11 @@ from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.feed import Feed, TopicFeed
 from caraway.sinks.letters import WRITE_S, SinkLetters
 from caraway.sinks.positions import SinkPositions
+from caraway.sinks.replays import QueuedReplays
 from caraway.sinks.table_state import TableState, remove
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
+from caraway.state.sink_replays import SinkReplays
 from caraway.topics.producer import TopicWriter
 
 # The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
@@ -111,6 +113,8 @@ class Sinks:
         self._sign_in = sign_in
         self._product = product
         self.positions = SinkPositions(engine)
+        self.replays = SinkReplays(engine)
+        """The dead letters whose changes are to be sent again."""
         # The producer of dead letters, made when the first sink starts.
         self._letters: TopicWriter | None = None
         self._shares = Shares(engine, WRITERS, member)
@@ -158,6 +162,7 @@ class Sinks:
         Raises `UnavailableError` if Postgres doesn't answer.
         """
         self.positions.forget(gone)
+        self.replays.forget(gone)
         for name in gone:
             if self._path(name).exists():
                 remove(self._path(name))
@@ -222,6 +227,7 @@ class Sinks:
             right=right,
             positions=self.positions,
             erased=self._erased,
+            asked=QueuedReplays(self._bootstrap_servers, self.replays, name),
             stopping=stopping,
         )
 
