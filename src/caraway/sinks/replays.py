@@ -14,7 +14,7 @@ import msgspec
 from caraway.errors import InvalidInputError
 from caraway.sinks.changes import Change, Row
 from caraway.state.sink_replays import SinkReplays
-from caraway.topics.letters import letter_at, parse_id
+from caraway.topics.letters import LetterReader, parse_id
 
 # The number under which a position has the last dead letter that was sent again. Partitions have numbers from 0 on.
 REPLAYED = -1
@@ -54,9 +54,9 @@ class Asked(Protocol):
 class QueuedReplays:
     """The queue of one sink in Postgres, with the dead letters on their topic."""
 
-    def __init__(self, bootstrap_servers: str, queue: SinkReplays, sink: str) -> None:
+    def __init__(self, letters: LetterReader, queue: SinkReplays, sink: str) -> None:
         """Prepare for the sink of this name."""
-        self._bootstrap_servers, self._queue, self._sink = bootstrap_servers, queue, sink
+        self._letters, self._queue, self._sink = letters, queue, sink
 
     def after(self, number: int) -> Sequence[Again]:
         """Return the first ones behind a number; raises `UnavailableError` if Postgres or Kafka doesn't answer."""
@@ -72,7 +72,7 @@ class QueuedReplays:
         self._queue.settle(self._sink, number)
 
     def _change(self, letter: str) -> Change | None:
-        found = letter_at(self._bootstrap_servers, *parse_id(letter))
+        found = self._letters.at(*parse_id(letter))
         text = None if found is None else found.body.get("change")
         try:
             return decoded(text) if isinstance(text, str) else None

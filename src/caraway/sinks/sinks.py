@@ -29,6 +29,7 @@ from caraway.sinks.table_state import TableState, remove
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
 from caraway.state.sink_replays import SinkReplays
+from caraway.topics.letters import LetterReader
 from caraway.topics.producer import TopicWriter
 
 # The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
@@ -115,6 +116,7 @@ class Sinks:
         self.positions = SinkPositions(engine)
         self.replays = SinkReplays(engine)
         """The dead letters whose changes are to be sent again."""
+        self._letter_reader = LetterReader(bootstrap_servers)
         # The producer of dead letters, made when the first sink starts.
         self._letters: TopicWriter | None = None
         self._shares = Shares(engine, WRITERS, member)
@@ -138,6 +140,7 @@ class Sinks:
             self._shares.leave()
         if self._letters is not None:
             self._letters.close(STOP_S)
+        self._letter_reader.close()
 
     def set_plans(self, sinks: Iterable[SinkPlan]) -> None:
         """Write these sinks from now on."""
@@ -227,7 +230,7 @@ class Sinks:
             right=right,
             positions=self.positions,
             erased=self._erased,
-            asked=QueuedReplays(self._bootstrap_servers, self.replays, name),
+            asked=QueuedReplays(self._letter_reader, self.replays, name),
             stopping=stopping,
         )
 
