@@ -101,6 +101,8 @@ def replay(
 ) -> None:
     """Send the rows of dead letters again to the datasets that refused them, once: as they are, or repaired.
 
+    A change that a sink's system refused is sent again to it, if no later change of its row counts.
+
     As they are, they fit after the dataset was changed. A replay that would be refused again changes nothing.
     """
     answers = []
@@ -109,7 +111,7 @@ def replay(
         body = {"row": _repaired(ask("GET", path, server=server).get("row"), changes)} if changes else {}
         answers.append(ask("POST", f"{path}/replay", server=server, body=body))
         if not as_json:
-            done = "was replayed before" if answers[-1]["already"] else "replayed"
+            done = answers[-1].get("outcome") or ("was replayed before" if answers[-1]["already"] else "replayed")
             out.print(f"{letter}: {done}, dataset {answers[-1]['dataset']}", markup=False)
     if as_json:
         show_json({"replays": answers})

@@ -45,8 +45,8 @@ def sink(
     """Write the rows of a dataset, which pipelines fill, to a connector; stands above or below `@dataset`.
 
     Args:
-        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", a table of
-            Iceberg, Snowflake or Postgres, or keys of Redis.
+        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", or a table of
+            Iceberg, Snowflake or Postgres.
         cdc: "debezium" for Kafka and HTTP; none for the others.
         every: The interval of writing, a duration; not for Kafka and HTTP. The default of S3, Iceberg and Snowflake is
             an hour; the others get changes as they come.
@@ -93,8 +93,8 @@ def _writable(conn: object) -> DataConnector:
         return conn
     shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
     raise DefinitionError(
-        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, tables of "
-        "Iceberg, Snowflake and Postgres, and keys of Redis"
+        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, and tables "
+        "of Iceberg, Snowflake and Postgres"
     )
 
 
@@ -113,9 +113,7 @@ def _check_changes(
     for name, value in given.items():
         # The default of `renames` in the API is an empty dict, so this counts as left out.
         if value is not None and value != {}:
-            raise DefinitionError(
-                f"{label}: {name}= is for tables and keys; changes are sent as they come: leave it out"
-            )
+            raise DefinitionError(f"{label}: {name}= is for tables; changes are sent as they come: leave it out")
 
 
 def _check_rows(label: str, cdc: str | None, how: str | SnapshotData | None) -> None:

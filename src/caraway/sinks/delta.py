@@ -20,6 +20,7 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import S3Connector
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import last_of_each_key
+from caraway.sinks.replays import REPLAYED
 from caraway.sinks.rows import TableRow, hash_column, table_rows
 from caraway.sinks.writer import EXACTLY_ONCE, Batch, SignIn, Writing
 
@@ -66,8 +67,10 @@ class DeltaWriter:
         """Return the offsets that the last commit of the table has."""
         with _translated_errors(self._url):
             history = self._table.transaction_version(self._application(None))
-            count = history or 0
-            return {p: self._table.transaction_version(self._application(p)) or 0 for p in range(count)}
+            partitions = list(range(history or 0))
+            # Dead letters that were sent again have a number of their own.
+            names = [*partitions, *([REPLAYED] if self._table.transaction_version(self._application(REPLAYED)) else [])]
+            return {p: self._table.transaction_version(self._application(p)) or 0 for p in names}
 
     def write(self, batch: Batch) -> None:
         """Write changes in one commit; see `SinkWriter.write`."""

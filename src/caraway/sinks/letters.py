@@ -11,12 +11,15 @@ import orjson
 from caraway.errors import UnavailableError
 from caraway.plan.model import SinkPlan
 from caraway.sinks.envelopes import Envelopes
+from caraway.sinks.replays import encoded
 from caraway.sinks.writer import Refusal
 from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES, MAX_PAYLOAD
 from caraway.topics.producer import TopicItem
 
 # The seconds after which a write of dead letters fails, if the broker doesn't answer.
 WRITE_S = 10.0
+# The most characters of a change in a dead letter. It has the rows before and after it.
+MAX_CHANGE = 4 * MAX_PAYLOAD
 
 
 class Writer(Protocol):
@@ -58,6 +61,7 @@ class SinkLetters:
                 "dataset": self._plan.dataset.name,
                 "topic": self._plan.topic.name,
                 "sink": self._plan.sink.connector.identifier,
+                "sink_id": self._name,
                 "stage": "sink",
                 "op": payload["op"],
                 "partition": change.partition,
@@ -67,6 +71,9 @@ class SinkLetters:
                 "event_time": change.time_us,
                 "time": time.time_ns() // 1000,
             }
+            if len(text) <= MAX_PAYLOAD and len(again := encoded(change)) <= MAX_CHANGE:
+                # By this it can be sent again.
+                letter["change"] = again
             position = f"sink {self._name}/{change.partition}/{change.offset}"
             items.append((blake2b(position.encode(), digest_size=KEY_BYTES).digest(), orjson.dumps(letter), None))
         try:

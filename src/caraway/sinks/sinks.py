@@ -24,9 +24,12 @@ from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.feed import Feed, TopicFeed
 from caraway.sinks.letters import WRITE_S, SinkLetters
 from caraway.sinks.positions import SinkPositions
+from caraway.sinks.replays import QueuedReplays
 from caraway.sinks.table_state import TableState, remove
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
+from caraway.state.sink_replays import SinkReplays
+from caraway.topics.letters import LetterReader
 from caraway.topics.producer import TopicWriter
 
 # The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
@@ -111,6 +114,9 @@ class Sinks:
         self._sign_in = sign_in
         self._product = product
         self.positions = SinkPositions(engine)
+        self.replays = SinkReplays(engine)
+        """The dead letters whose changes are to be sent again."""
+        self._letter_reader = LetterReader(bootstrap_servers)
         # The producer of dead letters, made when the first sink starts.
         self._letters: TopicWriter | None = None
         self._shares = Shares(engine, WRITERS, member)
@@ -134,6 +140,7 @@ class Sinks:
             self._shares.leave()
         if self._letters is not None:
             self._letters.close(STOP_S)
+        self._letter_reader.close()
 
     def set_plans(self, sinks: Iterable[SinkPlan]) -> None:
         """Write these sinks from now on."""
@@ -158,6 +165,7 @@ class Sinks:
         Raises `UnavailableError` if Postgres doesn't answer.
         """
         self.positions.forget(gone)
+        self.replays.forget(gone)
         for name in gone:
             if self._path(name).exists():
                 remove(self._path(name))
@@ -222,6 +230,7 @@ class Sinks:
             right=right,
             positions=self.positions,
             erased=self._erased,
+            asked=QueuedReplays(self._letter_reader, self.replays, name),
             stopping=stopping,
         )
 

@@ -112,6 +112,15 @@ class TableState:
             return None
         return Change(key, _row(was), _row(now), time_us, partition, offset)
 
+    def is_newest(self, change: Change) -> bool:
+        """Return whether the row that a change has made of its key is still the one of this key."""
+        found = self._newest(change.key)
+        if not self._keeps_rows:
+            return found is not None
+        now = None if found is None or found[3] is None else (found[1], found[3])
+        # The bytes are compared, since a row with NaN differs from itself.
+        return now == (None if change.after is None else (change.after.time_us, _ENCODE(list(change.after.values))))
+
     def forget(self, hides: Callable[[bytes, list[Any] | None], bool]) -> int:
         """Remove the rows that `hides` is true of, given key and columns, and return how many; they make no changes."""
         keys = [(key,) for key, row in self._do('SELECT key, "row" FROM entries') if hides(key, row and _DECODE(row))]

@@ -19,11 +19,13 @@ from caraway.errors import UnavailableError
 from caraway.plan.model import SinkPlan
 from caraway.sinks import metrics
 from caraway.sinks.changelog import Changelog
-from caraway.sinks.changes import merged
+from caraway.sinks.changes import Change, merged
 from caraway.sinks.feed import Feed
 from caraway.sinks.positions import SinkPosition
+from caraway.sinks.replays import GONE, OUTDATED, REPLAYED, Again, Asked
 from caraway.sinks.table_state import TableState
 from caraway.sinks.writer import EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SinkWriter
+from caraway.state.sink_replays import SENT
 from caraway.topics.reader import Message
 
 LOG = structlog.get_logger(__name__)
@@ -38,6 +40,8 @@ LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
 # The most seconds for which the messages of an interrupted batch are awaited, which were there before.
 REST_S = 30.0
+# The seconds between two looks for dead letters that are to be sent again.
+REPLAYS_S = 1.0
 LOST = "another server writes it now"
 
 
@@ -74,6 +78,7 @@ class SinkWorker:
         right: HeldLease,
         positions: Positions,
         erased: ErasedKeys,
+        asked: Asked,
         clock: Callable[[], float] = time.monotonic,
         stopping: threading.Event | None = None,
     ) -> None:
@@ -89,12 +94,14 @@ class SinkWorker:
             right: The right to write the sink.
             positions: The store of positions.
             erased: The erased keys.
+            asked: The dead letters whose changes are to be sent again.
             clock: Returns the time in seconds.
             stopping: Set when the worker is to stop, which ends its pauses.
         """
         self._name, self._plan = name, plan
         self._connect, self._refuse, self._feed_of, self._state_of = connect, refuse, feed, state
         self._right, self._positions, self._erased = right, positions, erased
+        self._asked = asked
         self._clock = clock
         self.stopping = stopping or threading.Event()
         self._feed: Feed | None = None
@@ -107,6 +114,11 @@ class SinkWorker:
         # The batch that is being written, and the offsets behind its messages in their partitions.
         self._batch: Batch | None = None
         self._taken: Mapping[int, int] = {}
+        # The dead letters whose changes are that batch, and the last one that was done, by number.
+        self._again: list[Again] = []
+        self._outcomes: dict[int, str] = {}
+        self._replayed = 0
+        self._look_at = float("-inf")
         # A sink that is written at intervals begins its next round at this time by the clock. The round ends at these
         # offsets.
         self._due_at = float("-inf")
@@ -117,6 +129,8 @@ class SinkWorker:
         """When this server wrote last, in seconds since the epoch; None if it has written nothing."""
         self.refused = 0
         """How many changes became dead letters since this server started to write."""
+        # The changes that were refused since the current batch began, by their places, and why.
+        self._refused_now: dict[tuple[int, int] | None, str] = {}
         self.refusal = ""
         """Why the last batch was refused; empty if it was written."""
 
@@ -128,7 +142,7 @@ class SinkWorker:
     @property
     def offsets(self) -> dict[int, int]:
         """The offset behind the last message that is written, by partition, as far as this server knows."""
-        return dict(self._position.written)
+        return {partition: offset for partition, offset in self._position.written.items() if partition != REPLAYED}
 
     @property
     def guarantee(self) -> str:
@@ -160,6 +174,8 @@ class SinkWorker:
             self._close()
             return False
         writer = self._writer or self._open()
+        if self._batch is None:
+            self._batch = self._refused_before()
         if self._batch is None and self._clock() < self._due_at:
             self.stopping.wait(POLL_S)
             self._note_lag()
@@ -188,6 +204,10 @@ class SinkWorker:
         if any(written[p] >= end > position.written.get(p, 0) for p, end in until.items()):
             # The batch was written, and only its acknowledgement is missing.
             until = {}
+        self._replayed = max(ours.get(REPLAYED, 0), there.get(REPLAYED, 0))
+        written = self._with_replayed(written)
+        if self._replayed:
+            self._asked.settle(self._replayed)
         self._position = SinkPosition(branch=position.branch, written=written, until=until)
         if found is None:
             self._save(self._position)
@@ -214,10 +234,11 @@ class SinkWorker:
             return None
         changes = self._changelog.changes(messages)
         self._taken = {partition: offset + 1 for _, _, partition, offset in messages}
-        ends = {**written, **self._taken}
+        ends = self._with_replayed({**written, **self._taken})
         may_repeat = self._writer is None or self._writer.guarantee != EXACTLY_ONCE
         if may_repeat and not until and any(change.after is None for change in changes):
-            self._save(SinkPosition(branch=self._position.branch, written=written, until=ends))
+            until = {partition: end for partition, end in ends.items() if partition != REPLAYED}
+            self._save(SinkPosition(branch=self._position.branch, written=written, until=until))
         return Batch(changes=merged(changes), reached=ends)
 
     def _fresh(self, feed: Feed) -> list[Message]:
@@ -258,7 +279,7 @@ class SinkWorker:
             self._changelog.changes(old)
             self._state.commit({partition: offset + 1 for _, _, partition, offset in old})
         self._ahead += [message for message in messages if message[3] >= written.get(message[2], 0)]
-        if self._round_ends is None and (ends := feed.ends()).keys() >= written.keys():
+        if self._round_ends is None and (ends := feed.ends()).keys() >= written.keys() - {REPLAYED}:
             self._round_ends = ends
         return bool(messages)
 
@@ -276,6 +297,7 @@ class SinkWorker:
             writer.write(batch)
             self.written_at = time.time()
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
+        self._note_again()
         # The state may not have all records of the other partitions before the position yet.
         self._state.commit(self._taken)
         if self._feed is not None:
@@ -287,8 +309,51 @@ class SinkWorker:
     def _note_refused(self, branch: str, refusals: Sequence[Refusal]) -> None:
         self._refuse(branch, refusals)
         self.refused += len(refusals)
+        self._refused_now |= {(each.change.partition, each.change.offset): each.reason for each in refusals}
         if refusals:
             self.refusal = refusals[-1].reason
+
+    def _refused_before(self) -> Batch | None:
+        """Return a batch of the changes of dead letters that are to be sent again; None if there are none."""
+        assert self._state is not None  # noqa: S101 (it is open)
+        if self._clock() < self._look_at or self._position.until:
+            return None
+        known, written = self._state.positions(), self._position.written
+        if any(known.get(partition, 0) < offset for partition, offset in written.items() if partition != REPLAYED):
+            # It isn't known yet which changes are the newest ones.
+            return None
+        self._look_at = self._clock() + REPLAYS_S
+        again = self._again = list(self._asked.after(self._replayed))
+        if not again:
+            return None
+        self._outcomes = {}
+        changes: dict[bytes, Change] = {}
+        for each in again:
+            if each.change is None:
+                self._outcomes[each.number] = GONE
+            elif self._state.is_newest(each.change):
+                # If two changes made the same row, the later one is sent.
+                changes[each.change.key] = each.change
+            else:
+                self._outcomes[each.number] = OUTDATED
+        self._taken, self._replayed = {}, again[-1].number
+        return Batch(changes=list(changes.values()), reached=self._with_replayed(written))
+
+    def _note_again(self) -> None:
+        """Note what became of the dead letters whose changes were sent again."""
+        again, self._again = self._again, []
+        for each in again:
+            place = None if each.change is None else (each.change.partition, each.change.offset)
+            if place in self._refused_now:
+                self._outcomes[each.number] = f"refused again: {self._refused_now[place]}"
+            self._outcomes.setdefault(each.number, SENT)
+        self._refused_now = {}
+        if again:
+            self._asked.note(self._outcomes)
+
+    def _with_replayed(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Return a position that also has the last dead letter that was done."""
+        return {**offsets, REPLAYED: self._replayed} if self._replayed else dict(offsets)
 
     def _end_round(self, feed: Feed) -> None:
         """If a round of a sink that is written at intervals is done, let the next one begin an interval later."""
@@ -314,6 +379,7 @@ class SinkWorker:
         parts = (self._writer, self._feed, self._state)
         self._writer = self._feed = self._state = self._changelog = self._batch = None
         self._ahead, self._round_ends, self.lag = [], None, None
+        self._again, self._refused_now = [], {}
         for part in parts:
             if part is not None:
                 part.close()

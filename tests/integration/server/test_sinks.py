@@ -371,6 +371,21 @@ def test_sinks_have_the_table_after_a_kill(
     shown = server.http.get(f"/dead_letters/{letters[0]['id']}").json()
     assert shown["stage"] == "sink"
     assert {"partition", "offset", "sink"} <= shown.keys()
+    # When the server takes them again, they are sent again, unless a later change of their row counts.
+    receiver.refused = ""
+    eventually(lambda: states(server)["HTTP"]["backlog"] == 0, server.said)
+    listed = server.http.get("/dead_letters", params={"dataset": "Totals", "limit": 100}).json()["dead_letters"]
+    assert all(letter["replayable"] for letter in listed)
+    answers = [server.http.post(f"/dead_letters/{letter['id']}/replay", json={}).json() for letter in listed]
+    assert all(answer["outcome"] == "sent" or answer["outcome"].startswith("left out: a later") for answer in answers)
+    newest = {each["payload"]["after"]["who"]: each["payload"]["after"] for each in receiver.taken}
+    assert {who: (row["cents"], row["orders"]) for who, row in newest.items()} == shop.totals
+    again = [answer["id"] for answer in answers if answer["outcome"] == "sent"]
+    assert again
+    repeated = server.http.post(f"/dead_letters/{again[0]}/replay", json={}).json()
+    assert (repeated["already"], repeated["outcome"]) == (True, "sent")
+    repair = server.http.post(f"/dead_letters/{again[0]}/replay", json={"row": {"who": "u3"}})
+    assert (repair.status_code, "can't be repaired" in repair.text) == (400, True)
     # A commit without sinks ends them.
     server.commit(graph_of())
     eventually(lambda: states(server) == {}, server.said)

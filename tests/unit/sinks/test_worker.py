@@ -4,13 +4,14 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME
@@ -18,7 +19,11 @@ from caraway.dtypes.values import to_json
 from caraway.erasure.keys import ErasedKeys, encode_erasure, erasure_of
 from caraway.errors import UnavailableError
 from caraway.plan.model import SinkPlan
+from caraway.sinks.changes import Change, Row
+from caraway.sinks.replays import GONE, OUTDATED, Again, encoded
+from caraway.sinks.replays import decoded as decoded_change
 from caraway.sinks.writer import RetryLaterError
+from caraway.state.sink_replays import SENT
 from caraway.topics.codec import DELETE, PUT, RETRACT
 from caraway.topics.identity import position_id
 from caraway.topics.markers import MARKER_KEY
@@ -316,3 +321,119 @@ def test_a_deletion_that_was_sent_alone_before_a_crash_is_not_merged_afterwards(
     world.write_all(world.worker())
     assert ops(world.received) == [("c", 0, 0), ("d", 0, 1), ("d", 0, 1), ("c", 0, 2)]
     assert decoded(world.once()) == table_of(sent)
+
+
+def upserted(envelopes: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the table of a consumer that puts and deletes rows by key as envelopes come."""
+    rows: dict[str, dict[str, Any]] = {}
+    for envelope in envelopes:
+        before, after = envelope["payload"]["before"], envelope["payload"]["after"]
+        rows.pop((after or before)["k"], None)
+        if after is not None:
+            rows[after["k"]] = after
+    instants = {to_json(DATETIME)(time): time for time in range(10)}
+    return {key: (instants[row["at"]], row["v"], row["n"]) for key, row in rows.items()}
+
+
+def ask_for_all(world: World, letters: dict[tuple[int, int], int]) -> set[tuple[int, int]]:
+    """Ask for all changes that were refused, unless they wait or were sent, and return those asked for in doubt.
+
+    A change may have several dead letters. If a server ended before it noted what became of a change, only a newer dead
+    letter of it can be asked for; `letters` has the number of the last one.
+    """
+    asked = {(each.change.partition, each.change.offset): each for each in world.asked if each.change is not None}
+    doubtful: set[tuple[int, int]] = set()
+    for letter, change in enumerate(world.refusals):
+        where = (change.partition, change.offset)
+        known = asked.get(where)
+        if known is not None:
+            outcome = world.outcomes.get(known.number)
+            if outcome == SENT or (outcome is None and known.number > world.settled):
+                continue
+            if outcome is None:
+                if letter <= letters[where]:
+                    continue
+                doubtful.add(where)
+        asked[where] = again = Again(len(world.asked) + 1, change)
+        letters[where] = letter
+        world.asked.append(again)
+    return doubtful
+
+
+@settings(max_examples=40)
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize(("transactional", "remembers"), [(False, False), (True, False), (True, True)])
+@given(data=st.data())
+def test_refused_changes_that_are_sent_again_give_the_table(
+    revised: bool, transactional: bool, remembers: bool, data: st.DataObject
+) -> None:
+    sent = data.draw(histories(revised=revised))
+    plan = plan_of(revised=revised)
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(plan, Path(folder), placed(plan, sent), transactional, remembers)
+        worker, letters, doubtful = world.worker(), dict[tuple[int, int], int](), set[tuple[int, int]]()
+        for fuse in data.draw(st.lists(st.integers(0, 12), max_size=6)):
+            world.there = {p: data.draw(st.integers(0, len(m))) for p, m in world.topic.items()}
+            # The messages of an interrupted batch were there before.
+            begun = {} if world.saved is None else world.saved.until
+            least = {p: max(worker.offsets.get(p, 0), begun.get(p, 0)) for p in world.topic}
+            world.there = {p: max(end, least[p]) for p, end in world.there.items()}
+            world.fuse, world.refused = fuse, data.draw(st.frozensets(st.sampled_from(KEYS)))
+            if data.draw(st.booleans()):
+                doubtful |= ask_for_all(world, letters)
+            try:
+                for _ in range(data.draw(st.integers(1, 8))):
+                    with suppress(UnavailableError):
+                        world.step_of(worker)
+            except KilledError:
+                world.end_process()
+                if data.draw(st.booleans()):
+                    world.other_disk(data.draw(st.booleans()))
+                worker = world.worker()
+        world.there, world.fuse, world.refused = {}, 10**9, frozenset()
+        world.write_all(worker)
+        doubtful |= ask_for_all(world, letters)
+        for _ in range(len(world.asked) * 3 + 3):
+            world.step_of(worker)
+        assert upserted(world.once()) == table_of(sent)
+        if transactional:
+            repeated = Counter(place(envelope) for envelope in world.received if place(envelope) not in doubtful)
+            assert not repeated or max(repeated.values()) == 1
+        assert all(world.outcomes.get(each.number) or each.number <= world.settled for each in world.asked)
+
+
+def test_a_refused_change_is_sent_again_unless_a_later_one_of_its_row_counts(tmp_path: Path) -> None:
+    world = world_of(tmp_path, [put("a", 0, 1.0), put("c", 1, 1.0), put("b", 2, 1.0), put("c", 3, 2.0, time=2)])
+    world.refused, worker = frozenset(KEYS), world.worker()
+    world.write_all(worker)
+    assert (worker.refused, world.received) == (4, [])
+    world.asked = [Again(number, change) for number, change in enumerate(world.refusals, start=1)]
+    world.asked.append(Again(5, None))
+    world.refused = frozenset("b")
+    for _ in range(10):
+        world.step_of(worker)
+    by_place = {(each.change.partition, each.change.offset): each.number for each in world.asked if each.change}
+    assert world.outcomes == {
+        by_place[0, 0]: SENT,
+        by_place[0, 1]: OUTDATED,
+        by_place[1, 0]: "refused again: no",
+        by_place[0, 2]: SENT,
+        5: GONE,
+    }
+    # They have the positions that they had, and the worker's own aren't touched.
+    assert sorted(ops(world.received)) == [("c", 0, 0), ("u", 0, 2)]
+    assert worker.offsets == world.ends()
+    # Dead letters that were done aren't sent again, by whichever server.
+    worker.stop()
+    later = world.worker()
+    for _ in range(10):
+        world.step_of(later)
+    assert (len(world.received), world.settled) == (2, 5)
+
+
+@given(st.binary(), st.none() | st.floats(), st.booleans())
+def test_a_change_in_a_dead_letter_is_the_change(key: bytes, value: float | None, deletes: bool) -> None:
+    row = Row(5, ("a", value, [1, {"x": b"y"}]))
+    change = Change(key, row if deletes else None, None if deletes else row, 7, 3, 9)
+    assert encoded(decoded_change(encoded(change))) == encoded(change)
+    assert decoded_change(encoded(change)).op == change.op

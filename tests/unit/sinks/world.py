@@ -22,8 +22,10 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.graph.systems import HTTPSystem
 from caraway.plan.model import SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
+from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.positions import SinkPosition
+from caraway.sinks.replays import Again
 from caraway.sinks.table_state import TableState
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
@@ -112,6 +114,10 @@ class World:
     transactional: bool = False
     remembers: bool = False
     there: dict[int, int] = field(default_factory=dict)
+    asked: list[Again] = field(default_factory=list)
+    outcomes: dict[int, str] = field(default_factory=dict)
+    settled: int = 0
+    refusals: list[Change] = field(default_factory=list)
     received: list[dict[str, Any]] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
     acknowledged: dict[int, int] = field(default_factory=dict)
@@ -144,6 +150,17 @@ class World:
         self.saved = position
         return True
 
+    # The dead letters that are to be sent again.
+    def after(self, number: int) -> list[Again]:
+        return [each for each in self.asked if each.number > number][:2]
+
+    def note(self, outcomes: Mapping[int, str]) -> None:
+        self.burn()
+        self.outcomes |= outcomes
+
+    def settle(self, number: int) -> None:
+        self.settled = max(self.settled, number)
+
     # The lease.
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
         assert lasting
@@ -166,6 +183,7 @@ class World:
         def refuse(branch: str, refusals: Sequence[Refusal]) -> None:
             assert branch == "main"
             self.burn()
+            self.refusals += [refusal.change for refusal in refusals]
             self.letters += [envelopes.envelope(refusal.change)["payload"] for refusal in refusals]
 
         return SinkWorker(
@@ -178,6 +196,7 @@ class World:
             right=HeldLease(cast("Lease", self), LASTING, renew_s=RENEWAL_S, clock=lambda: self.now),
             positions=self,
             erased=erased or ErasedKeys(dict),
+            asked=self,
             clock=lambda: self.now,
             stopping=Ticking(self),
         )
@@ -307,8 +326,12 @@ class Outside:
             world.busy -= 1
             raise UnavailableError("gone")
         world.burn()
+        refused = [change for change in batch.changes if change.row.values[0] in world.refused]
+        if refused:
+            self._refuse([Refusal(change, "no") for change in refused])
         # The transaction: all of it happens, or nothing.
-        world.received += [orjson.loads(self._envelopes.value(change)) for change in batch.changes]
+        taken = [change for change in batch.changes if change not in refused]
+        world.received += [orjson.loads(self._envelopes.value(change)) for change in taken]
         world.acknowledged = dict(batch.reached)
         world.burn()
 

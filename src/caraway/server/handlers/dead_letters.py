@@ -27,6 +27,7 @@ from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph
 from caraway.state.permissions import Mode
+from caraway.state.sink_replays import SENT
 from caraway.topics.letters import Letter, parse_id
 
 # The number of dead letters in an answer without the parameter `limit`, and the greatest value of `limit`.
@@ -34,8 +35,13 @@ SHOWN, MAX_SHOWN = 50, 500
 # The most dead letters that are read from Kafka for one answer, since a caller may be allowed to see few of many. With
 # the answer's `next`, a further request goes on with those older than the last one that this answer considered.
 SCANNED = 2_000
+# The seconds for which an answer waits for a sink to send a change again, and those between two looks.
+OUTCOME_S, OUTCOME_POLL_S = 10.0, 0.1
 # The most characters of a reason in the list; the answer about a single dead letter has all of them.
 REASON = 300
+
+# The parts of a dead letter that only programs need.
+HIDDEN = frozenset({"topic", "change", "sink_id"})
 
 Json = dict[str, object]
 
@@ -95,7 +101,7 @@ async def dead_letter(context: ServerContext, request: Request, name: str) -> Ht
     """Return a dead letter with its row, by its id such as 0-17."""
     dead_letter = await _seen(context, name, request, Mode.READ_DATA)
     again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id])
-    shown = {name: value for name, value in dead_letter.body.items() if name != "topic"}
+    shown = {name: value for name, value in dead_letter.body.items() if name not in HIDDEN}
     return json_response({"id": dead_letter.id, **shown, "replayed_at": again.get(dead_letter.id)})
 
 
@@ -112,10 +118,12 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
     row = dead_letter.body.get("row") if repaired is None else repaired
     endpoint = _endpoint(dead_letter, served)
     if "sink" in dead_letter.body:
-        raise InvalidInputError(
-            f"{dead_letter.id} is of a change that {dead_letter.body['sink']} refused; it isn't sent again: "
-            "correct the other side, and commit a sink under another name, which gets all changes"
-        )
+        if repaired is not None:
+            raise InvalidInputError(
+                f"{dead_letter.id} is of a change that a sink's system refused; it can't be repaired, since the sink "
+                "writes what the dataset has: leave the row out"
+            )
+        return await _replay_change(context, request, dead_letter, served)
     if endpoint is None:
         raise InvalidInputError(
             f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
@@ -141,6 +149,37 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
         await context.ingest.put(endpoint, [row], key)
         await asyncio.to_thread(context.deployment.replays.done, dead_letter.id)
     return json_response({"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None})
+
+
+async def _replay_change(
+    context: ServerContext, request: Request[Replay], dead_letter: Letter, served: ServedGraph
+) -> HttpResponse:
+    """Ask the sink of a refused change to send it again, and wait for the outcome for a while."""
+    body, dataset = dead_letter.body, dead_letter.body["dataset"]
+    sink = body.get("sink_id")
+    if sink not in {plan.sink_id for plan in served.plan.sinks}:
+        raise InvalidInputError(
+            f"{dead_letter.id} is of a sink that is gone, or of an earlier release; a new sink gets all changes"
+        )
+    if "change" not in body:
+        raise InvalidInputError(
+            f"{dead_letter.id} doesn't have the change, whose row is too large for a dead letter; commit the sink "
+            "under another name, which gets all changes"
+        )
+    queue, replays = context.deployment.sinks.replays, context.deployment.replays
+    change = (str(sink), f"{body.get('partition')}/{body.get('offset')}")
+    already = not await asyncio.to_thread(queue.ask, *change, dead_letter.id)
+    deadline = asyncio.get_running_loop().time() + OUTCOME_S
+    while (outcome := await asyncio.to_thread(queue.outcome, *change)) is None:
+        if asyncio.get_running_loop().time() > deadline:
+            break
+        await asyncio.sleep(OUTCOME_POLL_S)
+    if outcome == SENT and not already:
+        await asyncio.to_thread(replays.claim, dead_letter.id, request.caller.account)
+        await asyncio.to_thread(replays.done, dead_letter.id)
+    return json_response(
+        {"id": dead_letter.id, "dataset": dataset, "already": already, "outcome": outcome or "waiting for the sink"}
+    )
 
 
 async def _seen(context: ServerContext, name: str, request: Request[Any, Any], mode: Mode) -> Letter:
@@ -278,7 +317,7 @@ def _summary(dead_letter: Letter) -> Json:
         "at": datetime.fromtimestamp(dead_letter.written_ms / 1000, UTC).isoformat(),
         "dataset": body["dataset"],
         "from": origin,
-        "replayable": _is_of_source(dead_letter) and isinstance(body.get("row"), dict),
+        "replayable": "change" in body or (_is_of_source(dead_letter) and isinstance(body.get("row"), dict)),
         "reason": "; ".join(_reasons(body))[:REASON],
     }
 
