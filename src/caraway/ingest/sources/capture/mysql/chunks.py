@@ -21,6 +21,9 @@ TABLE_CHANGED = 1412
 
 def key_of(row: Mapping[str, Any], names: Sequence[str]) -> Key:
     """Return the key of a row as texts: the same for rows of the table and of the log."""
+    if len(names) == 1 and type(value := row.get(names[0])) is int:
+        # The most frequent kind of key.
+        return (str(value),)
     found = []
     for name in names:
         value = row.get(name)
@@ -35,6 +38,7 @@ def read_chunk(
     chunk = Chunk()
     loaders = [loader(name, base, table.kinds) for name, base in table.columns]
     names = [name for name, _ in table.columns]
+    converted = [(name, load) for name, load in zip(names, loaders, strict=True) if load is not None]
     key_names = table.key_names
     left = rows
     try:
@@ -43,10 +47,10 @@ def read_chunk(
                 if chunk.size >= size:
                     # The rest of the result is received and let go of; the next chunk begins with it.
                     return chunk
-                row = {
-                    name: value if value is None or load is None else load(value)
-                    for name, load, value in zip(names, loaders, found, strict=True)
-                }
+                row = dict(zip(names, found, strict=True))
+                for name, load in converted:
+                    if row[name] is not None:
+                        row[name] = load(row[name])
                 content = repr(found).encode(errors="surrogatepass")
                 chunk.rows.append(row)
                 chunk.keys.append(key_of(row, key_names))
