@@ -161,6 +161,8 @@ class SnowflakeSystem(TableSystem):
     """A schema of a Snowflake database."""
 
     kind: ClassVar = SystemKind.SNOWFLAKE
+    reader: ClassVar = "caraway.ingest.sources.tables.snowflake:SnowflakeReader"
+    library: ClassVar = ("snowflake.connector", "snowflake")
     account: str
     database: str
     username: Secretish
