@@ -172,7 +172,7 @@ def _limits(page: Page, kind: CursorKind | None) -> Iterator[tuple[str, Any]]:
     """Yield the operators and values by which the cursor of a page is compared."""
     is_time = kind is CursorKind.TIME
     # The end of time has no time behind it.
-    if is_time and page.most.replace(tzinfo=None) < datetime.max:
+    if is_time and page.most.replace(tzinfo=UTC) < datetime.max.replace(tzinfo=UTC):
         yield "<", page.most + timedelta(microseconds=1)
     else:
         yield "<=", page.most
