@@ -14,6 +14,7 @@ from asyncio import IncompleteReadError, StreamWriter
 
 import uvloop
 
+from caraway.allocator import return_large_buffers
 from caraway.config.settings import load_settings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
@@ -104,6 +105,7 @@ def main(arguments: list[str]) -> int:
     # Control-C in a terminal reaches all of its processes. The server decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(stream=sys.stderr)
+    return_large_buffers()
     gc.freeze()
     gc.set_threshold(YOUNGEST, *gc.get_threshold()[1:])
     writer = TopicWriter(sign_in(load_settings().kafka), timeout_s=float(seconds), linger_ms=LINGER_MS)

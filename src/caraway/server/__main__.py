@@ -9,6 +9,7 @@ from ipaddress import ip_address
 import structlog
 import uvloop
 
+from caraway.allocator import return_large_buffers
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
@@ -32,6 +33,7 @@ PROBE_S = 1.0
 def run(settings: Settings) -> None:
     """Serve in this process until it is asked to end."""
     collect_rarely()
+    return_large_buffers()
     deployment = deploy(settings)
     server = settings.server
     port = port_of(server)

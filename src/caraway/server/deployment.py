@@ -32,6 +32,7 @@ from caraway.server.server_index import ServerIndex
 from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
+from caraway.topics.letters import LetterReader
 from caraway.topics.producer import TopicWriter
 
 
@@ -63,6 +64,7 @@ class Deployment:
     intake: IntakeProcess
     keyring: Keyring
     lags: Lags
+    letters: LetterReader
     offline_memory_mb: int
     offline_places: AllowedPlaces
     objects: ObjectFolder

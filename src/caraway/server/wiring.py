@@ -61,6 +61,7 @@ from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
+from caraway.topics.letters import LetterReader
 from caraway.topics.producer import TopicWriter
 
 KAFKA_INTERVAL_S = 2.0
@@ -221,7 +222,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
-    lags = Lags(index.positions, state.running_jobs, backpressure)
+    lags, letters = Lags(index.positions, state.running_jobs, backpressure), LetterReader(servers)
     sources = Sources(
         servers,
         engine,
@@ -328,6 +329,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         intake=intake,
         keyring=keyring,
         lags=lags,
+        letters=letters,
         offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
             settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
@@ -354,6 +356,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             trials.stop,
             sinks.stop,
             lags.stop,
+            letters.close,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),

@@ -2,6 +2,7 @@
 
 import heapq
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ CONFIG: dict[str, Any] = {
     "enable.auto.commit": False,
     # The offsets before an end may be those of removed dead letters. Then only the end of the partition is reported.
     "enable.partition.eof": True,
+    # When the dead letters of a request have come, librdkafka asks for the next ones at once. The broker answers this
+    # after so many milliseconds, and the next request of the same consumer waits for that.
+    "fetch.wait.max.ms": 5,
 }
 _ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
@@ -61,46 +65,89 @@ def parse_id(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> list[Letter]:
-    """Return at most `count` dead letters, newest first. Blocks.
+class LetterReader:
+    """Reads the newest dead letters, and single ones, for the requests of a server. Thread safe.
 
-    Args:
-        bootstrap_servers: The broker.
-        before: By partition, the offset below which dead letters are returned; without an entry, all may be returned.
-        count: How many dead letters are read.
-
-    Raises:
-        UnavailableError: Kafka doesn't answer in time.
+    Requests share one consumer and wait for each other. A consumer for each request would take connections, threads and
+    buffers of its own, so that many requests together would take hundreds of MB.
     """
-    with _consumer(bootstrap_servers) as consumer:
-        partitions = _partitions(consumer)
-        wanted: dict[int, tuple[int, int]] = {}
-        for partition in partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
-            end = min(high, before.get(partition, high))
-            begin = max(low, end - -(-count // len(partitions)))
-            if begin < end:
-                wanted[partition] = (begin, end)
-        found = _read(consumer, wanted)
-    # The merge keeps the order of offsets within a partition, as a sort by time would not if the clocks of the writers
-    # differed.
-    parts = (reversed(letters) for letters in found.values())
-    return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
 
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Prepare; the consumer is made with the first request.
 
-def letter_at(bootstrap_servers: str, partition: int, offset: int) -> Letter | None:
-    """Return the dead letter at a position; None if there is none. Blocks.
+        Args:
+            bootstrap_servers: The broker, "host:port".
+        """
+        self._bootstrap_servers = bootstrap_servers
+        self._opened: Consumer | None = None
+        self._lock = threading.Lock()
 
-    Raises `UnavailableError` if Kafka doesn't answer in time.
-    """
-    with _consumer(bootstrap_servers) as consumer:
-        if partition not in _partitions(consumer):
-            return None
-        low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
-        if not low <= offset < high:
-            return None
-        found = _read(consumer, {partition: (offset, offset + 1)})[partition]
-        return found[0] if found else None
+    def newest(self, before: Mapping[int, int], count: int) -> list[Letter]:
+        """Return at most `count` dead letters, newest first. Blocks.
+
+        Args:
+            before: By partition, the offset below which dead letters are returned; without an entry, all may be
+                returned.
+            count: How many dead letters are read.
+
+        Raises:
+            UnavailableError: Kafka doesn't answer in time.
+        """
+        with self._consumer() as consumer:
+            partitions = _partitions(consumer)
+            wanted: dict[int, tuple[int, int]] = {}
+            for partition in partitions:
+                low, high = _offsets(consumer, partition)
+                end = min(high, before.get(partition, high))
+                begin = max(low, end - -(-count // len(partitions)))
+                if begin < end:
+                    wanted[partition] = (begin, end)
+            found = _read(consumer, wanted)
+        # The merge keeps the order of offsets within a partition, as a sort by time would not if the clocks of the
+        # writers differed.
+        parts = (reversed(letters) for letters in found.values())
+        return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
+
+    def at(self, partition: int, offset: int) -> Letter | None:
+        """Return the dead letter at a position; None if there is none. Blocks.
+
+        Raises `UnavailableError` if Kafka doesn't answer in time.
+        """
+        with self._consumer() as consumer:
+            if partition not in _partitions(consumer):
+                return None
+            low, high = _offsets(consumer, partition)
+            if not low <= offset < high:
+                return None
+            found = _read(consumer, {partition: (offset, offset + 1)})[partition]
+            return found[0] if found else None
+
+    def close(self) -> None:
+        """End the connection; a later request opens it again."""
+        with self._lock:
+            self._end()
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        if not self._lock.acquire(timeout=READ_TIMEOUT_S):
+            raise UnavailableError("other requests for dead letters take too long; ask again later")
+        try:
+            if self._opened is None:
+                self._opened = _open(self._bootstrap_servers)
+            with _told():
+                yield self._opened
+                # An assigned consumer would go on to fetch what nobody has asked for.
+                self._opened.unassign()
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            self._lock.release()
+
+    def _end(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
 
 def every(bootstrap_servers: str) -> Iterator[list[Letter]]:
@@ -108,23 +155,35 @@ def every(bootstrap_servers: str) -> Iterator[list[Letter]]:
 
     Raises `UnavailableError` if Kafka doesn't answer in time.
     """
-    with _consumer(bootstrap_servers) as consumer:
-        for partition in _partitions(consumer):
-            low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
-            for begin in range(low, high, READ_BATCH):
-                yield _read(consumer, {partition: (begin, min(begin + READ_BATCH, high))})[partition]
+    consumer = _open(bootstrap_servers)
+    try:
+        with _told():
+            for partition in _partitions(consumer):
+                low, high = _offsets(consumer, partition)
+                for begin in range(low, high, READ_BATCH):
+                    yield _read(consumer, {partition: (begin, min(begin + READ_BATCH, high))})[partition]
+    finally:
+        consumer.close()
+
+
+def _open(bootstrap_servers: str) -> Consumer:
+    config = CONFIG | {"queued.max.messages.kbytes": BUFFER_KB}
+    return Consumer(consumer_config(bootstrap_servers) | config, logger=kafka_logger())
 
 
 @contextmanager
-def _consumer(bootstrap_servers: str) -> Iterator[Consumer]:
-    config = CONFIG | {"queued.max.messages.kbytes": BUFFER_KB}
-    consumer = Consumer(consumer_config(bootstrap_servers) | config, logger=kafka_logger())
+def _told() -> Iterator[None]:
+    """Raise `UnavailableError` for errors of Kafka."""
     try:
-        yield consumer
+        yield
     except KafkaException as error:
         raise UnavailableError(f"Kafka didn't return the dead letters: {error}") from error
-    finally:
-        consumer.close()
+
+
+def _offsets(consumer: Consumer, partition: int) -> tuple[int, int]:
+    """Return the first offset of a partition, and that behind its last one."""
+    low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
+    return int(low), int(high)
 
 
 def _partitions(consumer: Consumer) -> list[int]:

@@ -27,7 +27,7 @@ from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.served_graph import ServedGraph
 from caraway.state.permissions import Mode
-from caraway.topics.letters import Letter, letter_at, newest, parse_id
+from caraway.topics.letters import Letter, parse_id
 
 # The number of dead letters in an answer without the parameter `limit`, and the greatest value of `limit`.
 SHOWN, MAX_SHOWN = 50, 500
@@ -64,7 +64,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
     asked = request.parameters()
     before = _cursor(asked.before)
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
-    dead_letters = await asyncio.to_thread(newest, context.deployment.bootstrap_servers, before, SCANNED)
+    dead_letters = await asyncio.to_thread(context.deployment.letters.newest, before, SCANNED)
     found: list[Letter] = []
     of_indexes: set[tuple[object, object]] = set()
     for dead_letter in dead_letters:
@@ -147,7 +147,7 @@ async def _seen(context: ServerContext, name: str, request: Request[Any, Any], m
     """Return a dead letter that the caller may see."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
-    dead_letter = await asyncio.to_thread(letter_at, context.deployment.bootstrap_servers, *parse_id(name))
+    dead_letter = await asyncio.to_thread(context.deployment.letters.at, *parse_id(name))
     if dead_letter is None or not _is_of(context, dead_letter, served, topics):
         raise UnknownEntityError(
             f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; `caraway dead-letters list` lists them"

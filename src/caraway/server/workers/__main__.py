@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from caraway.allocator import return_large_buffers
 from caraway.config.settings import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.logs import configure_logging
@@ -86,6 +87,7 @@ def main() -> int:
     name = "writer" if chosen.reader is None else f"reader {chosen.reader}"
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     collect_rarely()
+    return_large_buffers()
     end_with_parent()
     try:
         settings = load_settings()
