@@ -43,6 +43,8 @@ ENGINES = Group(members="engine/", things="job/")
 ARCHIVES = Group(members="archive/", things="archived/")
 # Servers divide the sources by hashing, too; each source has a lease beside it, for moments of disagreement.
 READERS = Group(members="source-reader/", things="read/")
+# So do servers with the sinks.
+WRITERS = Group(members="sink-writer/", things="written/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

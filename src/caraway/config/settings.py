@@ -212,8 +212,8 @@ class SourcesSettings(_Section):
         integer_overlap: How many numbers before the last one are read again in each round of a table whose cursor is a
             number. Databases assign numbers before rows become visible, so a row may appear with a smaller number than
             one that was read; it is missed unless the overlap covers it.
-        ca_file: A file in PEM with the certificate authorities by which Kafka's brokers (`SASL_SSL`) and schema
-            registries are verified; empty: those of the system.
+        ca_file: A file in PEM with the certificate authorities by which the Kafka brokers (`SASL_SSL`) of sources and
+            sinks, and schema registries, are verified; empty: those of the system.
     """
 
     endpoints: dict[str, str] = Field(default_factory=dict)

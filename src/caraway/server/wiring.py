@@ -48,7 +48,8 @@ from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
-from caraway.sinks.sinks import Sinks, check_sink
+from caraway.sinks.sinks import Sinks
+from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
 from caraway.state.blueprints import AssetKind
@@ -243,7 +244,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         folder=settings.data_dir,
         objects_url=settings.objects_url,
         erased=erased,
-        resolve=resolve,
+        sign_in=SignIn(resolve=resolve, ca_file=settings.sources.ca_file, endpoints=settings.sources.endpoints),
         product=settings.sinks.names,
     )
 
@@ -271,7 +272,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         index_lag=index.lag,
         look_up=resolve,
         try_sources=trials.faults,
-        check_sink=partial(check_sink, resolve=resolve),
+        check_sink=sinks.check,
     )
     reconciling = Reconciling(
         control.reconciler,

@@ -22,7 +22,7 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import S3Connector
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change, Row, last_of_each_key
-from caraway.sinks.writer import EXACTLY_ONCE, Batch, Resolve, Writing
+from caraway.sinks.writer import EXACTLY_ONCE, Batch, SignIn, Writing
 
 # The bytes of the hash of a row without keys.
 HASH_BYTES = 16
@@ -199,13 +199,13 @@ def address_of(plan: SinkPlan) -> tuple[str, dict[str, str]]:
     return plan.target, {**RETRIES, **allowed}
 
 
-def check(plan: SinkPlan, resolve: Resolve) -> None:
+def check(plan: SinkPlan, sign_in: SignIn) -> None:
     """Check that S3 shows whether the table exists.
 
     Raises:
         CommitError: S3 doesn't answer, or refuses.
     """
-    del resolve  # A sink has no credentials of its own.
+    del sign_in  # A sink has no credentials of its own.
     url, options = address_of(plan)
     try:
         # `is_deltatable` would hold Python's global lock, and all requests with it, until S3 answers.

@@ -14,7 +14,7 @@ from caraway.graph.systems import HTTPSystem
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes
-from caraway.sinks.writer import AT_LEAST_ONCE, Batch, Refusal, Resolve, RetryLaterError, Writing
+from caraway.sinks.writer import AT_LEAST_ONCE, Batch, Refusal, Resolve, RetryLaterError, SignIn, Writing
 
 # The most changes of a request, if the sink has no limit of its own.
 LIMIT = 100
@@ -59,7 +59,7 @@ class HTTPWriter:
         self._limit = connector.limit or LIMIT
         self._path = "/" + connector.endpoint.lstrip("/")
         try:
-            self._client = client_of(connector, writing.resolve)
+            self._client = client_of(connector, writing.sign_in.resolve)
         except CommitError as error:
             raise UnavailableError(str(error)) from error
 
@@ -164,7 +164,7 @@ def client_of(connector: HTTPConnector, resolve: Resolve) -> httpx.Client:
         raise CommitError(f"the host of HTTP {system.name} is no address") from None
 
 
-def check(plan: SinkPlan, resolve: Resolve) -> None:
+def check(plan: SinkPlan, sign_in: SignIn) -> None:
     """Check that the server of a sink answers its health check with a status from 200 to 299.
 
     Raises:
@@ -175,7 +175,7 @@ def check(plan: SinkPlan, resolve: Resolve) -> None:
     assert isinstance(connector, HTTPConnector)  # noqa: S101 (the planner chooses the writer)
     assert isinstance(connector.system, HTTPSystem)  # noqa: S101
     path = "/" + connector.system.healthz.lstrip("/")
-    with client_of(connector, resolve) as client:
+    with client_of(connector, sign_in.resolve) as client:
         try:
             status = client.get(path).status_code
         except httpx.HTTPError as error:

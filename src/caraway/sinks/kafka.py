@@ -17,9 +17,9 @@ from caraway.graph.systems import KafkaSystem
 from caraway.plan.model import SinkPlan
 from caraway.sinks.changes import Change
 from caraway.sinks.envelopes import Envelopes
-from caraway.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, Resolve, Writing
+from caraway.sinks.writer import AT_LEAST_ONCE, EXACTLY_ONCE, Batch, Refusal, SignIn, Writing
 from caraway.topics.connection import kafka_logger
-from caraway.topics.external import external_settings, place_of, text_of
+from caraway.topics.external import REMEDIES, external_settings, place_of, text_of
 
 ANSWER_S = 10.0
 # The seconds for which a transaction may stay open after its owner has died; then the broker aborts it.
@@ -57,7 +57,8 @@ class KafkaWriter:
         self._topic = connector.topic
         self._envelopes = Envelopes(writing.plan, writing.branch, writing.product)
         self._resumed = 0
-        self._settings = _settings_of(connector, writing.resolve)
+        self._problem = _Problem()
+        self._settings = {**_settings_of(connector, writing.sign_in), "error_cb": self._problem.note}
         self._where = place_of(_system_of(connector))
         self._group = f"caraway-{writing.name}"
         try:
@@ -99,6 +100,7 @@ class KafkaWriter:
         # The numbers of changes that the broker refused with others in one request: any of them may be the cause.
         suspects: set[int] = set()
         self._resumed = 0
+        self._problem.clear()
         try:
             while not self._written(batch, refused, suspects):
                 pass
@@ -208,6 +210,7 @@ class KafkaWriter:
             producer.init_transactions(ANSWER_S)
         except KafkaException as error:
             if error.args[0].code() not in FORBIDDEN:
+                producer.poll(0)
                 raise
             # Without transactions, a request that the broker refuses can't be undone. So each has one change, and the
             # broker refuses no others with it, which would come behind later changes of their keys.
@@ -215,7 +218,24 @@ class KafkaWriter:
         return producer, True
 
     def _unavailable(self, error: KafkaException) -> UnavailableError:
-        return UnavailableError(f"{self._where}: {text_of(error)}")
+        return UnavailableError(f"{self._where}: {self._problem.text or text_of(error)}")
+
+
+class _Problem:
+    """Why a client can't sign in, which librdkafka tells beside the call that it lets time out."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the errors, which are over."""
+        self.text, self._has_remedy = "", False
+
+    def note(self, error: KafkaError) -> None:
+        """Take an error of a connection: the first one, or else the first one with a remedy."""
+        has_remedy = error.code() in REMEDIES
+        if not self.text or (has_remedy and not self._has_remedy):
+            self.text, self._has_remedy = error.str() + REMEDIES.get(error.code(), ""), has_remedy
 
 
 def _system_of(connector: KafkaConnector) -> KafkaSystem:
@@ -223,12 +243,13 @@ def _system_of(connector: KafkaConnector) -> KafkaSystem:
     return connector.system
 
 
-def _settings_of(connector: KafkaConnector, resolve: Resolve) -> dict[str, Any]:
-    """Return the settings of each client of a sink's brokers; raises as `resolve` does."""
-    return {**external_settings(_system_of(connector), resolve), "reconnect.backoff.max.ms": 1000}
+def _settings_of(connector: KafkaConnector, sign_in: SignIn) -> dict[str, Any]:
+    """Return the settings of each client of a sink's brokers; raises as `sign_in.resolve` does."""
+    settings = external_settings(_system_of(connector), sign_in.resolve, sign_in.ca_file)
+    return {**settings, "reconnect.backoff.max.ms": 1000}
 
 
-def check(plan: SinkPlan, resolve: Resolve) -> None:
+def check(plan: SinkPlan, sign_in: SignIn) -> None:
     """Check that the topic of a sink exists.
 
     Raises:
@@ -237,14 +258,16 @@ def check(plan: SinkPlan, resolve: Resolve) -> None:
     """
     connector = plan.sink.connector
     assert isinstance(connector, KafkaConnector)  # noqa: S101 (the planner chooses the writer)
-    where, settings = place_of(_system_of(connector)), _settings_of(connector, resolve)
-    problems: list[str] = []
+    where, settings = place_of(_system_of(connector)), _settings_of(connector, sign_in)
+    problem = _Problem()
     try:
-        producer = Producer({**settings, "error_cb": lambda error: problems.append(error.str())}, logger=kafka_logger())
-        topics = producer.list_topics(connector.topic, timeout=ANSWER_S).topics
-        producer.poll(0)
+        producer = Producer({**settings, "error_cb": problem.note}, logger=kafka_logger())
+        try:
+            topics = producer.list_topics(connector.topic, timeout=ANSWER_S).topics
+        finally:
+            producer.poll(0)
     except KafkaException as error:
-        raise CommitError(f"{where}: {problems[0] if problems else text_of(error)}") from None
+        raise CommitError(f"{where}: {problem.text or text_of(error)}") from None
     found = topics[connector.topic]
     if found.error is not None or not found.partitions:
         raise CommitError(f"{where}: there is no topic {connector.topic}; create it, since a sink doesn't")

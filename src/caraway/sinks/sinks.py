@@ -1,8 +1,9 @@
 """All sinks that one server writes, each by a worker in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -12,25 +13,29 @@ import sqlalchemy as sa
 
 from caraway.archive.store.past import ArchivedPast
 from caraway.cluster.leases import HeldLease, Lease
+from caraway.cluster.members import WRITERS
+from caraway.cluster.shares import Shares
 from caraway.erasure.keys import ErasedKeys
+from caraway.errors import UnavailableError
 from caraway.plan.model import SinkPlan
 from caraway.recurring import Recurring, follow
+from caraway.secrets.hiding import HiddenSecrets
 from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.feed import Feed, TopicFeed
 from caraway.sinks.letters import WRITE_S, SinkLetters
 from caraway.sinks.positions import SinkPositions
 from caraway.sinks.table_state import TableState, remove
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
-from caraway.sinks.writer import OpenWriter, Resolve, SinkWriter, Writing
+from caraway.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
 from caraway.topics.producer import TopicWriter
 
 # The first pause after a failure, in seconds, which doubles with each further one, and the longest one.
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 60.0
 # The seconds between two looks whether another server still writes a sink.
 STANDBY_S = 2.0
-# The seconds after which a server compares the sinks that it writes with the wanted ones; `set_plans` makes it do so at
-# once.
-FOLLOW_S = 30.0
+# The seconds after which a server looks which sinks it is to write, and starts and stops workers; `set_plans` makes it
+# do so at once.
+FOLLOW_S = 5.0
 # The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
 FOLDER = "sinks"
@@ -70,17 +75,6 @@ class SinkStatus:
     error: str
 
 
-def check_sink(plan: SinkPlan, resolve: Resolve) -> None:
-    """Check that a sink can be written, without changing anything.
-
-    Raises:
-        CommitError: Its system doesn't answer or refuses, or what must exist doesn't.
-        UnavailableError, UnknownEntityError: A secret can't be looked up.
-    """
-    module = plan.sink.connector.writer.partition(":")[0]
-    cast("Callable[[SinkPlan, Resolve], None]", resolve_name(f"{module}:check"))(plan, resolve)
-
-
 class Sinks:
     """Writes the sinks that the branches need. Thread safe."""
 
@@ -93,7 +87,7 @@ class Sinks:
         folder: Path,
         objects_url: str,
         erased: ErasedKeys,
-        resolve: Resolve,
+        sign_in: SignIn,
         product: Product = "caraway",
     ) -> None:
         """Prepare; nothing is written before `start`.
@@ -105,7 +99,7 @@ class Sinks:
             folder: The folder of this server's data.
             objects_url: The object store with the archive.
             erased: The erased keys.
-            resolve: Returns the values of secrets.
+            sign_in: How to connect to systems.
             product: The name of the platform in what sinks write.
         """
         self._bootstrap_servers = bootstrap_servers
@@ -114,11 +108,12 @@ class Sinks:
         self._folder = folder / FOLDER
         self._objects_url = objects_url
         self._erased = erased
-        self._resolve = resolve
+        self._sign_in = sign_in
         self._product = product
         self.positions = SinkPositions(engine)
         # The producer of dead letters, made when the first sink starts.
         self._letters: TopicWriter | None = None
+        self._shares = Shares(engine, WRITERS, member)
         self._wanted: Mapping[str, SinkPlan] = {}
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
@@ -132,7 +127,11 @@ class Sinks:
         """Stop to write, and let other servers do it."""
         self._follower.stop(STOP_S)
         self.set_plans(())
-        self._follow()
+        with suppress(UnavailableError):
+            # If it isn't known which sinks are this server's, it hasn't begun to write any.
+            self._follow()
+        with suppress(UnavailableError):
+            self._shares.leave()
         if self._letters is not None:
             self._letters.close(STOP_S)
 
@@ -140,6 +139,18 @@ class Sinks:
         """Write these sinks from now on."""
         self._wanted = {sink.sink_id: sink for sink in sinks}
         self._follower.wake()
+
+    def check(self, plan: SinkPlan) -> None:
+        """Check that a sink can be written, without changing anything.
+
+        Raises:
+            CommitError: Its system doesn't answer or refuses, or what must exist doesn't.
+            UnavailableError, UnknownEntityError: A secret can't be looked up.
+        """
+        module = plan.sink.connector.writer.partition(":")[0]
+        secrets = HiddenSecrets(self._sign_in.resolve)
+        with secrets.hidden():
+            cast("Check", resolve_name(f"{module}:check"))(plan, replace(self._sign_in, resolve=secrets))
 
     def forget(self, gone: Collection[str]) -> None:
         """Remove what is kept of sinks that are gone for good; what they have written stays.
@@ -153,12 +164,16 @@ class Sinks:
 
     def statuses(self) -> list[SinkStatus]:
         """Return the state of each sink."""
-        return [running.status for running in list(self._running.values())]
+        running = dict(self._running)
+        others = [_standby(plan) for name, plan in self._wanted.items() if name not in running]
+        return [*(each.status for each in running.values()), *others]
 
     def _follow(self) -> None:
-        """Start and stop workers, so that they are those of the sinks that are wanted."""
+        """Start and stop workers, so that they are those of the wanted sinks that this server is to write."""
         with self._lock:
-            follow(self._running, self._wanted, self._run, STOP_S)
+            known = self._wanted
+            mine = self._shares.mine(known)
+            follow(self._running, {name: plan for name, plan in known.items() if name in mine}, self._run, STOP_S)
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.sqlite"
@@ -166,11 +181,12 @@ class Sinks:
     def _run(self, name: str, plan: SinkPlan) -> "_Running":
         if self._letters is None:
             self._letters = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
-        running = _Running(plan, self._worker(name, plan, self._letters))
+        secrets = HiddenSecrets(self._sign_in.resolve)
+        running = _Running(plan, self._worker(name, plan, self._letters, secrets), secrets)
         running.work.start()
         return running
 
-    def _worker(self, name: str, plan: SinkPlan, letters: TopicWriter) -> SinkWorker:
+    def _worker(self, name: str, plan: SinkPlan, letters: TopicWriter, secrets: HiddenSecrets) -> SinkWorker:
         right = HeldLease(
             Lease(engine=self._engine, name=f"sink {name}", owner=self._member), LASTING, renew_s=RENEWAL_S
         )
@@ -180,24 +196,24 @@ class Sinks:
             past = ArchivedPast(self._bootstrap_servers, self._objects_url, plan.topic.name, plan.topic.schema)
             return TopicFeed(self._bootstrap_servers, plan.topic.name, past)
 
-        def connect(writing: Writing) -> SinkWriter:
+        def connect(branch: str, refuse: Callable[[Sequence[Refusal]], None]) -> SinkWriter:
+            writing = Writing(
+                plan=plan,
+                name=name,
+                branch=branch,
+                sign_in=replace(self._sign_in, resolve=secrets),
+                product=self._product,
+                # The reason of a refusal comes from the system, which may quote the credentials with which it was called.
+                refuse=lambda refusals: refuse([replace(each, reason=secrets.hide(each.reason)) for each in refusals]),
+                keep=partial(right.keep, succeeds=True),
+                pause=stopping.wait,
+            )
             return cast("OpenWriter", resolve_name(plan.sink.connector.writer))(writing)
 
         return SinkWorker(
             name,
             plan,
-            connect=lambda branch, refuse: connect(
-                Writing(
-                    plan=plan,
-                    name=name,
-                    branch=branch,
-                    resolve=self._resolve,
-                    product=self._product,
-                    refuse=refuse,
-                    keep=partial(right.keep, succeeds=True),
-                    pause=stopping.wait,
-                )
-            ),
+            connect=connect,
             refuse=lambda branch, refusals: SinkLetters(
                 name, plan, Envelopes(plan, branch, self._product), letters
             ).write(refusals),
@@ -213,8 +229,9 @@ class Sinks:
 class _Running:
     """A sink that is being written."""
 
-    def __init__(self, plan: SinkPlan, worker: SinkWorker) -> None:
+    def __init__(self, plan: SinkPlan, worker: SinkWorker, secrets: HiddenSecrets) -> None:
         self.plan = plan
+        self._secrets = secrets
         self._worker = worker
         self._owned = False
         title = f"sink {plan.sink.connector.identifier} of {plan.dataset.name}"
@@ -248,11 +265,30 @@ class _Running:
         )
 
     def _run(self) -> None:
-        self._owned = self._worker.step()
+        with self._secrets.hidden():
+            self._owned = self._worker.step()
 
     def _pause_s(self) -> float:
         """Return the seconds before the next step: 0 while this server may write, as a step waits itself."""
         return 0.0 if self._owned else STANDBY_S
+
+
+def _standby(plan: SinkPlan) -> SinkStatus:
+    """Return the state of a sink that another server is to write."""
+    return SinkStatus(
+        dataset=plan.dataset.name,
+        sink=plan.sink.connector.identifier,
+        target=plan.target,
+        system=plan.sink.connector.system_name,
+        state="standby",
+        owned=False,
+        guarantee="",
+        backlog=None,
+        offsets={},
+        written_at=None,
+        dead_letters=0,
+        error="",
+    )
 
 
 def _state(worker: SinkWorker, failure: str) -> str:

@@ -1,7 +1,7 @@
 """The protocol of a sink's writer, which is all that a further system has to implement."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from caraway.errors import UnavailableError
@@ -15,6 +15,22 @@ EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
 
 # Returns the value of a setting, or of the secret that it refers to.
 Resolve = Callable[[Secretish], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignIn:
+    """How a server connects to the systems of its users.
+
+    Attributes:
+        resolve: Returns the values of secrets.
+        ca_file: A file in PEM with the certificate authorities by which systems are verified; empty for those of the
+            machine (`sources.ca_file`).
+        endpoints: This deployment's addresses of systems, by their names (`sources.endpoints`).
+    """
+
+    resolve: Resolve
+    ca_file: str = ""
+    endpoints: Mapping[str, str] = field(default_factory=dict)
 
 
 class RetryLaterError(UnavailableError):
@@ -52,7 +68,7 @@ class Writing:
         plan: The sink.
         name: The name of the sink, which no other sink of the deployment has.
         branch: The branch that envelopes name.
-        resolve: Returns the values of secrets.
+        sign_in: How to connect to the system.
         product: The name of the platform in what is written.
         refuse: Writes dead letters, and returns once they are durable; raises `UnavailableError` if Kafka doesn't
             answer. A writer calls it before it acknowledges the batch that has the changes.
@@ -63,7 +79,7 @@ class Writing:
     plan: SinkPlan
     name: str
     branch: str
-    resolve: Resolve
+    sign_in: SignIn
     product: Product
     refuse: Callable[[Sequence[Refusal]], None]
     keep: Callable[[], bool]
@@ -100,5 +116,8 @@ class SinkWriter(Protocol):
         ...
 
 
+# Checks that a sink can be written, without changing anything: the function `check` of the module of its writer. It
+# raises `CommitError` if not, and `UnavailableError` or `UnknownEntityError` if a secret can't be looked up.
+Check = Callable[[SinkPlan, SignIn], None]
 # Opens a sink. It raises `UnavailableError` if the system doesn't answer, or refuses.
 OpenWriter = Callable[[Writing], SinkWriter]

@@ -30,6 +30,13 @@ def external_settings(system: KafkaSystem, resolve: Callable[[Secretish], str], 
     return settings
 
 
+# The remedies of errors of the connection, by their codes.
+REMEDIES = {
+    KafkaError._AUTHENTICATION: "; check sasl_mechanism, sasl_plain_username and sasl_plain_password",  # noqa: SLF001
+    KafkaError._SSL: "; check security_protocol, and the setting sources.ca_file",  # noqa: SLF001
+}
+
+
 def place_of(system: KafkaSystem) -> str:
     """Return the brokers as messages name them."""
     return f"Kafka {system.name} at {system.bootstrap_servers}"

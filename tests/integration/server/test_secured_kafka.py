@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,20 +13,26 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from caraway.connectors import Kafka
-from caraway.errors import UnavailableError
+from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import KafkaConnector
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import Graph
 from caraway.graph.systems import KafkaSystem, Secretish, SecretRef
 from caraway.ingest.sources.kafka import KafkaReader
 from caraway.ingest.sources.reader import SourceBatch, SourceContext
 from caraway.integrations.aws import Secret
+from caraway.plan.model import SinkPlan
 from caraway.secrets.resolver import resolver
+from caraway.sinks import kafka as kafka_sink
+from caraway.sinks.changes import Change, Row
+from caraway.sinks.kafka import KafkaWriter
+from caraway.sinks.writer import Batch, SignIn
 from tests.integration.server.server_process import ServerProcess, end_of, eventually
 from tests.integration.server.test_sources import readings_of
 from tests.services.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka, running_secured_kafka
 from tests.timeouts import deadline_in
 from tests.unit.ingest.decoding.records import DATASET
+from tests.unit.sinks.world import plan_of, writing
 
 WAYS = [(protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in ("PLAIN", *MECHANISMS)]
 
@@ -166,3 +173,32 @@ def test_a_changed_password_needs_no_commit(
         assert (status()["state"], status()["error"]) == ("reading", "")
     finally:
         secured.set_password(mechanism, PASSWORD)
+
+
+def sink_of(secured: SecuredKafka, topic: str, **changes: Secretish) -> SinkPlan:
+    system = KafkaSystem(
+        name="brokers",
+        bootstrap_servers=secured.addresses["SASL_SSL"],
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-512",
+        username=USER,
+        password=PASSWORD,
+    )
+    connector = KafkaConnector(system=replace(system, **changes), topic=topic)  # type: ignore[arg-type]
+    return plan_of(sink=SinkSpec(connector=connector, cdc=Cdc.DEBEZIUM))
+
+
+def test_a_sink_signs_in_and_a_failure_names_the_remedy(secured: SecuredKafka, topic: str) -> None:
+    plan, sign_in = sink_of(secured, topic), SignIn(resolve=str, ca_file=str(secured.ca_file))
+    kafka_sink.check(plan, sign_in)
+    with closing(KafkaWriter(writing(plan, sign_in=sign_in, name=f"sink-{topic}"))) as writer:
+        writer.write(Batch([Change(b"k", None, Row(1, ("k", 1.0, None)), 1, 0, 0)], {0: 1}))
+        assert writer.positions() == {0: 1}
+    with pytest.raises(CommitError, match=r"Kafka brokers at .*check .*sources\.ca_file"):
+        kafka_sink.check(plan, SignIn(resolve=str))
+    wrong = sink_of(secured, topic, password="wrong-password")
+    with pytest.raises(CommitError, match=r"check .*sasl_plain_password") as caught:
+        kafka_sink.check(wrong, sign_in)
+    assert "wrong-password" not in str(caught.value)
+    with pytest.raises(UnavailableError, match=r"check .*sasl_plain_password"):
+        KafkaWriter(writing(wrong, sign_in=sign_in))

@@ -43,9 +43,10 @@ from caraway.plan.planner import plan_graph
 from caraway.sinks import kafka as kafka_writer
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.kafka import KafkaWriter
-from caraway.sinks.writer import Batch, Refusal, Writing
+from caraway.sinks.writer import Batch, Refusal
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 from tests.integration.spark.broker import running_broker
+from tests.unit.sinks.world import writing
 
 REGION = "eu-central-1"
 USERS = 7
@@ -416,18 +417,7 @@ def test_a_change_that_the_broker_refuses_becomes_a_dead_letter_and_the_others_a
     graph = graph_of(sink(brokers(kafka).topic(topic), cdc="debezium"))
     plan = on_branch(plan_graph(graph), "main").sinks[0]
     refused: list[Refusal] = []
-    writer = KafkaWriter(
-        Writing(
-            plan=plan,
-            name=f"sink-{topic}",
-            branch="main",
-            resolve=str,
-            product="caraway",
-            refuse=refused.extend,
-            keep=lambda: True,
-            pause=lambda _: None,
-        )
-    )
+    writer = KafkaWriter(writing(plan, name=f"sink-{topic}", refuse=refused.extend))
     texts = ["a", secrets.token_hex(9_000), "b"]
     changes = [
         Change(text.encode(), None, Row(1, (text, number, 1)), 1, 0, number) for number, text in enumerate(texts)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caraway.addresses.names import name_parts
 from caraway.dtypes.instants import EPOCH
 from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import UnavailableError
@@ -24,7 +25,6 @@ from caraway.ingest.sources.reader import SourceBatch, SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.names import name_parts
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.plan.planner import plan_graph

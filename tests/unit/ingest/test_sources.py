@@ -36,11 +36,11 @@ from caraway.ingest.sources.reader import (
     batch_of,
     is_ahead,
 )
-from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
 from caraway.plan.planner import plan_graph
+from caraway.secrets.hiding import HiddenSecrets
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.producer import TopicItem
 

@@ -20,8 +20,8 @@ from caraway.plan.model import SinkPlan
 from caraway.sinks import delta
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.delta import DeltaWriter
-from caraway.sinks.writer import Batch, Writing
-from tests.unit.sinks.world import plan_of
+from caraway.sinks.writer import Batch
+from tests.unit.sinks.world import plan_of, writing
 
 LAKE = S3Connector(system=S3System(name="lake"), bucket="b", prefix="p", format="delta")
 SINK = SinkSpec(connector=LAKE, how="incremental", create=True, every_us=1, renames=(("v", "value"),))
@@ -36,18 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 def writer(plan: SinkPlan, name: str = "sink", product: Any = "caraway") -> DeltaWriter:
-    return DeltaWriter(
-        Writing(
-            plan=plan,
-            name=name,
-            branch="main",
-            resolve=str,
-            product=product,
-            refuse=lambda _: None,
-            keep=lambda: True,
-            pause=lambda _: None,
-        )
-    )
+    return DeltaWriter(writing(plan, name=name, product=product))
 
 
 def row(key: str, value: float, note: int | None = None, time: int = 1) -> Row:

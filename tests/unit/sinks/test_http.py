@@ -15,8 +15,8 @@ from caraway.graph.systems import SecretRef
 from caraway.sinks import http
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.http import ATTEMPTS, HTTPWriter
-from caraway.sinks.writer import Batch, Refusal, RetryLaterError, Writing
-from tests.unit.sinks.world import SINK, SYSTEM, plan_of
+from caraway.sinks.writer import Batch, Refusal, RetryLaterError, SignIn
+from tests.unit.sinks.world import SINK, SYSTEM, plan_of, writing
 
 CONNECTOR = HTTPConnector(system=SYSTEM, endpoint="changes", limit=2, headers=(("x-team", "bees"),))
 
@@ -47,11 +47,8 @@ class Server:
 
         monkeypatch.setattr(http, "client_of", client_of)
         return HTTPWriter(
-            Writing(
-                plan=plan_of(sink=replace(SINK, connector=connector)),
-                name="sink",
-                branch="main",
-                resolve=str,
+            writing(
+                plan_of(sink=replace(SINK, connector=connector)),
                 product="fennel",
                 refuse=self.refused.extend,
                 keep=lambda: self.keeps,
@@ -135,5 +132,5 @@ def test_an_address_or_certificate_that_cannot_be_used_is_named_without_its_valu
     known: Callable[[Any], str] = {system.host: host, system.ca_cert: certificate}.__getitem__
     sink = SinkSpec(connector=replace(CONNECTOR, system=system), cdc=SINK.cdc)
     with pytest.raises(CommitError, match=text) as caught:
-        http.check(plan_of(sink=sink), known)
+        http.check(plan_of(sink=sink), SignIn(resolve=known))
     assert "secret" not in str(caught.value)

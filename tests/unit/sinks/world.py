@@ -22,11 +22,11 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.graph.systems import HTTPSystem
 from caraway.plan.model import SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
-from caraway.sinks.envelopes import Envelopes
+from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.positions import SinkPosition
 from caraway.sinks.table_state import TableState
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
-from caraway.sinks.writer import Batch, Refusal, RetryLaterError
+from caraway.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.topics.codec import RecordCodec
 from caraway.topics.reader import Message
 
@@ -316,3 +316,26 @@ class Outside:
 def place(envelope: Mapping[str, Any]) -> tuple[int, int]:
     source = envelope["payload"]["source"]["caraway"]
     return source["partition"], source["offset"]
+
+
+def writing(
+    plan: SinkPlan,
+    *,
+    name: str = "sink",
+    product: Product = "caraway",
+    sign_in: SignIn | None = None,
+    refuse: Callable[[Sequence[Refusal]], None] = lambda _: None,
+    keep: Callable[[], bool] = lambda: True,
+    pause: Callable[[float], object] = lambda _: None,
+) -> Writing:
+    """Return all that the writer of a sink needs to know."""
+    return Writing(
+        plan=plan,
+        name=name,
+        branch="main",
+        sign_in=sign_in or SignIn(resolve=str),
+        product=product,
+        refuse=refuse,
+        keep=keep,
+        pause=pause,
+    )

@@ -21,7 +21,7 @@ from caraway.ingest.sources.reader import (
     is_ahead,
 )
 from caraway.topics.connection import CONSUMER, kafka_logger
-from caraway.topics.external import external_settings, place_of, text_of
+from caraway.topics.external import REMEDIES, external_settings, place_of, text_of
 
 # The seconds for which the broker's answer about the topic's partitions is awaited.
 ANSWER_TIMEOUT_S = 10.0
@@ -41,11 +41,6 @@ PEEK_S = 0.2
 # all brokers are gone, librdkafka reports another error, which isn't ignored.
 LOST = KafkaError._TRANSPORT  # noqa: SLF001 (the library names it so)
 ALL_LOST = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
-# The remedies of errors of the connection, by their codes.
-REMEDIES = {
-    KafkaError._AUTHENTICATION: "; check sasl_mechanism, sasl_plain_username and sasl_plain_password",  # noqa: SLF001
-    KafkaError._SSL: "; check security_protocol, and the setting sources.ca_file",  # noqa: SLF001
-}
 
 
 class KafkaReader:

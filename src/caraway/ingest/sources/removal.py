@@ -18,8 +18,8 @@ from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.wire.graphs import decode_graph, encode_graph
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import DEFINITION, Forget, Resolve, SourceContext
-from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.plan.model import IngestPlan
+from caraway.secrets.hiding import HiddenSecrets
 
 LOG = structlog.get_logger(__name__)
 

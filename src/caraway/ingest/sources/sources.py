@@ -10,6 +10,8 @@ from typing import cast
 import sqlalchemy as sa
 
 from caraway.cluster.leases import HeldLease, Lease
+from caraway.cluster.members import READERS
+from caraway.cluster.shares import Shares
 from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
@@ -17,14 +19,13 @@ from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
-from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.sources.removal import SourceRemoval
-from caraway.ingest.sources.shares import SourceShares
 from caraway.ingest.sources.topics import SourceTopics
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
 from caraway.recurring import Recurring, follow
+from caraway.secrets.hiding import HiddenSecrets
 from caraway.state.blueprints import content_of, source_name
 from caraway.topics.producer import TopicWriter
 
@@ -132,7 +133,7 @@ class Sources:
         # that their rows don't wait in a queue behind rows of sources.
         self._writer: TopicWriter | None = None
         self._topics = SourceTopics(bootstrap_servers)
-        self._shares = SourceShares(engine, member)
+        self._shares = Shares(engine, READERS, member)
         self._wanted: Mapping[str, IngestPlan] = {}
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()

@@ -14,10 +14,10 @@ from caraway.dtypes.values import to_json
 from caraway.errors import CarawayError, shortened
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.reader import OpenReader, Resolve, SourceBatch, SourceContext
-from caraway.ingest.sources.redaction import HiddenSecrets
 from caraway.ingest.table import Table
 from caraway.ingest.targets import EncodedRecord, RowError, Target
 from caraway.plan.model import IngestPlan
+from caraway.secrets.hiding import HiddenSecrets
 from caraway.topics.codec import DELETE, RecordCodec
 
 # The most rows of a sample.

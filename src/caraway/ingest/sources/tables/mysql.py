@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from caraway.addresses.names import Parameters, host_and_port, jdbc_params, name_parts, truth
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import MySQLSystem
@@ -15,7 +16,6 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.names import Parameters, host_and_port, jdbc_params, name_parts, truth
 from caraway.ingest.sources.tables.statements import CHUNK_ROWS, tie_statements
 
 try:

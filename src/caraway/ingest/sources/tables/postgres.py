@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from caraway.addresses.names import host_and_port, jdbc_params, name_parts
+from caraway.addresses.postgres_parameters import POSTGRES_PARAMETERS, quote
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import PostgresSystem, RedshiftSystem
@@ -14,8 +16,6 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.names import host_and_port, jdbc_params, name_parts
-from caraway.ingest.sources.tables.postgres_parameters import POSTGRES_PARAMETERS, quote
 from caraway.ingest.sources.tables.statements import chunks, page_statement
 
 try:

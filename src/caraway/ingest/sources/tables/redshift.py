@@ -2,15 +2,15 @@
 
 from typing_extensions import override
 
+from caraway.addresses.names import name_parts
+from caraway.addresses.postgres_parameters import quote
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import RedshiftSystem
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.database import TableShape
-from caraway.ingest.sources.tables.names import name_parts
 from caraway.ingest.sources.tables.postgres import STATEMENT_S, PostgresTable
-from caraway.ingest.sources.tables.postgres_parameters import quote
 
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable, udt_name FROM information_schema.columns

@@ -7,12 +7,12 @@ import psycopg
 from psycopg import pq
 from psycopg.pq.abc import PGconn
 
+from caraway.addresses.names import host_and_port, jdbc_params
+from caraway.addresses.postgres_parameters import POSTGRES_PARAMETERS, quote
 from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.postgres.values import SESSION
 from caraway.ingest.sources.reader import Resolve
-from caraway.ingest.sources.tables.names import host_and_port, jdbc_params
-from caraway.ingest.sources.tables.postgres_parameters import POSTGRES_PARAMETERS, quote
 
 CONNECT_S = 10
 # A statement may take so long. The first rows behind a key come by its index, so a chunk takes a fraction of a second.

@@ -1,4 +1,4 @@
-"""The division of sources among servers, in a real Postgres: each source has one server, whoever comes and goes."""
+"""The division of sources and sinks in a real Postgres: each has one server, whoever comes and goes."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,9 @@ import pytest
 import sqlalchemy as sa
 from psycopg import sql
 
+from caraway.cluster.members import READERS, WRITERS
+from caraway.cluster.shares import Shares
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.shares import SourceShares
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
 from caraway.state.tables import leases
@@ -26,7 +27,7 @@ def database(postgres: str) -> Iterator[sa.Engine]:
 
 
 def test_each_source_has_one_server_and_few_move(database: sa.Engine) -> None:
-    first, *others = (SourceShares(database, node) for node in NODES)
+    first, *others = (Shares(database, READERS, node) for node in NODES)
     assert first.mine(SOURCES) == set(SOURCES)
     for other in others:
         other.mine(SOURCES)
@@ -47,7 +48,7 @@ def test_each_source_has_one_server_and_few_move(database: sa.Engine) -> None:
 def test_a_server_keeps_its_part_while_postgres_is_away(
     database: sa.Engine, postgres: str, postgres_server: str
 ) -> None:
-    first, second = SourceShares(database, "one"), SourceShares(database, "two")
+    first, second = Shares(database, READERS, "one"), Shares(database, READERS, "two")
     first.mine(SOURCES)
     parts = [second.mine(SOURCES), first.mine(SOURCES)]
     name = postgres.rpartition("/")[2]
@@ -58,7 +59,12 @@ def test_a_server_keeps_its_part_while_postgres_is_away(
         try:
             assert [second.mine(SOURCES), first.mine(SOURCES)] == parts
             with pytest.raises(UnavailableError):
-                SourceShares(database, "three").mine(SOURCES)
+                Shares(database, READERS, "three").mine(SOURCES)
         finally:
             connection.execute(closed.format(sql.Identifier(name), sql.Literal(True)))
     assert [second.mine(SOURCES), first.mine(SOURCES)] == parts
+
+
+def test_sources_and_sinks_are_divided_among_their_own_members(database: sa.Engine) -> None:
+    readers, writers = Shares(database, READERS, "one"), Shares(database, WRITERS, "two")
+    assert readers.mine(SOURCES) == writers.mine(SOURCES) == readers.mine(SOURCES) == set(SOURCES)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from caraway.errors import CarawayError, UnavailableError
+from caraway.errors import CommitError, UnavailableError
 from caraway.graph.systems import Secretish, SecretRef
 
 # The fewest characters of a value that is hidden. A shorter one would hide parts of other words, and keeps no secret.
@@ -35,12 +35,16 @@ class HiddenSecrets:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Raise errors of the block without the values that were looked up."""
+        """Raise errors of the block without the values that were looked up.
+
+        Errors of the classes `UnavailableError` and `CommitError` keep their classes; others become the former.
+        """
         try:
             yield
-        except CarawayError as error:
+        except Exception as error:
             text = self.hide(str(error))
             if text == str(error):
                 raise
             # The cause and the traceback would show the original text.
-            raise UnavailableError(text) from None
+            kind = type(error) if isinstance(error, UnavailableError | CommitError) else UnavailableError
+            raise kind(text) from None

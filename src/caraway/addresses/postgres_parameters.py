@@ -3,7 +3,7 @@
 `schema` isn't one of libpq: it is the search path of the session.
 """
 
-from caraway.ingest.sources.tables.names import Parameters, truth
+from caraway.addresses.names import Parameters, truth
 
 _SSL_MODES = {mode: mode for mode in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}
 _TARGETS = {

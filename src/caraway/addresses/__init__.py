@@ -1,0 +1,1 @@
+"""How the systems of users are reached: the names of tables, addresses, and the parameters of JDBC."""
