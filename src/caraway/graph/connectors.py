@@ -53,7 +53,7 @@ class Connector:
     # True if rows are the changes of a table, whose deletes may have only the table's key. The keys of the dataset must
     # then be columns, and nothing else may write the dataset.
     captures: ClassVar[bool] = False
-    # The module that the reader needs of a library, and the extra of Caraway that brings it; empty if it needs none.
+    # The module that reader or writer need of a library, and the extra of Caraway that brings it; empty if none.
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
     # The function that removes what the reader has made in the system, when the source is gone for good, as
     # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
@@ -117,8 +117,7 @@ class Connector:
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
         if self.library and not _is_installed(self.library[0]):
-            module, extra = self.library
-            return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
+            return self._lacks(*self.library)
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
         if self.format_name in self.read_formats:
@@ -126,10 +125,16 @@ class Connector:
         formats = ", ".join(map(str, self.read_formats))
         return f'the server reads {self.kind} in the format {formats} only so far; use format="{self.read_formats[0]}"'
 
+    @staticmethod
+    def _lacks(module: str, extra: str) -> str:
+        return f"the server lacks the library {module}; install it there with: pip install 'caraway[{extra}]'"
+
     def unwritable(self) -> str:
         """Return why the server can't write this sink; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
+        if self.writer and self.library and not _is_installed(self.library[0]):
+            return self._lacks(*self.library)
         return "" if self.writer else f"the server doesn't write {self.kind} yet; leave it out, or to another env"
 
     def target(self, suffix: str) -> str:
@@ -378,6 +383,16 @@ class TableConnector(SystemConnector):
     def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system
         """The class with which a server reads the table; empty if it can't."""
         return "" if isinstance(self.system, RegisteredSystem) else self.system.reader
+
+    @property
+    def writer(self) -> str:  # type: ignore[override]  # as above
+        """The class with which a server writes the table; empty if it can't."""
+        return "" if isinstance(self.system, RegisteredSystem) else self.system.writer
+
+    def target(self, suffix: str) -> str:
+        """Return the name of the table that a sink writes."""
+        quote = self.table[-1:]
+        return f"{self.table[:-1]}{suffix}{quote}" if quote in ('"', "`") else self.table + suffix
 
     @property
     def read_formats(self) -> tuple[str | None, ...]:  # type: ignore[override]  # as above

@@ -70,10 +70,12 @@ SYSTEMS: dict[SystemKind, type[System]] = {}
 class TableSystem(System):
     """A system that has tables or collections.
 
-    A subclass names the reader of its tables, and the library that this needs, as connectors of other systems do.
+    A subclass names the reader and the writer of its tables, and the library that these need, as connectors of other
+    systems do.
     """
 
     reader: ClassVar[str] = ""
+    writer: ClassVar[str] = ""
     library: ClassVar[tuple[str, str] | tuple[()]] = ()
 
     def unreadable(self) -> str:
@@ -162,6 +164,7 @@ class SnowflakeSystem(TableSystem):
 
     kind: ClassVar = SystemKind.SNOWFLAKE
     reader: ClassVar = "caraway.ingest.sources.tables.snowflake:SnowflakeReader"
+    writer: ClassVar = "caraway.sinks.snowflake:SnowflakeWriter"
     library: ClassVar = ("snowflake.connector", "snowflake")
     account: str
     database: str

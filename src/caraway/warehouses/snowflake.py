@@ -1,5 +1,6 @@
 """Sessions with Snowflake, over Snowflake's own connector."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -99,3 +100,18 @@ def errors(where: str, close: Callable[[], None]) -> Iterator[None]:
 def quote(name: str) -> str:
     """Return a name in quotes."""
     return '"' + name.replace('"', '""') + '"'
+
+
+_PART = re.compile(r'"(?:[^"]|"")+"|[^."]+')
+
+
+def resolved_name(name: str) -> list[str]:
+    """Return the parts of a table's name as Snowflake resolves it: those without quotes in upper case.
+
+    Raises:
+        UnavailableError: The name isn't written as table, schema.table or database.schema.table.
+    """
+    found = _PART.findall(name)
+    if ".".join(found) != name or not 1 <= len(found) <= 3:
+        raise UnavailableError(f'{name!r} is no name of a table; write it as table, schema.table or "a.b".table')
+    return [part[1:-1].replace('""', '"') if part[0] == '"' else part.strip().upper() for part in found]

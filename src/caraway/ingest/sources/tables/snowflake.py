@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import polars as pl
 
+from caraway.addresses.names import name_parts
 from caraway.dtypes.instants import EPOCH, US
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
@@ -20,7 +21,6 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.names import name_parts
 from caraway.ingest.sources.tables.scan import CHUNK_ROWS, Result, Scan
 from caraway.warehouses.snowflake import NOT_FOUND, connect, errors, quote
 
