@@ -3,9 +3,10 @@
     python -m bench sources [--rows 1000000] [--kafka HOST:PORT] [--postgres URL] [--json FILE]
 
 Rows are JSON objects of six fields. "Alone" is a consumer of confluent-kafka that reads the same topic and parses each
-row with orjson, in one thread, and keeps nothing. The source is read by a server of its own, from the commit of the
-dataset until the server reports that all rows are durable: once for a dataset without keys, whose rows are sent in
-blocks, and once for one with keys.
+row with orjson, in one thread, and keeps nothing. The source is read by a server of its own until the server reports
+that all rows are durable: once for a dataset without keys, whose rows are sent in blocks, and once for one with keys.
+Rates are those of the rows behind the first ones, for the client and for the server; the seconds from the commit of a
+dataset to its first durable rows are shown, too. "Processor" is the time of the server's process alone.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import orjson
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from processor_times import processor_seconds
 from rich.table import Table
 from services import services
 
@@ -31,6 +34,7 @@ from tests.integration.server.server_process import ServerProcess
 
 TOPIC = "bench-source"
 PARTITIONS = 4
+REPEATS = 3
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 1_200.0
 
@@ -45,14 +49,14 @@ def main() -> int:
     options = parser.parse_args()
     with services("sources", options.kafka, options.postgres) as (folder, kafka, postgres):
         size = fill(kafka, options.rows)
-        alone = min(read_alone(kafka, options.rows) for _ in range(2))
+        alone = max(read_alone(kafka, options.rows) for _ in range(REPEATS))
         server = ServerProcess(folder / "server", kafka=kafka, postgres=postgres)
         server.start()
         try:
             defined = datasets(kafka)
-            seconds = {
-                name: taken(server, defined[: position + 1], options.rows)
-                for position, name in enumerate(each.__name__ for each in defined)
+            taken = {
+                each.__name__: take(server, defined[: position + 1], options.rows)
+                for position, each in enumerate(defined)
             }
         finally:
             server.stop()
@@ -60,16 +64,19 @@ def main() -> int:
         "bench": "sources",
         "rows": options.rows,
         "bytes_per_row": size,
-        "alone_rows_per_second": options.rows / alone,
-        "rows_per_second": {name: options.rows / found for name, found in seconds.items()},
-        "share_of_alone": {name: alone / found for name, found in seconds.items()},
+        "alone_rows_per_second": alone,
+        "rows_per_second": {name: found.rate for name, found in taken.items()},
+        "share_of_alone": {name: found.rate / alone for name, found in taken.items()},
+        "processor_us_per_row": {name: found.processor_us for name, found in taken.items()},
+        "seconds_to_first_rows": {name: found.first_s for name, found in taken.items()},
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }
-    table = Table("what", "rows/s", "share of the client alone")
-    table.add_row("client alone", f"{options.rows / alone:,.0f}", "1.00")
-    for name, found in seconds.items():
-        table.add_row(f"source of {name}", f"{options.rows / found:,.0f}", f"{alone / found:.2f}")
+    table = Table("what", "rows/s", "share of the client alone", "processor, us per row", "first rows after, s")
+    table.add_row("client alone", f"{alone:,.0f}", "1.00", "", "")
+    for name, found in taken.items():
+        cells = f"{found.rate:,.0f}", f"{found.rate / alone:.2f}", f"{found.processor_us:.1f}", f"{found.first_s:.1f}"
+        table.add_row(f"source of {name}", *cells)
     out.print(table)
     print(json.dumps(report))
     if options.json:
@@ -112,20 +119,22 @@ def fill(kafka: str, count: int) -> float:
 
 
 def read_alone(kafka: str, count: int) -> float:
-    """Return the seconds in which a consumer reads and parses all rows."""
+    """Return how many rows a second a consumer reads and parses, once the first ones are there."""
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "bench-alone", "enable.auto.commit": False})
-    begun = time.monotonic()
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    left = count
-    while left:
+    rows = 0
+    first: tuple[float, int] | None = None
+    while rows < count:
         for message in consumer.consume(10_000, timeout=1.0):
             value = message.value()
             if message.error() is None and value is not None:
                 orjson.loads(value)
-                left -= 1
-    seconds = time.monotonic() - begun
+                rows += 1
+        if first is None and rows:
+            first = time.monotonic(), rows
+    seconds = time.monotonic() - first[0] if first else 0.0
     consumer.close()
-    return seconds
+    return (count - first[1]) / seconds if first and seconds else 0.0
 
 
 def datasets(kafka: str) -> tuple[Dataset, ...]:
@@ -157,17 +166,36 @@ def datasets(kafka: str) -> tuple[Dataset, ...]:
     return Events, Users
 
 
-def taken(server: ServerProcess, defined: Sequence[Dataset], count: int) -> float:
-    """Commit datasets, of which the last is new, and return the seconds until all rows of its source are durable."""
+@dataclass(frozen=True)
+class Taken:
+    """How a source was read: rows a second, processor time in microseconds per row, and seconds to the first rows."""
+
+    rate: float
+    processor_us: float
+    first_s: float
+
+
+def take(server: ServerProcess, defined: Sequence[Dataset], count: int) -> Taken:
+    """Commit datasets, of which the last is new, and wait until all rows of its source are durable."""
     begun, name = time.monotonic(), defined[-1].__name__
     server.commit(Graph(datasets=tuple(each.to_spec() for each in defined)))
-    while time.monotonic() < begun + TIMEOUT_SECONDS:
+    first: tuple[float, int, float] | None = None
+    while (now := time.monotonic()) < begun + TIMEOUT_SECONDS:
         statuses = {status["dataset"]: status for status in server.http.get("/status").json()["sources"]}
-        found = statuses.get(name)
-        if found is not None and found["rows"] >= count and found["lag"] == 0:
-            return time.monotonic() - begun
+        rows = statuses[name]["rows"] if name in statuses else 0
+        if rows and first is None:
+            first = now, rows, server_seconds()
+        if first is not None and rows >= count > first[1]:
+            left = count - first[1]
+            processor_us = 1e6 * (server_seconds() - first[2]) / left
+            return Taken(left / (now - first[0]), processor_us, first[0] - begun)
         time.sleep(POLL_SECONDS)
     raise TimeoutError(f"{name}: not all rows were read: {server.said()}")
+
+
+def server_seconds() -> float:
+    """Return the processor time of the server so far, in seconds."""
+    return sum(spent for (role, _), spent in processor_seconds(os.getpid()).items() if role == "server")
 
 
 if __name__ == "__main__":

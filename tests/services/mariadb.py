@@ -99,9 +99,13 @@ def make_ready() -> None:
         _fetch(_unpacked())
 
 
+def cache() -> Path:
+    """Return the folder for what is fetched once."""
+    return Path(os.environ.get("CARAWAY_CACHE_DIR") or Path.home() / ".cache" / "caraway")
+
+
 def _unpacked() -> Path:
-    cache = os.environ.get("CARAWAY_CACHE_DIR") or Path.home() / ".cache" / "caraway"
-    return Path(cache) / "mariadb"
+    return cache() / "mariadb"
 
 
 def _fetch(root: Path) -> None:
@@ -145,17 +149,35 @@ class MariaDB:
         self.folder = folder
         self.port = ports.choose()
         self.log_file = folder / "mariadb.log"
-        self._data = folder / "data"
+        self.data = folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
         """Start the server on its data, and wait until it answers."""
+        command, environment = self.command()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *options],
+                env=environment,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = deadline_in(START_S)
+        while not self._answers():
+            assert self._process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Return the command that starts the server, and its environment; make its data folder before."""
         found = programs()
         user = ["--user=root"] if os.geteuid() == 0 else []
         # A socket's path may have 107 characters, and the one of a test's folder can be longer, so the socket has a
         # relative path, which is in the data folder. Clients use TCP.
-        here = [f"--datadir={self._data}", *found.base, *user]
-        if not self._data.exists():
+        here = [f"--datadir={self.data}", *found.base, *user]
+        if not self.data.exists():
             command = [str(found.installer), "--no-defaults", *here, "--auth-root-authentication-method=normal"]
             self.folder.mkdir(parents=True, exist_ok=True)
             made = subprocess.run(
@@ -174,20 +196,7 @@ class MariaDB:
             f"GRANT ALL ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
         )
         command = [str(found.server), "--no-defaults", *here, f"--port={self.port}", "--socket=mariadb.sock"]
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--pid-file=mariadb.pid", f"--init-file={init}", *OPTIONS, *options],
-                env=found.environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        deadline = deadline_in(START_S)
-        while not self._answers():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+        return [*command, "--pid-file=mariadb.pid", f"--init-file={init}", *OPTIONS], found.environment
 
     def _answers(self) -> bool:
         """Return whether the server greets a client, which it does when it has run the first statements."""

@@ -3,7 +3,13 @@
 `schema` isn't one of libpq: it is the search path of the session.
 """
 
-from caraway.addresses.names import Parameters, truth
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from caraway.addresses.names import Parameters, host_and_port, jdbc_params, truth
+from caraway.graph.systems import PostgresSystem, Secretish
+
+CONNECT_S = 10
 
 _SSL_MODES = {mode: mode for mode in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}
 _TARGETS = {
@@ -34,3 +40,55 @@ POSTGRES_PARAMETERS: Parameters = {
 def quote(name: str) -> str:
     """Quote a name."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def place_of(system: PostgresSystem, endpoints: Mapping[str, str]) -> str:
+    """Return the database as messages name it."""
+    host, port = host_and_port(endpoints.get(system.name), system.host, system.port)
+    return f"Postgres {system.name} at {host}:{port}, database {system.database}"
+
+
+def connection_parameters(
+    system: PostgresSystem,
+    resolve: Callable[[Secretish], str],
+    endpoints: Mapping[str, str],
+    settings: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the parameters of libpq for a connection.
+
+    Args:
+        system: The database.
+        resolve: Returns the values of secrets.
+        endpoints: This deployment's addresses of systems, by their names.
+        settings: Settings of the session.
+
+    Raises:
+        UnavailableError: A parameter of the address isn't known, or a secret can't be looked up.
+        UnknownEntityError: A secret doesn't exist.
+    """
+    host, port = host_and_port(endpoints.get(system.name), system.host, system.port)
+    given = jdbc_params(system.jdbc_params, POSTGRES_PARAMETERS, place_of(system, endpoints))
+    schema = given.pop("schema", None)
+    options = dict(settings)
+    if schema is not None:
+        options["search_path"] = ", ".join(quote(name.strip()) for name in str(schema).split(","))
+    return {
+        "host": host,
+        "port": port,
+        "dbname": system.database,
+        "user": resolve(system.username),
+        "password": resolve(system.password),
+        "application_name": "caraway",
+        "connect_timeout": CONNECT_S,
+        # A server that is cut off without a word is noticed within a minute.
+        "keepalives_idle": 20,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "options": " ".join(f"-c {name}={_escaped(value)}" for name, value in options.items()),
+        **given,
+    }
+
+
+def _escaped(value: str) -> str:
+    """Return a value for libpq's options, in which a blank separates and a backslash escapes."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")

@@ -36,6 +36,8 @@ class DataConnector:
     writable: bool = False
     #: True if a sink sends each change as it comes; False if it writes rows at an interval.
     sends_changes: ClassVar[bool] = False
+    #: The interval at which a sink is written by default; None if changes are written as they come.
+    sink_every: str | None = None
     #: True if columns of its records may be structs; `ref` can then name a part inside one.
     has_structs: bool = False
 
@@ -108,7 +110,7 @@ class DataConnector:
     def sink_spec(self, dataset: DatasetSpec) -> SinkSpec:
         """Return the sink that `@sink` defined for a dataset, as a value."""
         where = f"dataset {dataset.name}, sink {self.identifier()}"
-        every = (self.every or SINK_EVERY) if self.polled else None
+        every = self.every or self.sink_every
         return SinkSpec(
             connector=_spec(dataset, self),
             cdc=None if self.cdc is None else Cdc(self.cdc),

@@ -3,7 +3,7 @@
 import warnings
 from typing import ClassVar
 
-from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_connector import SINK_EVERY, DataConnector
 from caraway.connectors.data_source import ExternalSource, duration_us, named
 from caraway.connectors.s3_paths import parse_path
 from caraway.connectors.settings import Secretish, Settings
@@ -69,6 +69,7 @@ class S3Connector(DataConnector):
     data_source: S3
     polled: ClassVar = True
     writable = True
+    sink_every = SINK_EVERY
 
     def __init__(
         self,

@@ -45,14 +45,15 @@ def sink(
     """Write the rows of a dataset, which pipelines fill, to a connector; stands above or below `@dataset`.
 
     Args:
-        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", or a table of
-            Snowflake.
+        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", a table of
+            Snowflake or Postgres, or keys of Redis.
         cdc: "debezium" for Kafka and HTTP; none for the others.
-        every: The interval of writing S3 and Snowflake, a duration, by default an hour.
-        how: "incremental", which S3 and Snowflake need.
-        renames: Names of columns in S3 and Snowflake, by field.
-        since: Only rows whose timestamp isn't before this; for S3 and Snowflake.
-        until: Only rows whose timestamp is before this; for S3 and Snowflake.
+        every: The interval of writing, a duration; not for Kafka and HTTP. The default of S3 and Snowflake is an hour;
+            the others get changes as they come.
+        how: "incremental", which all but Kafka and HTTP need.
+        renames: Names of columns, by field; not for Kafka and HTTP.
+        since: Only rows whose timestamp isn't before this; not for Kafka and HTTP.
+        until: Only rows whose timestamp is before this; not for Kafka and HTTP.
         env: The environments in which the sink is written; all by default.
 
     Raises:
@@ -92,7 +93,8 @@ def _writable(conn: object) -> DataConnector:
         return conn
     shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
     raise DefinitionError(
-        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3 and tables of Snowflake"
+        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, tables of "
+        "Snowflake and Postgres, and keys of Redis"
     )
 
 
@@ -112,7 +114,7 @@ def _check_changes(
         # The default of `renames` in the API is an empty dict, so this counts as left out.
         if value is not None and value != {}:
             raise DefinitionError(
-                f"{label}: {name}= is for S3 and Snowflake; changes are sent as they come: leave it out"
+                f"{label}: {name}= is for tables and keys; changes are sent as they come: leave it out"
             )
 
 

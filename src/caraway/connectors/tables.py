@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_connector import SINK_EVERY, DataConnector
 from caraway.connectors.data_source import ExternalSource, named
 from caraway.connectors.settings import Secretish
 from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
@@ -42,7 +42,9 @@ class TableConnector(DataConnector):
         if cursor is not None and not isinstance(cursor, str):
             raise DefinitionTypeError(f"{where}, {table_name}: cursor is the name of a column, not {cursor!r}")
         self.cursor = cursor
-        self.writable = isinstance(data_source, Snowflake)
+        self.writable = isinstance(data_source, Snowflake | Postgres)
+        # Small transactions cost Postgres little, so changes are written as they come.
+        self.sink_every = None if isinstance(data_source, Postgres) else SINK_EVERY
 
     def _inside(self) -> str:
         return f"table={self.table_name}"
@@ -83,7 +85,8 @@ class Postgres(ExternalSource):
     def table(self, table_name: str, cursor: str | None) -> TableConnector:
         """Return the table of this name, which may have its schema before it, read by `cursor`.
 
-        With `cursor=None`, `@source` needs cdc="native": the changes are read from the log of the database.
+        With `cursor=None`, `@source` needs cdc="native": the changes are read from the log of the database. A sink has
+        `cursor=None`, too.
         """
         return TableConnector(self, table_name, cursor)
 

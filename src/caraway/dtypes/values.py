@@ -10,6 +10,7 @@ Each class of types has a row of conversions in `CONVERSIONS`. The module of its
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -121,10 +122,16 @@ class Conversions:
 CONVERSIONS: dict[type, Conversions] = {}
 
 
+# The types none of whose values stands for null; most values have one of them.
+NEVER_NULL: frozenset[type] = frozenset({str, int, bool, bytes, list, dict, Decimal})
+
+
 def is_null(value: Any) -> bool:
     """Return whether a value stands for null: None, pd.NA, NaT or NaN."""
     if value is None or value is pd.NA or value is pd.NaT:
         return True
+    if type(value) in NEVER_NULL:
+        return False
     if isinstance(value, (float, np.floating)):
         return bool(value != value)  # noqa: PLR0124 (NaN only)
     return isinstance(value, np.datetime64) and bool(np.isnat(value))

@@ -442,23 +442,19 @@ class CaptureConnector(SystemConnector):
 
     reader: ClassVar = "caraway.ingest.sources.capture.reader:CaptureReader"
     forget: ClassVar = "caraway.ingest.sources.capture.reader:forget"
-    library: ClassVar = ("psycopg", "postgres")
     read_formats: ClassVar = (None,)
     cdc: ClassVar = frozenset({"native"})
     captures: ClassVar = True
 
     @property
+    def library(self) -> tuple[str, str]:  # type: ignore[override]  # a log's library is that of its system
+        """The library that the reader needs."""
+        return ("pymysqlreplication", "mysql") if self.kind is SystemKind.MYSQL else ("psycopg", "postgres")
+
+    @property
     def inside(self) -> str:
         """The table, for people."""
         return f"table={self.table}"
-
-    def unreadable(self) -> str:
-        """Return why the server can't read this source; empty if it can."""
-        if self.kind is SystemKind.MYSQL:
-            return (
-                "the server reads the log of Postgres only so far; give the table a cursor, or use Debezium and Kafka"
-            )
-        return super(CaptureConnector, self).unreadable()
 
     def check_sink(self, where: str) -> None:
         """Refuse sinks: a log can only be read."""

@@ -146,6 +146,7 @@ class PostgresSystem(_DatabaseSystem):
 
     kind: ClassVar = SystemKind.POSTGRES
     reader: ClassVar = "caraway.ingest.sources.tables.postgres:PostgresReader"
+    writer: ClassVar = "caraway.sinks.postgres.writer:PostgresWriter"
     library: ClassVar = ("psycopg", "postgres")
 
 

@@ -86,8 +86,9 @@ class Deliverer:
         marks = self._marks
         if marks is None:
             return [(key, value, None) for _, _, key, value in records]
-        marked = ((key, value, marks.of(target.dataset, row, change)) for row, change, key, value in records)
-        return [(key, value, marks.headers(target.dataset, [mark])) for key, value, mark in marked if mark is not None]
+        headers = marks.headers_of(target.dataset, [(row, change) for row, change, _, _ in records])
+        items = zip(records, headers, strict=True)
+        return [(key, value, headers) for (_, _, key, value), headers in items if headers is not None]
 
     def _unkeyed(self, target: Target, records: Sequence[EncodedRecord]) -> list[TopicItem]:
         """Return records without keys as blocks, and a record that is alone as it is."""

@@ -25,6 +25,11 @@ class Endpoint:
         """True if few rows take so little time that the event loop may process them."""
         return all(target.is_plain for target in self.targets)
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if the source of a dataset ends when no rows come for some time."""
+        return any(target.plan.source.bounded for target in self.targets)
+
     def origin(self, _row: int = 0) -> Mapping[str, object]:
         """Return the fields of dead letters that describe where rows came from."""
         return {"webhook": self.webhook, "endpoint": self.name}
@@ -33,7 +38,7 @@ class Endpoint:
         """Return the fields of a request that no dataset of the endpoint reads."""
         read = [target.columns for target in self.targets]
         known = [columns for columns in read if columns is not None]
-        return sorted(table.names().difference(*known)) if len(known) == len(read) else []
+        return sorted(table.names().difference(*known)) if read and len(known) == len(read) else []
 
 
 class Endpoints:

@@ -45,11 +45,18 @@ class Marks:
     def of(self, dataset: str, row: int, change: int = 0) -> str | None:
         """Return the mark of a record, which names the row and the change in it; None if it was written before."""
         mark = f"{self.mark(row)}.{change}" if change else self.mark(row)
-        return None if (dataset, mark) in self.written else mark
+        return None if self.written and (dataset, mark) in self.written else mark
 
     def headers(self, dataset: str, marks: Iterable[str]) -> Mapping[str, bytes]:
         """Return the headers of a message with records of these marks."""
         return {self.header: f"{','.join(marks)}:{dataset}:{self.key}".encode()}
+
+    def headers_of(self, dataset: str, records: Iterable[tuple[int, int]]) -> Iterable[Mapping[str, bytes] | None]:
+        """Yield the headers of messages with a record each, by their rows and changes; None for one written before."""
+        name, behind = self.header, f":{dataset}:{self.key}"
+        for row, change in records:
+            mark = self.of(dataset, row, change)
+            yield None if mark is None else {name: (mark + behind).encode()}
 
 
 def run_of(name: str, first: int, last: int) -> str:

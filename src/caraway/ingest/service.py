@@ -1,7 +1,8 @@
 """Ingestion: the part of the server that accepts the rows of log requests."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.ingest import metrics
@@ -13,6 +14,7 @@ from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.marks import Marks, Written
 from caraway.ingest.requests import Answers, RequestKey, read_back
 from caraway.ingest.table import table
+from caraway.ingest.targets import Target
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 
@@ -25,16 +27,20 @@ class IngestService:
         bootstrap_servers: str,
         erased: ErasedKeys | None = None,
         backpressure: Backpressure | None = None,
+        *,
         process: IntakeProcess | None = None,
+        is_closed: Callable[[Target], bool] = lambda _: False,
     ) -> None:
         """Write through `writer`, look for rows of repeated requests on the brokers, write no rows of `erased` keys.
 
         While `backpressure` names a topic of an endpoint, its requests are refused. Large requests are left to
-        `process`.
+        `process`. `is_closed` is called with each target whose source is bounded, and returns whether it has ended, so
+        that rows are left out; it blocks.
         """
         self._process = process
         self._writer = writer
         self._backpressure = backpressure
+        self._is_closed = is_closed
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._bootstrap_servers = bootstrap_servers
         self._answers: Answers[IngestReport] = Answers()
@@ -60,11 +66,17 @@ class IngestService:
 
         async def take(marks: Marks | None) -> IngestReport:
             rows = table(data)
-            deliverer = Deliverer(endpoint.targets, rows, origin=endpoint.origin, erased=self._erased, marks=marks)
-            intake = Intake(self._writer, endpoint, rows, deliverer)
+            closed = await asyncio.to_thread(self._closed, endpoint) if endpoint.is_bounded else ()
+            taking = endpoint
+            if closed:
+                taking = replace(endpoint, targets=tuple(t for t in endpoint.targets if t not in closed))
+            deliverer = Deliverer(taking.targets, rows, origin=endpoint.origin, erased=self._erased, marks=marks)
+            intake = Intake(self._writer, taking, rows, deliverer)
             if is_large or len(rows) > SLICE or not endpoint.is_quick:
-                return await intake.run(in_thread=True, step=THREAD_SLICE)
-            return await intake.run(in_thread=False)
+                report = await intake.run(in_thread=True, step=THREAD_SLICE)
+            else:
+                report = await intake.run(in_thread=False)
+            return _without(report, closed, len(rows)) if closed else report
 
         return await self._once(endpoint, request, take)
 
@@ -76,6 +88,9 @@ class IngestService:
         """
         if self._process is None or not endpoint.is_quick or not self._process.is_ready():
             return False
+        if endpoint.is_bounded:
+            # Its source may end while the request waits for the other process.
+            return False
         return all(self._erased.hides_record(target.topic, target.schema) is None for target in endpoint.targets)
 
     async def put_text(self, endpoint: Endpoint, text: bytes, request: RequestKey | None = None) -> IngestReport:
@@ -84,6 +99,10 @@ class IngestService:
         if process is None:
             raise TypeError("there is no other process")
         return await self._once(endpoint, request, lambda marks: process.put(endpoint, text, marks))
+
+    def _closed(self, endpoint: Endpoint) -> tuple[Target, ...]:
+        """Return the targets of an endpoint whose bounded sources have ended."""
+        return tuple(target for target in endpoint.targets if target.plan.source.bounded and self._is_closed(target))
 
     async def _once(
         self, endpoint: Endpoint, request: RequestKey | None, take: Callable[[Marks | None], Awaitable[IngestReport]]
@@ -109,3 +128,15 @@ class IngestService:
             count, filtered = report.taken[target.dataset], report.filtered[target.dataset]
             metrics.count(target, accepted=count - filtered, refused=total - count, filtered=filtered)
         return report
+
+
+def _without(report: IngestReport, closed: Sequence[Target], rows: int) -> IngestReport:
+    """Return a report in which the rows count as taken and left out for datasets whose bounded sources have ended."""
+    names = [target.dataset for target in closed]
+    ended = f"rows for {', '.join(names)} were ignored: the source is bounded and has ended"
+    return replace(
+        report,
+        warnings=(*report.warnings, ended),
+        taken=report.taken | dict.fromkeys(names, rows),
+        filtered=report.filtered | dict.fromkeys(names, rows),
+    )

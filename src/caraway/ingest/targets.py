@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, repeat
+from itertools import repeat
 
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
@@ -13,7 +13,7 @@ from caraway.ingest.table import Table
 from caraway.plan.model import Column, IngestPlan
 from caraway.rows.batches import RecordError, Stage, keeps_empty_text, member
 from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
-from caraway.rows.cdc import ChangeKind
+from caraway.rows.cdc import CapturedChange, ChangeKind
 from caraway.rows.changes import admitted_changes, is_plain
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.rows.records import demanded_columns
@@ -146,29 +146,43 @@ class Target:
                     bad.add(start + position)
         times = columns[self._codec.schema.timestamp]
         self._see(times)
-        # A dataset may have no column but its timestamp. Its rows are empty, and `zip` of no columns would yield no
-        # rows at all.
-        rows = zip(*(columns[name] for name in self._columns), strict=True) if self._columns else repeat(())
         numbers = range(start, stop)
-        made = list(islice(rows, len(numbers)))
-        records = None if self.keys or bad else self._puts(numbers, times, made, ingested_us)
+        stored = [columns[name] for name in self._columns]
+        records = None if bad else self._puts(numbers, repeat(0), times, stored, ingested_us)
         if records is None:
-            changes = zip(numbers, repeat(0), repeat(PUT), times, made, strict=False)
+            changes = zip(numbers, repeat(0), repeat(PUT), times, _rows(stored, len(numbers)), strict=False)
             records = self._records(changes, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors)
 
     def _puts(
-        self, numbers: Sequence[int], times: Sequence[object], rows: Sequence[Sequence[object]], ingested_us: int
+        self,
+        numbers: Sequence[int],
+        places: Iterable[int],
+        times: Sequence[object],
+        columns: Sequence[list[object]],
+        ingested_us: int,
     ) -> list[EncodedRecord] | None:
-        """Return the records of rows without keys, encoded together; None if some row can't be a record."""
+        """Return the records of rows, given by column, encoded together; None if some row can't be a record.
+
+        `places` are the numbers of the records among those of their rows.
+        """
+        codec, keys = self._codec, None
         try:
-            values = self._codec.encode_puts(rows, times, repeat(ingested_us), repeat(None))  # type: ignore[arg-type]
+            if self.keys:
+                # The key columns come first in a row.
+                keys = codec.encode_keys(_rows(columns[: len(self.keys)], len(numbers)))
+            rows = _rows(codec.in_form(columns), len(numbers))
+            values = codec.encode_puts(rows, times, repeat(ingested_us), repeat(None), decoded=True)  # type: ignore[arg-type]
         except InvalidInputError:
             return None
         if max(map(len, values), default=0) > MAX_RECORD_BYTES:
             return None
-        return list(zip(numbers, repeat(0), repeat(None), values, strict=False))
+        if keys is None:
+            return list(zip(numbers, places, repeat(None), values, strict=False))
+        if max(map(len, keys), default=0) > MAX_KEY_BYTES:
+            return None
+        return list(zip(numbers, places, keys, values, strict=False))
 
     def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
         """Return the records of rows for which a cast of their columns isn't enough."""
@@ -177,15 +191,28 @@ class Target:
         errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]
         made: Counter[int] = Counter(error.row for error in errors)
         self._see([change.at_us for change in mapped.changes])
-        changes: list[_Change] = []
+        places: list[int] = []
         for change in mapped.changes:
-            row = [change.row.get(name) for name in self._columns]
-            op = DELETE if change.kind is ChangeKind.DELETE else PUT
-            changes.append((change.number, made[change.number], op, change.at_us, row))
+            places.append(made[change.number])
             made[change.number] += 1
-        records = self._records(changes, frozenset(), ingested_us, errors)
+        records = self._of_changes(mapped.changes, places, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors, sum(number not in made for number in rows))
+
+    def _of_changes(
+        self, changes: Sequence[CapturedChange], places: Sequence[int], ingested_us: int, errors: list[RowError]
+    ) -> list[EncodedRecord]:
+        """Return the records of changes; `places` are their numbers among the changes of their rows."""
+        numbers, times = [change.number for change in changes], [change.at_us for change in changes]
+        columns = [[change.row.get(name) for change in changes] for name in self._columns]
+        kinds = [change.kind for change in changes]
+        if ChangeKind.DELETE not in kinds:
+            records = self._puts(numbers, places, times, columns, ingested_us)
+            if records is not None:
+                return records
+        ops = [DELETE if kind is ChangeKind.DELETE else PUT for kind in kinds]
+        each = zip(numbers, places, ops, times, _rows(columns, len(changes)), strict=True)
+        return self._records(each, frozenset(), ingested_us, errors)
 
     def _records(
         self, changes: Iterable[_Change], bad: Collection[int], ingested_us: int, errors: list[RowError]
@@ -224,6 +251,11 @@ class Target:
 
     def _error(self, row: int, message: str, field: str = "") -> RowError:
         return RowError(row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE))
+
+
+def _rows(columns: Sequence[list[object]], count: int) -> list[tuple[object, ...]]:
+    """Return the rows of columns; a dataset without a column but its timestamp has empty rows."""
+    return list(zip(*columns, strict=True)) if columns else [()] * count
 
 
 def _spelled(error: RecordError) -> str:

@@ -180,11 +180,6 @@ def _ingest(planned: _Planned, source: SourceSpec) -> model.IngestPlan:
         )
     if reason := connector.unreadable():
         raise CommitError(f"{where}: {reason}")
-    if source.bounded and not connector.reader:
-        raise CommitError(
-            f"{where}: rows that clients send come for as long as clients send them, so {connector.kind} can't be "
-            "bounded; leave bounded and idleness out"
-        )
     return model.IngestPlan(source=source, dataset=planned.spec, topic=planned.topic, fields=_fields(planned.spec))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from caraway.dtypes.values import LENIENT, Manner, is_null
+from caraway.dtypes.values import LENIENT, NEVER_NULL, Manner, is_null
 from caraway.errors import InvalidInputError
 from caraway.graph.functions import PythonFunction
 
@@ -55,7 +55,9 @@ HERE = Conversion()
 
 def without_nan(values: Iterable[object]) -> list[object]:
     """Return the values with None in place of all that stands for null in pandas."""
-    return [None if is_null(value) else value for value in values]
+    values = list(values)
+    # The set of a column's types shows quickly that no value stands for null.
+    return values if set(map(type, values)) <= NEVER_NULL else [None if is_null(value) else value for value in values]
 
 
 def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:

@@ -18,6 +18,8 @@ from caraway.rows.logical_types import EPOCH, FIRST_DAY
 PLACEHOLDER = "__debezium_unavailable_value"
 _BYTES = PLACEHOLDER.encode()
 _UNAVAILABLE = frozenset({PLACEHOLDER, base64.b64encode(_BYTES).decode()})
+# The types of which no value stands for one that wasn't sent.
+_AVAILABLE: frozenset[type] = frozenset({int, float, bool, type(None)})
 # Empty values of types in text: of instants with a time zone, of JSON, and of decimals as base64.
 _EMPTY_TEXTS = frozenset({"", "1970-01-01T00:00:00Z", "{}", "AA=="})
 
@@ -35,7 +37,7 @@ def completed(
     Raises:
         InvalidInputError: A column that is needed has no value in either row.
     """
-    missing = [name for name, value in after.items() if _is_unavailable(value)]
+    missing = [name for name, value in after.items() if type(value) not in _AVAILABLE and _is_unavailable(value)]
     if not missing:
         return after
     made = dict(after)

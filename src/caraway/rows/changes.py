@@ -1,7 +1,6 @@
 """Conversion of a source's records to the changes of a dataset, for sources of every kind."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from caraway.graph.source_checks import sample_columns
 from caraway.graph.sources import SourceSpec
@@ -28,11 +27,9 @@ def admitted_changes(
     """
     numbers, payload = list(records), list(records.values())
     if source.cdc.has_envelopes:
-        mapped = map_envelopes(dataset, source, payload, how)
-        changes: Sequence[CapturedChange] = [
-            replace(change, number=numbers[change.number]) for change in mapped.changes
-        ]
-        errors = tuple(replace(error, row=numbers[error.row]) for error in mapped.errors)
+        mapped = map_envelopes(dataset, source, payload, how, numbers=numbers)
+        changes: Sequence[CapturedChange] = mapped.changes
+        errors = mapped.errors
     else:
         rows = map_records(dataset, source, payload, how, numbers=numbers)
         errors = rows.errors

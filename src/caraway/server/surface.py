@@ -185,7 +185,8 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
             deployment.bootstrap_servers,
             deployment.erased,
             deployment.backpressure,
-            deployment.intake,
+            process=deployment.intake,
+            is_closed=deployment.sources.receipts.is_closed,
         ),
         document=DOCUMENT,
     )

@@ -5,13 +5,11 @@ takes a commit as a whole or not at all, and refuses one whose transactions anot
 is in the table exactly once, whoever writes and whenever a writer dies.
 """
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, WriterProperties
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -21,11 +19,10 @@ from caraway.archive.store.columns import column_array, columns_of
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import S3Connector
 from caraway.plan.model import SinkPlan
-from caraway.sinks.changes import Change, Row, last_of_each_key
+from caraway.sinks.changes import last_of_each_key
+from caraway.sinks.rows import TableRow, hash_column, table_rows
 from caraway.sinks.writer import EXACTLY_ONCE, Batch, SignIn, Writing
 
-# The bytes of the hash of a row without keys.
-HASH_BYTES = 16
 # The column of a merge's source that says whether the row is to be deleted. The table doesn't have it.
 DELETED = "__caraway_deleted__"
 # A table keeps files that were replaced for so long, for readers that have begun with them.
@@ -34,7 +31,6 @@ KEPT = "interval 7 days"
 RETRIES = {"max_retries": "3", "retry_timeout": "30s"}
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
 
-_ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1)
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True)
 
@@ -43,6 +39,7 @@ class DeltaWriter:
     """Writes the rows of a dataset to a table: those of a keyed one by key, those of others by a hash column."""
 
     guarantee = EXACTLY_ONCE
+    remembers = False
 
     def __init__(self, writing: Writing) -> None:
         """Open the table, and create it if there is none.
@@ -50,9 +47,8 @@ class DeltaWriter:
         Raises `UnavailableError` if S3 doesn't answer or refuses, or another program has made the table.
         """
         self._writing, plan = writing, writing.plan
-        self._dataset = (plan.dataset.name, plan.dataset.version)
         self._keyed = bool(plan.topic.schema.keys)
-        self._hash = f"__{writing.product}_hash__"
+        self._hash = hash_column(writing.product)
         renames = dict(plan.sink.renames)
         arrow = columns_of(plan.topic.schema).arrow
         self._types = [(column.dtype, arrow.field(column.name).type) for column in plan.topic.schema.columns]
@@ -75,15 +71,15 @@ class DeltaWriter:
 
     def write(self, batch: Batch) -> None:
         """Write changes in one commit; see `SinkWriter.write`."""
-        changes = last_of_each_key(batch.changes)
-        if not changes:
+        made = table_rows(self._writing.plan, last_of_each_key(batch.changes))
+        if not made:
             return
         count = max(batch.reached) + 1
         transactions = [Transaction(self._application(p), offset) for p, offset in sorted(batch.reached.items())]
         # The number of partitions is a transaction as well, so that positions can be read without knowing the topic.
         transactions.append(Transaction(self._application(None), count))
         properties = CommitProperties(app_transactions=transactions)
-        rows = self._rows(changes)
+        rows = self._rows(made)
         is_new = not self.positions()
         with _translated_errors(self._url):
             if is_new:
@@ -99,7 +95,8 @@ class DeltaWriter:
         """Do nothing: there is no connection."""
 
     def _opened(self) -> DeltaTable:
-        description = DESCRIPTION.format(dataset=self._dataset[0])
+        dataset = self._writing.plan.dataset.name
+        description = DESCRIPTION.format(dataset=dataset)
         with _translated_errors(self._url):
             try:
                 table = DeltaTable(self._url, storage_options=self._options)
@@ -108,13 +105,13 @@ class DeltaWriter:
                     self._url,
                     self._schema,
                     mode="ignore",
-                    name=self._dataset[0],
+                    name=dataset,
                     description=description,
                     configuration={"delta.deletedFileRetentionDuration": KEPT},
                     storage_options=self._options,
                 )
             if table.metadata().description != description:
-                raise UnavailableError(f"{self._url} is a table already, which no sink of {self._dataset[0]} has made")
+                raise UnavailableError(f"{self._url} is a table already, which no sink of {dataset} has made")
             return table
 
     def _overwrite(self, rows: pa.Table, properties: CommitProperties) -> None:
@@ -159,29 +156,16 @@ class DeltaWriter:
             .execute()
         )
 
-    def _rows(self, changes: Sequence[Change]) -> pa.Table:
-        """Return a row for each key: the one after the changes or, to be deleted, the one before them."""
-        made: list[tuple[Row, bool, bytes]] = []
-        for change in changes:
-            if change.after is not None:
-                made.append((change.after, False, change.key))
-            # A row without keys that is revised has another hash than before.
-            if change.before is not None and (change.after is None or not self._keyed):
-                made.append((change.before, True, change.key))
-        columns = zip(*(row.values for row, _, _ in made), strict=True)
+    def _rows(self, made: Sequence[TableRow]) -> pa.Table:
+        columns = zip(*(each.row.values for each in made), strict=True)
         arrays: list[Any] = [
             column_array(list(values), dtype) for values, (dtype, _) in zip(columns, self._types, strict=True)
         ]
-        arrays.append(pa.array([row.time_us for row, _, _ in made], pa.int64()).cast(self._time_type))
+        arrays.append(pa.array([each.row.time_us for each in made], pa.int64()).cast(self._time_type))
         if not self._keyed:
-            arrays.append(pa.array([self._hash_of(row, key) for row, _, key in made], pa.string()))
+            arrays.append(pa.array([each.hash for each in made], pa.string()))
         table = pa.Table.from_arrays(arrays, schema=self._schema)
-        return table.append_column(DELETED, pa.array([deleted for _, deleted, _ in made], pa.bool_()))
-
-    def _hash_of(self, row: Row, identity: bytes) -> str:
-        """Return the hash of a row without keys, of which two equal rows have different ones, by their identities."""
-        content = _ENCODE((self._dataset, row.values, row.time_us, identity))
-        return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()
+        return table.append_column(DELETED, pa.array([each.deleted for each in made], pa.bool_()))
 
     def _application(self, partition: int | None) -> str:
         name = "partitions" if partition is None else str(partition)

@@ -49,6 +49,7 @@ class HTTPWriter:
     """Posts changes to an endpoint, in the order of each partition."""
 
     guarantee = AT_LEAST_ONCE
+    remembers = False
 
     def __init__(self, writing: Writing) -> None:
         """Prepare. Raises `UnavailableError` if a secret can't be looked up, or the certificate isn't one."""

@@ -49,6 +49,8 @@ MOST_RESUMED = 5
 class KafkaWriter:
     """Writes changes to a topic, by key, in the order of each key."""
 
+    remembers = False
+
     def __init__(self, writing: Writing) -> None:
         """Connect. Raises `UnavailableError` if the broker doesn't answer or refuses, or a secret is missing."""
         connector = writing.plan.sink.connector

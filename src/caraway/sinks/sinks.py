@@ -203,7 +203,7 @@ class Sinks:
                 branch=branch,
                 sign_in=replace(self._sign_in, resolve=secrets),
                 product=self._product,
-                # The reason of a refusal comes from the system, which may quote the credentials with which it was called.
+                # The system that gives the reason may quote the credentials with which it was called.
                 refuse=lambda refusals: refuse([replace(each, reason=secrets.hide(each.reason)) for each in refusals]),
                 keep=partial(right.keep, succeeds=True),
                 pause=stopping.wait,

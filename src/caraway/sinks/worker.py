@@ -1,8 +1,8 @@
 """The worker of one sink: it follows a dataset's topic and writes the changes, in order.
 
 After a crash, or when another server takes over, the worker goes on from the last position: the greater of the one in
-Postgres and the one that the system itself keeps. Its state of the table may be older; then it is brought up to the
-position from the topic, and nothing is sent meanwhile.
+Postgres and the one that the system itself keeps, or only the latter for systems that keep it with the rows. Its state
+of the table may be older; then it is brought up to the position from the topic, and nothing is sent meanwhile.
 """
 
 import threading
@@ -182,7 +182,8 @@ class SinkWorker:
         self._writer = writer
         there = writer.positions()
         partitions = feed.partitions()
-        written = {p: max(position.written.get(p, 0), there.get(p, 0)) for p in partitions}
+        ours = {} if writer.remembers else position.written
+        written = {p: max(ours.get(p, 0), there.get(p, 0)) for p in partitions}
         until = position.until
         if any(written[p] >= end > position.written.get(p, 0) for p, end in until.items()):
             # The batch was written, and only its acknowledgement is missing.
@@ -271,7 +272,7 @@ class SinkWorker:
             raise UnavailableError(LOST)
         refused = self.refused
         self.refusal = ""
-        if batch.changes:
+        if batch.changes or writer.remembers:
             writer.write(batch)
             self.written_at = time.time()
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))

@@ -94,6 +94,15 @@ class SinkWriter(Protocol):
         """The guarantee of the sink: "exactly once" or "at least once"."""
         ...
 
+    @property
+    def remembers(self) -> bool:
+        """True if the system keeps the position as long as what is written. Then this position alone counts.
+
+        So if the system is restored from a backup, or loses everything, the sink writes what is missing. `write` is
+        also called for batches without changes.
+        """
+        ...
+
     def positions(self) -> Mapping[int, int]:
         """Return the offsets behind the last written records, as far as the system itself keeps them.
 

@@ -123,6 +123,29 @@ class RecordCodec:
             return None
         return _encode(_fixed(values, self._key_fixes))
 
+    def encode_keys(self, rows: Sequence[Sequence[object]]) -> list[bytes]:
+        """Return the Kafka keys of rows that begin with the key columns, of which there is one at least.
+
+        Raises:
+            InvalidInputError: A value has no MessagePack form.
+        """
+        columns, fixes, encode = self._key_columns, self._key_fixes, _ENCODE
+        keys = [row[:columns] for row in rows]
+        try:
+            return [encode(_fixed(key, fixes)) for key in keys] if fixes else list(map(encode, keys))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _no_form(error) from error
+
+    def in_form(self, columns: Sequence[list[object]]) -> list[list[object]]:
+        """Return the columns of rows as they are encoded, so that `encode_puts` can take their rows as decoded."""
+        fixed = list(columns)
+        for position, fix in self._row_fixes:
+            column = fixed[position]
+            # Most columns of floats have nothing else, which their types show faster than a look at each value.
+            if fix is not _as_float or int in set(map(type, column)):
+                fixed[position] = [None if value is None else fix(value) for value in column]
+        return fixed
+
     def encode_value(
         self,
         *,
@@ -182,7 +205,8 @@ class RecordCodec:
     ) -> list[bytes]:
         """Return the values of records that are puts without revision; see `encode_value`.
 
-        If `decoded` is set, the values of the rows come from records whose columns have the same types.
+        If `decoded` is set, the values of the rows come from records whose columns have the same types, or from
+        `in_form`.
 
         Raises:
             InvalidInputError: A value has no MessagePack form.

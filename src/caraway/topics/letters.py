@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -199,7 +200,8 @@ def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int
     while left:
         if time.monotonic() > deadline:
             raise UnavailableError("Kafka took too long to return the dead letters; ask for fewer with limit")
-        for message in consumer.consume(READ_BATCH, timeout=0.2):
+        # `consume` waits until it has as many messages as it may return, or until its time is over.
+        for message in chain(consumer.consume(1, timeout=0.2), consumer.consume(READ_BATCH, timeout=0)):
             partition, offset = int(message.partition() or 0), int(message.offset() or 0)
             if (error := message.error()) is not None:
                 if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)

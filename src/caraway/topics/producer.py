@@ -31,7 +31,9 @@ class TopicWriter:
     the reason; rows of a failed write may have been written.
     """
 
-    def __init__(self, bootstrap_servers: str, *, timeout_s: float = 30.0, linger_ms: float = 0.0) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, timeout_s: float = 30.0, linger_ms: float = 0.0, by_drain: bool = False
+    ) -> None:
         """Start to connect in the background; if the broker is away, the first write fails.
 
         Args:
@@ -39,6 +41,9 @@ class TopicWriter:
             timeout_s: The time in seconds after which a write without success fails.
             linger_ms: How long to gather rows for one request, in milliseconds. At 0 one row takes 0.7 ms rather than
                 1.5, and single rows still gather while requests are on their way.
+            by_drain: Whether a write is known to be durable when no row of this writer waits any more, instead of by a
+                report for each of its rows. A row takes less time then. It is for a writer that one thread uses, which
+                awaits its writes now and then: while others go on writing, no write would succeed.
         """
         self._bootstrap_servers = bootstrap_servers
         self._config: dict[str, Any] = client_config(bootstrap_servers) | {
@@ -60,7 +65,12 @@ class TopicWriter:
             "queue.buffering.max.messages": MAX_WAITING_ROWS,
             "queue.buffering.max.kbytes": MAX_WAITING_KBYTES,
             "compression.type": "lz4",
+            # Without reports of success, Python runs nothing for a row that became durable.
+            "delivery.report.only.error": by_drain,
         }
+        self._by_drain = by_drain
+        # The writes that succeed when no row waits any more.
+        self._drained: list[_Pending] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._broken = threading.Event()
@@ -100,9 +110,11 @@ class TopicWriter:
             produce, done = producer.produce, pending.delivered
             for key, value, headers in items:
                 try:
-                    produce(topic, value, key, on_delivery=done, headers=dict(headers) if headers else None)
+                    produce(topic, value, key, on_delivery=done, headers=headers or None)  # type: ignore[arg-type]
                 except (BufferError, KafkaException) as error:
                     pending.refused(error)
+            if self._by_drain:
+                self._drained.append(pending)
         return future
 
     def write_to_all(self, topic: str, key: bytes, value: bytes) -> "Future[None]":
@@ -127,6 +139,8 @@ class TopicWriter:
                     producer.produce(topic, value, key, partition, on_delivery=pending.delivered)
                 except (BufferError, KafkaException) as error:
                     pending.refused(error)
+            if self._by_drain:
+                self._drained.append(pending)
         return future
 
     async def write_async(self, topic: str, items: Sequence[TopicItem]) -> None:
@@ -146,6 +160,7 @@ class TopicWriter:
         if self._producer.flush(timeout_s):
             self._producer.purge()
             self._producer.flush(1.0)
+        self._settle(UnavailableError("the writer is closed") if len(self._producer) else None)
 
     def _connect(self) -> Producer:
         return Producer(self._config | {"error_cb": self._on_error}, logger=kafka_logger())
@@ -161,16 +176,32 @@ class TopicWriter:
         show_name()
         while not self._closing.is_set():
             self._producer.poll(POLL_S)
+            self._settle()
             if self._broken.is_set():
                 with self._lock:
                     broken, self._producer = self._producer, self._connect()
                     self._broken.clear()
+                    drained, self._drained = self._drained, []
                 broken.purge()
                 broken.flush(1.0)
+                for pending in drained:
+                    pending.settle(UnavailableError("the producer starts over"))
+
+    def _settle(self, error: Exception | None = None) -> None:
+        """Let the writes succeed that are known by a drain, if no row waits, or fail if there is an error."""
+        if not self._drained:
+            return
+        with self._lock:
+            # Rows are counted until their errors were noted, and each write is complete, since it holds the lock.
+            if error is None and len(self._producer):
+                return
+            drained, self._drained = self._drained, []
+        for pending in drained:
+            pending.settle(error)
 
 
 class _Pending:
-    """A write in progress: it counts down its rows and then settles the future."""
+    """A write in progress: it settles the future when its rows are counted down, or by `settle`."""
 
     __slots__ = ("_error", "_future", "_left", "_lock", "_topic")
 
@@ -198,11 +229,20 @@ class _Pending:
             )
         self._down()
 
+    def settle(self, error: Exception | None) -> None:
+        """Settle the future, whose rows are all known to be durable, except for an error here or one that was noted."""
+        self._error = self._error or error
+        self._finish()
+
     def _down(self) -> None:
         with self._lock:
             self._left -= 1
             last = self._left == 0
-        if last and self._future.set_running_or_notify_cancel():
+        if last:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self._future.done() and self._future.set_running_or_notify_cancel():
             if self._error is None:
                 self._future.set_result(None)
             else:

@@ -1,4 +1,4 @@
-"""A server that captures the changes of a Postgres table into Kafka, and that is killed meanwhile."""
+"""A server that captures the changes of a table of Postgres or MariaDB into Kafka, and that is killed meanwhile."""
 
 # mypy: disable-error-code="attr-defined"
 
@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import psycopg
+import pymysql
 import pytest
 
 from caraway import Dataset, connectors, dataset, field, meta
@@ -17,13 +18,89 @@ from caraway.connectors import ref, source
 from caraway.graph.specs import Graph
 from caraway.topics.codec import DELETE
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB, running_mariadb
 from tests.services.postgres import Postgres, running_postgres
 
 
-@pytest.fixture
-def source_server(tmp_path: Path) -> Iterator[Postgres]:
-    with running_postgres(tmp_path / "source") as server:
-        yield server
+class Source(Protocol):
+    """The database whose table is captured."""
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]: ...
+
+    def fill(self, rows: int) -> None: ...
+
+    def connector(self) -> connectors.DataConnector: ...
+
+    def end(self) -> list[int]: ...
+
+
+class PostgresSource:
+    """A database of Postgres."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._connection = psycopg.connect(server.url, autocommit=True)
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        for statement in statements:
+            cursor = self._connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def fill(self, rows: int) -> None:
+        self.execute(f"INSERT INTO plants SELECT n, n FROM generate_series(1, {rows:d}) n")  # noqa: S608 (a number)
+
+    def connector(self) -> connectors.DataConnector:
+        info = self._connection.info
+        system = connectors.Postgres(
+            name="garden",
+            host=info.host,
+            port=info.port,
+            db_name=info.dbname,
+            username=info.user,
+            password=info.password,
+        )
+        return system.table("plants", cursor=None)
+
+    def end(self) -> list[int]:
+        return list(self.execute("SELECT (pg_logical_emit_message(true, 'test', 'here') - '0/0'::pg_lsn)::bigint")[0])
+
+
+class MariaDBSource:
+    """A database of MariaDB."""
+
+    def __init__(self, server: MariaDB) -> None:
+        self._port = server.port
+        self._cursor = pymysql.connect(
+            host="127.0.0.1", port=server.port, user=USER, password=PASSWORD, database=DATABASE, autocommit=True
+        ).cursor()
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        for statement in statements:
+            self._cursor.execute(statement)
+        return list(self._cursor.fetchall())
+
+    def fill(self, rows: int) -> None:
+        self.execute(f"INSERT INTO plants SELECT seq, seq FROM seq_1_to_{rows:d}")  # noqa: S608 (a number)
+
+    def connector(self) -> connectors.DataConnector:
+        system = connectors.MySQL(
+            name="garden", host="127.0.0.1", port=self._port, db_name=DATABASE, username=USER, password=PASSWORD
+        )
+        return system.table("plants", cursor=None)
+
+    def end(self) -> list[int]:
+        self.execute("CREATE TABLE IF NOT EXISTS others (id int)", "INSERT INTO others VALUES (1)")
+        file, position = self.execute("SHOW MASTER STATUS")[0][:2]
+        return [int(file.rpartition(".")[2]), int(position)]
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    if request.param == "postgres":
+        with running_postgres(tmp_path / "source") as server:
+            yield PostgresSource(server)
+    else:
+        with running_mariadb(tmp_path / "source") as mariadb:
+            yield MariaDBSource(mariadb)
 
 
 def captured(connector: connectors.DataConnector) -> Dataset:
@@ -49,70 +126,62 @@ def rows_of(kafka: str, topic: str) -> dict[int, int]:
     return {key: size for key, (_, size) in found.items() if size is not None}
 
 
-def check(own_server: Callable[[], ServerProcess], kafka: str, postgres: Postgres, rows: int, kills: int) -> None:
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE plants (id int PRIMARY KEY, size int)")
-        connection.execute("INSERT INTO plants SELECT n, n FROM generate_series(1, %s) n", (rows,))
-        info = connection.info
-        system = connectors.Postgres(
-            name="garden",
-            host=info.host,
-            port=info.port,
-            db_name=info.dbname,
-            username=info.user,
-            password=info.password,
+def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source, rows: int, kills: int) -> None:
+    run = database.execute
+    run("CREATE TABLE plants (id int PRIMARY KEY, size int)")
+    database.fill(rows)
+    defined = captured(database.connector())
+    server = own_server()
+    server.commit(Graph(datasets=(defined.to_spec(),)))
+    eventually(lambda: "Plants" in str(server.http.get("/status").json().get("topics")), server.said)
+    topic = server.topic("Plants")
+    chance = random.Random(rows)
+    for number in range(1, kills + 1):
+        goal = end_of(kafka, topic) + chance.randrange(1, max(rows // kills, 2))
+        server.run_in_slices_until(lambda goal=goal: end_of(kafka, topic) >= goal)  # type: ignore[misc]
+        server.kill()
+        run(
+            "BEGIN",
+            f"UPDATE plants SET size = size + 1 WHERE id % 97 = {number:d}",  # noqa: S608 (a number)
+            f"DELETE FROM plants WHERE id % 89 = {number:d}",  # noqa: S608 (a number)
+            f"UPDATE plants SET id = -id WHERE id % 83 = {number:d}",  # noqa: S608 (a number)
+            "COMMIT",
         )
-        defined = captured(system.table("plants", cursor=None))
         server = own_server()
-        server.commit(Graph(datasets=(defined.to_spec(),)))
-        eventually(lambda: "Plants" in str(server.http.get("/status").json().get("topics")), server.said)
-        topic = server.topic("Plants")
-        chance = random.Random(rows)
-        for number in range(1, kills + 1):
-            goal = end_of(kafka, topic) + chance.randrange(1, max(rows // kills, 2))
-            server.run_in_slices_until(lambda goal=goal: end_of(kafka, topic) >= goal)  # type: ignore[misc]
-            server.kill()
-            with connection.transaction():
-                connection.execute("UPDATE plants SET size = size + 1 WHERE id %% 97 = %s", (number,))
-                connection.execute("DELETE FROM plants WHERE id %% 89 = %s", (number,))
-                connection.execute("UPDATE plants SET id = -id WHERE id %% 83 = %s", (number,))
-            server = own_server()
-        table: dict[int, int] = dict(connection.execute("SELECT id, size FROM plants").fetchall())
-        caught_up(server, connection)
-        assert rows_of(kafka, topic) == table
-        connection.execute("BEGIN; TRUNCATE plants; INSERT INTO plants VALUES (1, 1), (5, 5); COMMIT")
-        caught_up(server, connection)
-        assert rows_of(kafka, topic) == {1: 1, 5: 5}
+    table: dict[int, int] = dict(run("SELECT id, size FROM plants"))
+    caught_up(server, database)
+    assert rows_of(kafka, topic) == table
+    run("BEGIN", "TRUNCATE plants", "INSERT INTO plants VALUES (1, 1), (5, 5)", "COMMIT")
+    caught_up(server, database)
+    assert rows_of(kafka, topic) == {1: 1, 5: 5}
 
-        def looked_up() -> Any:
-            asked = {"keys": [{"id": 1}, {"id": 2}], "fields": ["size"]}
-            return server.http.post("/dataset/Plants/lookup", json=asked).json().get("found")
+    def looked_up() -> Any:
+        asked = {"keys": [{"id": 1}, {"id": 2}], "fields": ["size"]}
+        return server.http.post("/dataset/Plants/lookup", json=asked).json().get("found")
 
-        eventually(lambda: looked_up() == [True, False], server.said)
-        assert server.stop() == 0
+    eventually(lambda: looked_up() == [True, False], server.said)
+    assert server.stop() == 0
 
 
-def caught_up(server: ServerProcess, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
-    ((end,),) = connection.execute("SELECT (pg_logical_emit_message(true, 'test', 'here') - '0/0'::pg_lsn)::bigint")
+def caught_up(server: ServerProcess, database: Source) -> None:
+    end = database.end()
 
     def is_there() -> bool:
         (status,) = server.http.get("/status").json()["sources"]
         assert not status["error"], status
-        return bool(status["lag"] == 0 and status["position"]["at"][0] >= end)
+        return bool(status["lag"] == 0 and status["position"]["at"] >= end)
 
     eventually(is_there, lambda: f"{server.http.get('/status').json()['sources']}\n{server.said()}", 600)
 
 
 @pytest.mark.full(reason="a server is killed and started again six times, for a minute; a short one is in memory")
 def test_a_killed_server_has_the_rows_of_the_table(
-    own_server: Callable[[], ServerProcess], kafka: str, source_server: Postgres
+    own_server: Callable[[], ServerProcess], kafka: str, database: Source
 ) -> None:
-    check(own_server, kafka, source_server, rows=50_000, kills=5)
+    check(own_server, kafka, database, rows=50_000, kills=5)
 
 
 @pytest.mark.full(reason="a million rows, for some minutes")
 @pytest.mark.timeout(1800)
-def test_a_million_rows_are_captured(
-    own_server: Callable[[], ServerProcess], kafka: str, source_server: Postgres
-) -> None:
-    check(own_server, kafka, source_server, rows=1_000_000, kills=8)
+def test_a_million_rows_are_captured(own_server: Callable[[], ServerProcess], kafka: str, database: Source) -> None:
+    check(own_server, kafka, database, rows=1_000_000, kills=8)

@@ -337,6 +337,7 @@ def all_sinks(kafka: str, topic: str, receiver: Receiver, bucket: str) -> Graph:
     )
 
 
+@pytest.mark.spec("connectors:4.2:1", "connectors:4.2:2", "connectors:4.2:3")
 def test_sinks_have_the_table_after_a_kill(
     own_server: Callable[[], ServerProcess], kafka: str, topic: str, receiver: Receiver, bucket: str
 ) -> None:
@@ -404,6 +405,7 @@ class NoTransactions(Producer):
         raise KafkaException(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
 
 
+@pytest.mark.spec("connectors:4.2:1")
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_change_that_the_broker_refuses_becomes_a_dead_letter_and_the_others_are_written(
     kafka: str, topic: str, transactional: bool, monkeypatch: pytest.MonkeyPatch

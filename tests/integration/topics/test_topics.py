@@ -26,9 +26,9 @@ def topic() -> str:
     return f"topics.{secrets.token_hex(6)}"
 
 
-@pytest.fixture
-def writer(kafka: str) -> Iterator[TopicWriter]:
-    with TopicWriter(kafka, timeout_s=10) as opened:
+@pytest.fixture(params=[False, True], ids=["by reports", "by drain"])
+def writer(kafka: str, request: pytest.FixtureRequest) -> Iterator[TopicWriter]:
+    with TopicWriter(kafka, timeout_s=10, by_drain=request.param) as opened:
         yield opened
 
 

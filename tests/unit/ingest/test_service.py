@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -29,12 +30,13 @@ from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
 from caraway.ingest.backpressure import Backpressure, BehindError, Bounds, Late
 from caraway.ingest.delivery import SLICE, Deliverer
-from caraway.ingest.endpoints import Endpoints
+from caraway.ingest.endpoints import Endpoint, Endpoints
 from caraway.ingest.intake import IngestReport
 from caraway.ingest.marks import Marks
 from caraway.ingest.requests import HEADER, MAX_KEY_LENGTH, RequestKey
 from caraway.ingest.service import IngestService
 from caraway.ingest.table import MAX_ROWS, table
+from caraway.ingest.targets import Target
 from caraway.plan.planner import plan_graph
 from caraway.topics.blocks import MAX_RECORDS, records_in
 from caraway.topics.codec import RecordCodec
@@ -438,6 +440,30 @@ def test_a_key_is_for_one_body_and_a_failure_is_not_remembered() -> None:
 def test_headers_that_are_none_are_refused(name: str, elapsed: str | None) -> None:
     with pytest.raises(InvalidInputError):
         RequestKey.parse(name, elapsed, b"")
+
+
+def test_rows_are_left_out_for_datasets_whose_sources_have_ended() -> None:
+    plan = next(i for i in ENDPOINTS.find("hook", "people").targets if i.dataset == "Ages").plan
+    ended = Target(replace(plan, source=replace(plan.source, bounded=True, idleness_us=1)))
+    open_one = next(i for i in ENDPOINTS.find("hook", "people").targets if i.dataset == "Users")
+    asked: list[Target] = []
+
+    def is_closed(target: Target) -> bool:
+        asked.append(target)
+        return target is ended
+
+    writer = MemoryWriter()
+    service = IngestService(writer, "nowhere:1", is_closed=is_closed)
+    rows = [{"user": "u", "age": 1, "at": 0}, {"user": "v", "age": 2, "at": 0}]
+    both = asyncio.run(service.put(Endpoint("hook", "people", (ended, open_one)), rows))
+    assert (both.status, both.accepted, both.rejected, both.taken["Ages"], both.taken["Users"]) == (200, 2, 0, 2, 2)
+    assert "rows for Ages were ignored" in both.warnings[-1]
+    assert (len(writer.rows("Users")), writer.rows("Ages")) == (2, [])
+    alone = asyncio.run(service.put(Endpoint("hook", "people", (ended,)), rows))
+    assert (alone.status, alone.accepted, len(alone.warnings), alone.filtered) == (200, 2, 1, {"Ages": 2})
+    assert writer.rows("Ages") == []
+    # Other sources never end, so nobody asks.
+    assert set(asked) == {ended}
 
 
 def test_nothing_of_a_request_is_accepted_while_its_datasets_are_behind() -> None:

@@ -97,7 +97,6 @@ REFUSED = [
     ),
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),
     (replace(SOURCE, cdc=Cdc.NATIVE), ["Webhook", "native", "append, debezium, upsert"]),
-    (replace(SOURCE, bounded=True, idleness_us=1), ["Webhook", "bounded"]),
     (replace(SOURCE, connector=replace(OBJECTS, format="hudi")), ["[S3: lake]", "csv, json, parquet, delta"]),
     (replace(SOURCE, connector=replace(OBJECTS, format="delta", suffix="*"), cdc=Cdc.NATIVE), ["one folder", "prefix"]),
     (replace(SOURCE, connector=replace(FOLDER, format="delta", suffix="*"), cdc=Cdc.NATIVE), ["one folder", "prefix"]),

@@ -56,6 +56,7 @@ def values(folder: Path) -> list[tuple[str, float]]:
     return [(each["k"], each["value"]) for each in read(folder)]
 
 
+@pytest.mark.spec("connectors:4.2:3")
 def test_a_table_has_the_rows_and_the_positions_and_takes_a_batch_once(folder: Path) -> None:
     plan = plan_of(sink=SINK)
     first = writer(plan)
@@ -83,6 +84,7 @@ def test_a_table_has_the_rows_and_the_positions_and_takes_a_batch_once(folder: P
         max_size=4,
     )
 )
+@pytest.mark.spec("connectors:4.2:3")
 def test_merges_give_the_table_of_the_changes(
     batches: Sequence[Sequence[tuple[str, int | None]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -105,6 +107,7 @@ def test_merges_give_the_table_of_the_changes(
         assert values(found) == sorted((key, each.values[1]) for key, each in table.items())
 
 
+@pytest.mark.spec("connectors:4.2:3")
 @pytest.mark.parametrize("product", ["caraway", "fennel"])
 def test_rows_without_keys_have_a_hash_that_tells_equal_rows_apart(folder: Path, product: str) -> None:
     plan = plan_of(sink=SINK, keyed=False)
@@ -118,6 +121,10 @@ def test_rows_without_keys_have_a_hash_that_tells_equal_rows_apart(folder: Path,
     assert all(len(each[name]) == 32 for each in rows)
     # A revision replaces the row, and a retraction removes it.
     sink.write(Batch([change("id1", same, row("a", 9.0), 3), change("id3", row("b", 1.0), None, 4)], {0: 5}))
+    assert sorted(values(folder)) == [("a", 1.0), ("a", 9.0)]
+    # A revision that is taken back within a batch changes nothing.
+    other = row("a", 9.0)
+    sink.write(Batch([change("id1", other, same, 5), change("id1", same, other, 6)], {0: 7}))
     assert sorted(values(folder)) == [("a", 1.0), ("a", 9.0)]
 
 

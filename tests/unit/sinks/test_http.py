@@ -66,6 +66,7 @@ def offsets(bodies: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:
     return [[each["payload"]["source"]["fennel"]["offset"] for each in body] for body in bodies]
 
 
+@pytest.mark.spec("connectors:4.2:2")
 def test_requests_have_at_most_so_many_changes_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server()
     server.writer(monkeypatch).write(batch(5))
@@ -78,6 +79,7 @@ def test_requests_have_at_most_so_many_changes_and_bytes(monkeypatch: pytest.Mon
     assert [len(body) for body in large.bodies] == [1, 1, 1]
 
 
+@pytest.mark.spec("connectors:4.2:2")
 def test_a_busy_server_gets_the_same_request_again_and_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[httpx.Response | Exception] = [
         httpx.Response(200),

@@ -106,14 +106,17 @@ def placed(plan: SinkPlan, sent: Sequence[Sent]) -> dict[int, list[Any]]:
     return topic
 
 
+@pytest.mark.spec("connectors:4.2:1", "connectors:4.2:2")
 @pytest.mark.parametrize("revised", [False, True])
-@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize(("transactional", "remembers"), [(False, False), (True, False), (True, True)])
 @given(data=st.data())
-def test_changes_give_the_table_whatever_happens(revised: bool, transactional: bool, data: st.DataObject) -> None:
+def test_changes_give_the_table_whatever_happens(
+    revised: bool, transactional: bool, remembers: bool, data: st.DataObject
+) -> None:
     sent = data.draw(histories(revised=revised))
     plan = plan_of(revised=revised)
     with tempfile.TemporaryDirectory() as folder:
-        world = World(plan, Path(folder), placed(plan, sent), transactional)
+        world = World(plan, Path(folder), placed(plan, sent), transactional, remembers)
         sizes = Random(data.draw(st.integers(0, 1000)))
         world.sizes = lambda: sizes.randint(0, 4)
         worker = world.worker()
@@ -187,6 +190,29 @@ def test_a_state_that_is_ahead_of_the_position_is_made_anew(tmp_path: Path) -> N
     del world.received[1:]
     world.write_all(world.worker())
     assert decoded(world.received) == table_of(sent)
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_system_that_remembers_gets_again_what_it_lost(tmp_path: Path, left: int) -> None:
+    """It was restored from a backup, or has lost all, while the position in Postgres is the newest one."""
+    sent = [put("a", 0, 1.0), put("b", 1, 3.0), put("a", 2, 2.0, time=2), put("a", 3, op=DELETE, time=3)]
+    world = world_of(tmp_path, sent, transactional=True)
+    world.remembers = True
+    worker = world.worker()
+    world.write_all(worker)
+    worker.stop()
+    world.acknowledged = {0: left, 1: 0}
+    world.received = [each for each in world.received if place(each) < (0, left)]
+    world.write_all(world.worker())
+    assert decoded(world.received) == table_of(sent)
+
+
+def test_a_system_that_remembers_gets_positions_without_changes(tmp_path: Path) -> None:
+    """Otherwise the state would be ahead of the position, and each restart would read the topic anew."""
+    world = world_of(tmp_path, [put("a", 0), put("a", 0)], transactional=True)
+    world.remembers, world.sizes = True, lambda: 1
+    world.write_all(world.worker())
+    assert (len(world.received), world.acknowledged) == (1, {0: 2, 1: 0})
 
 
 def test_a_restarted_server_reads_what_is_new_only(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ class World:
         there: The end of each partition.
         received: The envelopes that the system outside took, in order.
         acknowledged: The positions that the system keeps itself, if `transactional`.
+        remembers: True if these positions alone count.
         fuse: How many steps of the worker the process has before it is killed.
         refused: The keys of rows that the system refuses.
         busy: The number of requests that the system doesn't take.
@@ -109,6 +110,7 @@ class World:
     folder: Path
     topic: dict[int, list[Message]]
     transactional: bool = False
+    remembers: bool = False
     there: dict[int, int] = field(default_factory=dict)
     received: list[dict[str, Any]] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
@@ -281,13 +283,14 @@ class Outside:
     def __init__(self, world: World, envelopes: Envelopes, refuse: Callable[[Sequence[Refusal]], None]) -> None:
         self._world, self._envelopes, self._refuse = world, envelopes, refuse
         self.guarantee = "exactly once" if world.transactional else "at least once"
+        self.remembers = world.remembers
 
     def positions(self) -> Mapping[int, int]:
         return dict(self._world.acknowledged)
 
     def write(self, batch: Batch) -> None:
         world = self._world
-        assert batch.changes
+        assert batch.changes or world.remembers
         if not world.transactional:
             for change in batch.changes[batch.sent :]:
                 if world.busy:

@@ -1,6 +1,7 @@
 """The reader of Kafka topics."""
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -79,6 +80,7 @@ class KafkaReader:
             raise UnavailableError(f"{self._where}: {text_of(error)}") from None
         self._error, self._is_refused = "", False
         self._positions: dict[int, int] = {}
+        self._names: dict[int, str] = {}
         self._looked_at = 0.0
         self._idle_at: float | None = None
 
@@ -164,11 +166,9 @@ class KafkaReader:
         first = self._consumer.poll(timeout_s)
         messages = [] if first is None else [first]
         while messages:
-            for message in messages:
-                record = self._record(message)
-                if record is not None:
-                    found.append(record)
-                    size -= len(record.value or b"")
+            records = self._read(messages)
+            found += records
+            size -= sum(len(value or b"") for _, _, value in records)
             if len(found) >= rows or size <= 0:
                 break
             messages = self._consumer.consume(min(CHUNK, rows - len(found)), 0)
@@ -196,6 +196,7 @@ class KafkaReader:
         if topic.error is not None or not topic.partitions:
             raise UnavailableError(f"{self._where}: topic {self._topic}: {topic.error}")
         self._partitions = frozenset(topic.partitions)
+        self._names = {partition: str(partition) for partition in topic.partitions}
         self._looked_at = time.monotonic()
 
     def _topic_metadata(self) -> TopicMetadata:
@@ -215,15 +216,17 @@ class KafkaReader:
     def _from(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, self._positions.setdefault(partition, 0))
 
-    def _record(self, message: Message) -> SourceRecord | None:
-        error = message.error()
-        if error is not None:
-            if error.code() != LOST:
-                raise UnavailableError(f"{self._where}: {error.str()}")
-            return None
-        partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-        self._positions[partition] = offset + 1
-        return SourceRecord(str(partition), offset, message.value())
+    def _read(self, messages: Sequence[Message]) -> list[SourceRecord]:
+        """Return the records of messages, and move the positions behind them."""
+        if errors := [error for message in messages if (error := message.error()) is not None]:
+            if failure := next((error for error in errors if error.code() != LOST), None):
+                raise UnavailableError(f"{self._where}: {failure.str()}")
+            messages = [message for message in messages if message.error() is None]
+        names, make = self._names, tuple.__new__
+        # A record is made for each row, so it matters that this way takes half of the time of a call of the class.
+        records = [make(SourceRecord, (names[m.partition()], m.offset(), m.value())) for m in messages]  # type: ignore[index]
+        self._positions |= {int(partition): offset + 1 for partition, offset, _ in records}
+        return records
 
     def _note(self, error: KafkaError) -> None:
         """Note an error of all connections, which explains why nothing comes."""

@@ -67,6 +67,19 @@ class SourcePositions:
         rows = attempt(self._engine, lambda c: c.execute(query).all(), what="read the definitions of sources")
         return {source: bytes(value) for source, value in rows}
 
+    def receive(self, source: str, item: str, value: bytes) -> bool:
+        """Replace an item of a source whose rows come by another way than its reader; return whether it is closed.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        closed = sa.select(source_positions.c.closed).where(source_positions.c.source == source)
+
+        def receive(connection: sa.Connection) -> bool:
+            _change_items(connection, source, {item: value})
+            return bool(connection.execute(closed).scalar())
+
+        return attempt(self._engine, receive, what=f"note that rows came for {source}")
+
     def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
         """Replace the checkpoint of a source, and change its items; None as a value removes an item.
 

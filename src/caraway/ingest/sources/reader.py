@@ -6,14 +6,18 @@ positions. Each row has a *mark*, which is the same whenever the row is read, an
 After a crash the rows that were already written are recognised by their marks, so that none is written twice.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 from caraway.errors import UnavailableError
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.systems import Secretish
+from caraway.ingest.marks import run_of
 from caraway.ingest.table import RowTable, Table
 
 # How far a source is read: a small JSON object, whose content only its reader understands. It is empty before the first
@@ -98,6 +102,7 @@ class SourceBatch:
         size: How many bytes were read.
         is_fence: True if the position must be saved before anything behind these rows is read, since what follows
             depends on the records that are on the topic by then.
+        is_activity: True if rows came to the source by another way, so that it isn't idle although the batch has none.
     """
 
     rows: Table
@@ -107,6 +112,7 @@ class SourceBatch:
     items: Mapping[str, bytes | None] = field(default_factory=dict)
     size: int = 0
     is_fence: bool = False
+    is_activity: bool = False
     run: Callable[[int, int], str] | None = None
 
 
@@ -196,8 +202,7 @@ Forget = Callable[[Any, SourceContext, Position], None]
 OpenReader = Callable[[Any, SourceContext], SourceReader]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRecord:
+class SourceRecord(NamedTuple):
     """A record of a source that numbers its records, such as Kafka.
 
     `partition` and `offset` are its position, which is the same whenever it is read; `partition` has no colon, comma,
@@ -222,15 +227,49 @@ def batch_of(
             (`caraway.ingest.sources.decoding`).
         position: The position behind the records.
     """
-    of_rows = [record for record in records if record.value is not None]
-    rows, faults = decode([record.value for record in of_rows if record.value is not None])
+    values = [record.value for record in records if record.value is not None]
+    of_rows = _Rows(records if len(values) == len(records) else [r for r in records if r.value is not None])
+    rows, faults = decode(values)
     return SourceBatch(
         rows=RowTable(rows, faults),
-        mark=lambda row: f"{of_rows[row].partition}/{of_rows[row].offset}",
-        origin=lambda row: {"partition": of_rows[row].partition, "offset": of_rows[row].offset},
+        mark=of_rows.mark,
+        origin=of_rows.origin,
         position=position,
-        size=sum(len(record.value or b"") for record in records),
+        size=sum(map(len, values)),
+        run=of_rows.run,
     )
+
+
+class _Rows:
+    """The origins of the rows of a batch."""
+
+    def __init__(self, records: Sequence[SourceRecord]) -> None:
+        self._records = records
+
+    def mark(self, row: int) -> str:
+        partition, offset, _ = self._records[row]
+        return f"{partition}/{offset}"
+
+    def origin(self, row: int) -> Mapping[str, object]:
+        partition, offset, _ = self._records[row]
+        return {"partition": partition, "offset": offset}
+
+    def run(self, start: int, stop: int) -> str:
+        """Return the marks of some rows: those whose offsets follow one another in a partition are one text."""
+        cuts = [start, *self._starts[bisect_right(self._starts, start) : bisect_right(self._starts, stop - 1)], stop]
+        return ",".join(
+            run_of(self._records[first].partition, self._records[first].offset, self._records[behind - 1].offset)
+            for first, behind in pairwise(cuts)
+        )
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The rows whose offsets don't follow those of the rows before them."""
+        return [
+            row
+            for row, (before, record) in enumerate(pairwise(self._records), 1)
+            if record.offset - before.offset != 1 or record.partition != before.partition
+        ]
 
 
 def is_ahead(mark: str, offsets: Mapping[str, int]) -> bool:

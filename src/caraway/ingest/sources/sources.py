@@ -18,9 +18,10 @@ from caraway.errors import UnavailableError
 from caraway.functions.sources.calls import FunctionCalls
 from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
-from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext
+from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext, SourceReader
 from caraway.ingest.sources.removal import SourceRemoval
 from caraway.ingest.sources.topics import SourceTopics
+from caraway.ingest.sources.webhooks import RECEIVED, Receipts, WebhookReader
 from caraway.ingest.sources.worker import LASTING, RENEWAL_S, WRITE_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
@@ -38,6 +39,9 @@ RETRY_S = (2.0, 30.0)
 FOLLOW_S = 5.0
 # The seconds for which the stop of a worker is awaited, which first finishes what it is doing.
 STOP_S = 5.0
+# The milliseconds for which the rows of a source are gathered for one request to the broker. The rows of a poll come a
+# few hundred at a time, and fewer requests take less time of the broker.
+LINGER_MS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,11 @@ class SourceStatus:
     error: str
 
 
+def name_of(plan: IngestPlan) -> str:
+    """Return the name under which the position of a source is kept."""
+    return content_of(plan).partition(":")[2]
+
+
 class Sources:
     """Reads the sources that the branches need. Thread safe."""
 
@@ -127,11 +136,10 @@ class Sources:
         # its own, so that slow functions of one don't delay the others.
         self.call = functions()
         self.positions = SourcePositions(engine)
+        self.receipts = Receipts(self.positions, name_of)
+        """Notes of rows that come to bounded webhooks."""
         self.removal = SourceRemoval(self.positions, resolve, settings)
         """Removes sources that are gone for good."""
-        # The Kafka producer for rows of sources, made when the first source starts. Log requests have another one, so
-        # that their rows don't wait in a queue behind rows of sources.
-        self._writer: TopicWriter | None = None
         self._topics = SourceTopics(bootstrap_servers)
         self._shares = Shares(engine, READERS, member)
         self._wanted: Mapping[str, IngestPlan] = {}
@@ -150,14 +158,12 @@ class Sources:
         self._follow()
         with suppress(UnavailableError):
             self._shares.leave()
-        if self._writer is not None:
-            self._writer.close(STOP_S)
         self.call.stop()
 
     def set_plans(self, ingests: Iterable[IngestPlan]) -> None:
-        """Read these sources from now on, except for those whose rows are sent to the server."""
+        """Read these sources from now on; of webhooks, to which clients send rows, watch the bounded ones."""
         self._wanted = {
-            content_of(ingest).partition(":")[2]: ingest for ingest in ingests if ingest.source.connector.reader
+            name_of(ingest): ingest for ingest in ingests if ingest.source.connector.reader or ingest.source.bounded
         }
         self._follower.wake()
 
@@ -196,26 +202,33 @@ class Sources:
             follow(self._running, wanted, self._run, STOP_S)
 
     def _run(self, name: str, plan: IngestPlan) -> "_Running":
-        if self._writer is None:
-            self._writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S)
+        # Each source has a producer of its own, whose rows its worker alone awaits. So a write can be known by a drain,
+        # and no rows of log requests wait behind those of sources.
+        writer = TopicWriter(self._bootstrap_servers, timeout_s=WRITE_S, linger_ms=LINGER_MS, by_drain=True)
         functions = self._functions()
         connector = plan.source.connector
         target = Target(plan, functions)
         secrets = HiddenSecrets(self._resolve)
         context = self.context(name, plan, target, secrets)
         lease = Lease(engine=self._engine, name=f"source {name}", owner=self._member)
+
+        def connect() -> SourceReader:
+            if not connector.reader:
+                return WebhookReader(plan.source, lambda: self.positions.item(RECEIVED, [name]).get(name, b""))
+            return cast("OpenReader", resolve_name(connector.reader_class))(connector, context)
+
         worker = SourceWorker(
             name,
             target,
-            connect=lambda: cast("OpenReader", resolve_name(connector.reader_class))(connector, context),
+            connect=connect,
             right=HeldLease(lease, LASTING, renew_s=RENEWAL_S),
             positions=self.positions,
             topics=self._topics,
-            writer=self._writer,
+            writer=writer,
             erased=self._erased,
             is_late=lambda: self._is_late(target.topic),
         )
-        running = _Running(plan, target, worker, functions, secrets)
+        running = _Running(plan, target, worker, writer=writer, functions=functions, secrets=secrets)
         running.work.start()
         return running
 
@@ -228,6 +241,8 @@ class _Running:
         plan: IngestPlan,
         target: Target,
         worker: SourceWorker,
+        *,
+        writer: TopicWriter,
         functions: FunctionCalls,
         secrets: HiddenSecrets,
     ) -> None:
@@ -235,6 +250,7 @@ class _Running:
         self._secrets = secrets
         self._target = target
         self._worker = worker
+        self._writer = writer
         self._functions = functions
         name = f"source {target.source} of {target.dataset}"
         self._owned = False
@@ -274,7 +290,10 @@ class _Running:
 
     def _finish(self) -> None:
         self._functions.stop()
-        self._worker.stop()
+        try:
+            self._worker.stop()
+        finally:
+            self._writer.close(STOP_S)
 
 
 def _standby(plan: IngestPlan) -> SourceStatus:

@@ -19,7 +19,7 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.ingest import metrics
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
-from caraway.ingest.marks import Marks, Written
+from caraway.ingest.marks import Marks, Starts, Written
 from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
@@ -47,6 +47,9 @@ CHECKPOINT_S, IDLE_CHECKPOINT_S = 1.0, 30.0
 LASTING = timedelta(seconds=30)
 RENEWAL_S = 3.0
 WRITE_S = 10.0
+# The pauses in seconds between looks for the topics of a dataset that may have been defined just now: Kafka knows them
+# within some tenths of a second.
+LOOKS_S = (0.05, 0.1, 0.2, 0.4, 0.0)
 LOST = "another server reads it now"
 
 
@@ -236,9 +239,7 @@ class SourceWorker:
     def _open(self) -> None:
         """Connect to the source and go on where the last owner was."""
         checkpoint = self._positions.load(self._name)
-        ends = self._topics.ends([self._target.topic, DEAD_LETTERS])
-        if missing := {self._target.topic, DEAD_LETTERS} - ends.keys():
-            raise UnavailableError(f"the topic {', '.join(missing)} isn't there yet")
+        ends = self._ends()
         if checkpoint is None:
             checkpoint = Checkpoint(written=ends)
             self._store(checkpoint)
@@ -253,6 +254,17 @@ class SourceWorker:
             self._reader = self._connected(checkpoint)
         self._received = self._clock()
         self._is_open = True
+
+    def _ends(self) -> Starts:
+        """Return where the topics end, if need be after a moment in which they come into being."""
+        topics = [self._target.topic, DEAD_LETTERS]
+        for pause_s in LOOKS_S:
+            ends = self._topics.ends(topics)
+            missing = [topic for topic in topics if topic not in ends]
+            if not missing:
+                return ends
+            self._sleep(pause_s)
+        raise UnavailableError(f"the topic {', '.join(missing)} isn't there yet")
 
     def _connected(self, checkpoint: Checkpoint) -> SourceReader:
         reader = self._connect()
@@ -275,6 +287,8 @@ class SourceWorker:
         """Send the rows of a batch, of which `_settle` awaits that they are durable."""
         sent = _Sent(batch, begun)
         self._sent.append(sent)
+        if batch.is_activity:
+            self._received = self._clock()
         if not len(batch.rows):
             return
         deliverer = Deliverer(

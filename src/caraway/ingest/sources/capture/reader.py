@@ -4,12 +4,13 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from hashlib import blake2b
+from pkgutil import resolve_name
 
 from caraway.dtypes.types import STRING, base_type, strip_optional
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
-from caraway.graph.systems import PostgresSystem
+from caraway.graph.systems import PostgresSystem, SystemKind
 from caraway.ingest.sources.capture.batch import COMMITTED_AT, Batch
 from caraway.ingest.sources.capture.log import (
     Begin,
@@ -28,8 +29,6 @@ from caraway.ingest.sources.capture.log import (
     Watermark,
 )
 from caraway.ingest.sources.capture.position import LogPosition, Snapshot, change_mark, chunk_mark
-from caraway.ingest.sources.capture.postgres.log import PostgresLog
-from caraway.ingest.sources.capture.postgres.log import forget as forget_slot
 from caraway.ingest.sources.reader import Items, LiveRow, Position, Progress, SourceBatch, SourceContext
 
 # A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
@@ -37,6 +36,12 @@ CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024
 # A log that has only changes of other tables moves the position so often, which lets the database forget its log.
 QUIET_S = 10.0
 _END = object()
+# The logs of systems, which are named and not imported, so that one doesn't need the library of another.
+_LOGS = {
+    SystemKind.MYSQL: "caraway.ingest.sources.capture.mysql.log:MySQLLog",
+    SystemKind.POSTGRES: "caraway.ingest.sources.capture.postgres.log:PostgresLog",
+}
+_FORGET_SLOT = "caraway.ingest.sources.capture.postgres.log:forget"
 # The seconds between two tries to read a chunk, if transactions that were read can't be seen by others yet.
 UNSEEN_S = 0.02
 
@@ -220,7 +225,8 @@ class CaptureReader:
             case Started(at, committed_us, state):
                 position.at, position.state = at, state
                 position.committed_us = max(position.committed_us, committed_us)
-                batch.is_news = True
+                # If rows were handed over and this place was forgotten, later deletes of them would be missed.
+                batch.is_news = batch.is_fence = True
                 return False
         return True
 
@@ -366,7 +372,8 @@ def digest(content: bytes) -> str:
 def forget(connector: CaptureConnector, context: SourceContext, position: Position) -> None:
     """Remove what the log of a source has made in its database (`caraway.ingest.sources.reader.Forget`)."""
     if position and isinstance(connector.system, PostgresSystem):
-        forget_slot(connector.system, LogPosition.of_json(position).state, context.resolve, context.endpoints)
+        state = LogPosition.of_json(position).state
+        resolve_name(_FORGET_SLOT)(connector.system, state, context.resolve, context.endpoints)
 
 
 def _column(field: str, made: Ref | Constant | Computed | None) -> str | None:
@@ -386,11 +393,10 @@ def _log_of(connector: CaptureConnector, context: SourceContext) -> ChangeLog:
     Raises:
         UnavailableError: The library that reads it is missing.
     """
-    match connector.system:
-        case PostgresSystem():
-            return PostgresLog(connector.system, connector.table, context, _text_columns(context))
-        case _:
-            raise UnavailableError(f"the log of {connector.kind} can't be read yet")
+    if (name := _LOGS.get(connector.kind)) is None:
+        raise UnavailableError(f"the log of {connector.kind} can't be read yet")
+    log: ChangeLog = resolve_name(name)(connector.system, connector.table, context, _text_columns(context))
+    return log
 
 
 def _text_columns(context: SourceContext) -> frozenset[str]:

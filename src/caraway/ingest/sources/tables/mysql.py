@@ -1,6 +1,5 @@
 """Tables of MySQL and MariaDB, read in the order of a cursor."""
 
-import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
@@ -8,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from caraway.addresses.names import Parameters, host_and_port, jdbc_params, name_parts, truth
+from caraway.addresses.names import host_and_port, jdbc_params, name_parts
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import MySQLSystem
@@ -16,6 +15,13 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row, TableColumn, TableShape
+from caraway.ingest.sources.tables.mysql_connection import (
+    MYSQL_PARAMETERS,
+    STATEMENT_S,
+    connection_keywords,
+    is_mariadb,
+    quote,
+)
 from caraway.ingest.sources.tables.statements import CHUNK_ROWS, tie_statements
 
 try:
@@ -26,10 +32,8 @@ try:
 except ImportError as error:
     raise UnavailableError("MySQL is read by PyMySQL, which is missing: pip install caraway[mysql]") from error
 
-# The seconds for which a connection, a statement and a lock are waited for, as of Postgres.
-CONNECT_S, STATEMENT_S, LOCK_S = 10, 120, 10
-# The seconds for which the next packet is awaited, which may be the first one of a statement.
-READ_S = STATEMENT_S + 10
+# The seconds for which a lock is waited for, as of Postgres.
+LOCK_S = 10
 
 _KINDS = {
     **dict.fromkeys(
@@ -89,7 +93,7 @@ class MySQLTable:
         parts = name_parts(connector.table, self._at)
         self._schema, self._name = parts if len(parts) == 2 else (system.database, parts[-1])
         self._table = f"{quote(self._schema)}.{quote(self._name)}"
-        self._settings = jdbc_params(system.jdbc_params, _JDBC, self._at)
+        self._settings = jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self._at)
         self._connection: Connection[Any] | None = None
         self._kinds: dict[str, CursorKind | None] = {}
 
@@ -102,7 +106,7 @@ class MySQLTable:
                 raise self._missing()
             keys = [name for (name,) in self._all(_KEY, at)]
             rows = self._all(_ROWS, at)
-            texts = {text for (text,) in self._all(_JSON, at)} if _is_mariadb(self._connected()) else set()
+            texts = {text for (text,) in self._all(_JSON, at)} if is_mariadb(self._connected()) else set()
         columns: dict[str, TableColumn] = {}
         exact: dict[str, bool] = {}
         for name, shown, base, nullable in found:
@@ -198,27 +202,20 @@ class MySQLTable:
 
     def _connect(self) -> "Connection[Any]":
         system, resolve = self._system, self._context.resolve
-        settings = dict(self._settings)
-        mode, files = settings.pop("mode", None), settings.pop("files", None)
-        keywords: dict[str, Any] = {"connect_timeout": CONNECT_S, "read_timeout": READ_S, **settings}
-        if mode == "disable":
-            keywords["ssl_disabled"] = True
-        elif mode is not None:
-            keywords["ssl"] = _tls(str(mode), files if isinstance(files, str) else None)
         connection: Connection[Any] = pymysql.connect(
+            **connection_keywords(self._settings),
             host=self._host,
             port=self._port,
             database=system.database,
             user=resolve(system.username),
             password=resolve(system.password),
-            charset="utf8mb4",
-            autocommit=True,
-            program_name="caraway",
-            **keywords,
         )
         try:
-            is_mariadb = _is_mariadb(connection)
-            limit = f"max_statement_time = {STATEMENT_S}" if is_mariadb else f"max_execution_time = {STATEMENT_S}000"
+            limit = (
+                f"max_statement_time = {STATEMENT_S}"
+                if is_mariadb(connection)
+                else f"max_execution_time = {STATEMENT_S}000"
+            )
             with connection.cursor() as cursor:
                 cursor.execute(f"SET SESSION time_zone = '+00:00', lock_wait_timeout = {LOCK_S}, {limit}")
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -249,54 +246,6 @@ _REMEDIES = {
     1969: f"; the page took more than {STATEMENT_S} s: give the cursor an index",
     3024: f"; the page took more than {STATEMENT_S} s: give the cursor an index",
 }
-
-
-def _tls(mode: str, file: str | None) -> ssl.SSLContext:
-    """Return how the connection is encrypted: by default the server must have a certificate that is trusted."""
-    context = ssl.create_default_context(cafile=file)
-    context.check_hostname = mode == "verify_identity"
-    if mode == "required":
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-_MODES = {
-    **dict.fromkeys(("disabled", "disable"), "disable"),
-    **dict.fromkeys(("required", "trust"), "required"),
-    **dict.fromkeys(("verify_ca", "verify-ca"), "verify_ca"),
-    **dict.fromkeys(("verify_identity", "verify-full"), "verify_identity"),
-}
-# Times without a zone are UTC here.
-_UTC = {"utc": True, "+00:00": True, "gmt": True, "etc/utc": True}
-_JDBC: Parameters = {
-    "sslmode": lambda value: {} if value.casefold() == "preferred" else {"mode": _MODES[value.casefold()]},
-    "usessl": lambda value: {"mode": "required" if truth(value) else "disable"},
-    "requiressl": lambda value: {"mode": "required"} if truth(value) else {},
-    "verifyservercertificate": lambda value: {"mode": "verify_identity"} if truth(value) else {},
-    "serversslcert": lambda value: {"mode": "verify_identity", "files": value.removeprefix("file:")},
-    # JDBC has milliseconds.
-    "connecttimeout": lambda value: {"connect_timeout": max(1, -(-int(value) // 1000))},
-    "sockettimeout": lambda value: {"read_timeout": max(1, -(-int(value) // 1000))} if int(value) else {},
-    "allowpublickeyretrieval": lambda value: _nothing(truth(value)),
-    "characterencoding": lambda value: _nothing(value[:0]),
-    "useunicode": lambda value: _nothing(truth(value)),
-    "servertimezone": lambda value: _nothing(_UTC[value.casefold()]),
-    "connectiontimezone": lambda value: _nothing(_UTC[value.casefold()]),
-}
-
-
-def _nothing(_: object) -> dict[str, object]:
-    """Return no settings for a parameter that has no meaning here, but does no harm."""
-    return {}
-
-
-def _is_mariadb(connection: "Connection[Any]") -> bool:
-    return "mariadb" in str(connection.get_server_info()).casefold()  # type: ignore[no-untyped-call]
-
-
-def quote(name: str) -> str:
-    """Quote a name."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _is_zero(value: object) -> bool:

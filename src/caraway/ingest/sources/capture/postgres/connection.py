@@ -7,14 +7,12 @@ import psycopg
 from psycopg import pq
 from psycopg.pq.abc import PGconn
 
-from caraway.addresses.names import host_and_port, jdbc_params
-from caraway.addresses.postgres_parameters import POSTGRES_PARAMETERS, quote
+from caraway.addresses.postgres_parameters import connection_parameters, place_of
 from caraway.errors import UnavailableError
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.postgres.values import SESSION
 from caraway.ingest.sources.reader import Resolve
 
-CONNECT_S = 10
 # A statement may take so long. The first rows behind a key come by its index, so a chunk takes a fraction of a second.
 STATEMENT_S = 60
 
@@ -26,8 +24,8 @@ class Server:
         """Prepare for a system; `resolve` returns secrets, `endpoints` has addresses of systems in this deployment."""
         self._system = system
         self._resolve = resolve
-        self._host, self._port = host_and_port(endpoints.get(system.name), system.host, system.port)
-        self.where = f"Postgres {system.name} at {self._host}:{self._port}, database {system.database}"
+        self._endpoints = endpoints
+        self.where = place_of(system, endpoints)
 
     def connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
         """Return a connection for queries, in autocommit."""
@@ -59,32 +57,7 @@ class Server:
             connection.finish()
 
     def _parameters(self, settings: Mapping[str, str]) -> dict[str, Any]:
-        system = self._system
-        given = jdbc_params(system.jdbc_params, POSTGRES_PARAMETERS, self.where)
-        schema = given.pop("schema", None)
-        options = dict(settings)
-        if schema is not None:
-            options["search_path"] = ", ".join(quote(name.strip()) for name in str(schema).split(","))
-        return {
-            "host": self._host,
-            "port": self._port,
-            "dbname": system.database,
-            "user": self._resolve(system.username),
-            "password": self._resolve(system.password),
-            "application_name": "caraway",
-            "connect_timeout": CONNECT_S,
-            # A server that is cut off without a word is noticed within a minute.
-            "keepalives_idle": 20,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
-            "options": " ".join(f"-c {name}={_escaped(value)}" for name, value in options.items()),
-            **given,
-        }
-
-
-def _escaped(value: str) -> str:
-    """Return a value for libpq's options, in which a blank separates and a backslash escapes."""
-    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+        return connection_parameters(self._system, self._resolve, self._endpoints, settings)
 
 
 def query(connection: "psycopg.Connection[tuple[Any, ...]]", where: str, text: LiteralString, *values: object) -> Any:

@@ -1,0 +1,1 @@
+"""Change capture from MySQL and MariaDB, by their binary log."""
