@@ -6,14 +6,12 @@ whoever writes and whenever a writer dies. Snowflake commits with each statement
 none of these is in the transaction; they can all be repeated.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date
 from typing import Any
 
-import msgspec
 import orjson
 
 from caraway.dtypes.instants import EPOCH, to_datetime
@@ -34,7 +32,8 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import SnowflakeSystem
 from caraway.plan.model import SinkPlan
-from caraway.sinks.changes import Change, Row, last_of_each_key
+from caraway.sinks.changes import last_of_each_key
+from caraway.sinks.rows import TableRow, hash_column, table_rows
 from caraway.sinks.writer import EXACTLY_ONCE, Batch, SignIn, Writing
 from caraway.warehouses.snowflake import connect, errors, quote, resolved_name
 
@@ -46,15 +45,11 @@ except ImportError as error:
         "Snowflake is written by snowflake-connector-python, which isn't installed: pip install caraway[snowflake]"
     ) from error
 
-# The bytes of the hash of a row without keys.
-HASH_BYTES = 16
 # The column of the staged rows that says whether a row is to be deleted. The sink's table doesn't have it.
 DELETED = "__CARAWAY_DELETED__"
 # The endings of the names of the table with the position, and of the temporary one with staged rows.
 POSITION, STAGED = "__CARAWAY_POSITION", "__CARAWAY_STAGED"
 DESCRIPTION = "Written by Caraway from the dataset {dataset}; changes by others are lost."
-
-_ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +85,8 @@ class SnowflakeWriter:
         """
         self._writing, plan = writing, writing.plan
         schema = plan.topic.schema
-        self._dataset = (plan.dataset.name, plan.dataset.version)
         self._keyed = bool(schema.keys)
-        self._columns = _columns_of(plan, f"__{writing.product}_hash__")
+        self._columns = _columns_of(plan, hash_column(writing.product))
         renames = dict(plan.sink.renames)
         keys = [quote(renames.get(key.name, key.name).upper()) for key in schema.keys]
         self._keys = keys or [self._columns[-1].name]
@@ -117,7 +111,7 @@ class SnowflakeWriter:
 
     def write(self, batch: Batch) -> None:
         """Write changes in one transaction; see `SinkWriter.write`."""
-        rows = self._rows(last_of_each_key(batch.changes))
+        rows = [self._staged_row(each) for each in table_rows(self._writing.plan, last_of_each_key(batch.changes))]
         reached = {str(partition): offset for partition, offset in sorted(batch.reached.items())}
         with self._errors():
             self._stage(rows)
@@ -143,12 +137,12 @@ class SnowflakeWriter:
         writing = self._writing
         with self._errors():
             self._connection = _connected(writing.plan, writing.sign_in)
-            description = DESCRIPTION.format(dataset=self._dataset[0])
-            comment = self._comment()
+            description = DESCRIPTION.format(dataset=writing.plan.dataset.name)
+            comment, dataset = self._comment(), writing.plan.dataset.name
             if comment not in (None, description):
                 raise UnavailableError(
-                    f"{self._where} is a table already, which no sink of {self._dataset[0]} has made; rename one of "
-                    "them, or drop the table"
+                    f"{self._where} is a table already, which no sink of {dataset} has made; rename one of them, or drop "
+                    "the table"
                 )
             columns = ", ".join(f"{column.name} {column.type}" for column in self._columns)
             self._do(f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) COMMENT = '{description}'")
@@ -160,7 +154,7 @@ class SnowflakeWriter:
                 f"WHERE NOT EXISTS (SELECT 1 FROM {self._position})"
             )
             if comment is None:
-                # Somebody has dropped the table, so the position is that of rows that aren't there any more.
+                # Somebody has dropped the table, so the sink writes it from the beginning.
                 self._do(f"UPDATE {self._position} SET \"SINK\" = '', \"OFFSETS\" = '{{}}'")  # noqa: S608 (names are quoted)
             self._owner, self._known = self._read_position()
             self._align()
@@ -246,37 +240,13 @@ class SnowflakeWriter:
             f"VALUES ({', '.join(f'source.{name}' for name in names)})"
         )
 
-    def _rows(self, changes: Sequence[Change]) -> list[tuple[Any, ...]]:
-        """Return a row to be staged for each key: the one after the changes or, to be deleted, the one before them."""
-        made: list[tuple[Any, ...]] = []
-        for change in changes:
-            if self._keyed:
-                made.append(self._row(change.row, "", deleted=change.after is None))
-                continue
-            # A row without keys that is revised has another hash than before.
-            before, after = (
-                "" if row is None else self._hash_of(row, change.key) for row in (change.before, change.after)
-            )
-            if before == after:
-                continue
-            if change.after is not None:
-                made.append(self._row(change.after, after, deleted=False))
-            if change.before is not None:
-                made.append(self._row(change.before, before, deleted=True))
-        return made
-
-    def _row(self, row: Row, digest: str, *, deleted: bool) -> tuple[Any, ...]:
-        values = (*row.values, row.time_us, *([] if self._keyed else [digest]))
+    def _staged_row(self, made: TableRow) -> tuple[Any, ...]:
+        values = (*made.row.values, made.row.time_us, *([] if self._keyed else [made.hash]))
         converted = (
             None if value is None else column.convert(value)
             for column, value in zip(self._columns, values, strict=True)
         )
-        return (*converted, deleted)
-
-    def _hash_of(self, row: Row, identity: bytes) -> str:
-        """Return the hash of a row without keys, of which two equal rows have different ones, by their identities."""
-        content = _ENCODE((self._dataset, row.values, row.time_us, identity))
-        return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()
+        return (*converted, made.deleted)
 
     def _do(self, statement: str, parameters: Sequence[Any] | None = None) -> list[Any]:
         with self._session().cursor() as cursor:
@@ -304,7 +274,7 @@ def check(plan: SinkPlan, sign_in: SignIn) -> None:
         CommitError: Snowflake doesn't answer or refuses, or two columns would have one name.
     """
     try:
-        _columns_of(plan, "__caraway_hash__")
+        _columns_of(plan, hash_column("caraway"))
         resolved_name(plan.target)
         with errors(_where(plan), lambda: None):
             connection = _connected(plan, sign_in)

@@ -20,9 +20,9 @@ from caraway.graph.systems import SecretRef
 from caraway.plan.model import Column, SinkPlan
 from caraway.sinks.changes import Change, Row
 from caraway.sinks.snowflake import SnowflakeWriter, check
-from caraway.sinks.writer import Batch, SignIn, Writing
+from caraway.sinks.writer import Batch, SignIn
 from tests.services.snowflake import PASSWORD, Gate, running_in_thread, session, system_of
-from tests.unit.sinks.world import plan_of
+from tests.unit.sinks.world import plan_of, writing
 
 TABLE = TableConnector(system=system_of(), table="heavy", cursor=None)
 SINK = SinkSpec(connector=TABLE, how="incremental", create=True, every_us=1, renames=(("v", "value"),))
@@ -39,17 +39,7 @@ class Warehouse:
         return SignIn(resolve=str, endpoints={"snow": f"http://127.0.0.1:{self.port}"})
 
     def writer(self, plan: SinkPlan, name: str = "sink") -> SnowflakeWriter:
-        writing = Writing(
-            plan=plan,
-            name=name,
-            branch="main",
-            sign_in=self.sign_in,
-            product="caraway",
-            refuse=lambda _: None,
-            keep=lambda: True,
-            pause=lambda _: None,
-        )
-        self.made.append(SnowflakeWriter(writing))
+        self.made.append(SnowflakeWriter(writing(plan, name=name, sign_in=self.sign_in)))
         return self.made[-1]
 
     def query(self, statement: str) -> list[Any]:
