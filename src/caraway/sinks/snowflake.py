@@ -137,23 +137,25 @@ class SnowflakeWriter:
         writing = self._writing
         with self._errors():
             self._connection = _connected(writing.plan, writing.sign_in)
-            description = DESCRIPTION.format(dataset=writing.plan.dataset.name)
-            comment, dataset = self._comment(), writing.plan.dataset.name
-            if comment not in (None, description):
+            dataset = writing.plan.dataset.name
+            there = self._there()
+            if self._name in there and self._name + POSITION not in there:
                 raise UnavailableError(
-                    f"{self._where} is a table already, which no sink of {dataset} has made; rename one of them, or drop "
-                    "the table"
+                    f"{self._where} is a table already, which no sink of {dataset} has made; rename one of them, or "
+                    "drop the table"
                 )
-            columns = ", ".join(f"{column.name} {column.type}" for column in self._columns)
-            self._do(f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) COMMENT = '{description}'")
+            # The position is there before the table, so a table without one is somebody else's.
             self._do(
                 f'CREATE TABLE IF NOT EXISTS {self._position} ("SINK" VARCHAR, "OFFSETS" VARCHAR, "TURN" NUMBER(38, 0))'
             )
+            columns = ", ".join(f"{column.name} {column.type}" for column in self._columns)
+            comment = DESCRIPTION.format(dataset=dataset)
+            self._do(f"CREATE TABLE IF NOT EXISTS {self._table} ({columns}) COMMENT = '{comment}'")
             self._do(
                 f"INSERT INTO {self._position} SELECT '', '{{}}', 0 "  # noqa: S608 (names are quoted)
                 f"WHERE NOT EXISTS (SELECT 1 FROM {self._position})"
             )
-            if comment is None:
+            if self._name not in there:
                 # Somebody has dropped the table, so the sink writes it from the beginning.
                 self._do(f"UPDATE {self._position} SET \"SINK\" = '', \"OFFSETS\" = '{{}}'")  # noqa: S608 (names are quoted)
             self._owner, self._known = self._read_position()
@@ -175,15 +177,15 @@ class SnowflakeWriter:
         for name in there - wanted.keys():
             self._do(f"ALTER TABLE {self._table} DROP COLUMN IF EXISTS {quote(name)}")
 
-    def _comment(self) -> str | None:
-        """Return the comment of the table; None if there is no table."""
+    def _there(self) -> set[str]:
+        """Return which of the sink's two tables are there."""
         tables = ".".join([*map(quote, self._schema[:-1]), "information_schema.tables"])
         schema = "?" if self._schema else "CURRENT_SCHEMA()"
         found = self._do(
-            f"SELECT comment FROM {tables} WHERE table_schema = {schema} AND table_name = ?",  # noqa: S608 (names are quoted)
-            [*self._schema[-1:], self._name],
+            f"SELECT table_name FROM {tables} WHERE table_schema = {schema} AND table_name IN (?, ?)",  # noqa: S608 (names are quoted)
+            [*self._schema[-1:], self._name, self._name + POSITION],
         )
-        return (found[0][0] or "") if found else None
+        return {name for (name,) in found}
 
     def _read_position(self) -> tuple[str, dict[str, int]]:
         """Return the sink that has written the table, and its position."""

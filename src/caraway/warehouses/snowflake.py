@@ -1,5 +1,6 @@
 """Sessions with Snowflake, over Snowflake's own connector."""
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ except ImportError as error:
         "Snowflake is reached by snowflake-connector-python, which isn't installed: pip install caraway[snowflake]"
     ) from error
 
+# The connector logs each session and each request that it repeats. What fails in the end is an error here.
+logging.getLogger("snowflake.connector").setLevel(logging.ERROR)
 # The seconds for which the connector tries to sign in, for which it repeats requests, for which it awaits an answer,
 # and for which a statement may run. Snowflake answers requests of long statements now and then while these run.
 LOGIN_S, REQUESTS_S, ANSWER_S, STATEMENT_S = 30, 60, 60, 600
