@@ -5,6 +5,7 @@ from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource
 from caraway.connectors.files import GCS, Azure, Files, FilesConnector
 from caraway.connectors.http import HTTP, Certificate, HTTPConnector
+from caraway.connectors.iceberg import Iceberg, IcebergConnector
 from caraway.connectors.kafka import Kafka, KafkaConnector
 from caraway.connectors.kinesis import Kinesis, KinesisConnector, at_timestamp
 from caraway.connectors.preproc import Eval, PreProcValue, Ref, WhereValue, eval, ref  # noqa: A004 (the API's name)
@@ -35,6 +36,8 @@ __all__ = [
     "Files",
     "FilesConnector",
     "HTTPConnector",
+    "Iceberg",
+    "IcebergConnector",
     "Kafka",
     "KafkaConnector",
     "Kinesis",

@@ -11,7 +11,7 @@ from caraway.errors import DefinitionAttributeError, DefinitionError, Definition
 from caraway.graph.connectors import S3Connector as S3Spec
 from caraway.graph.systems import CSVFormat, S3System, SystemKind
 
-FORMATS = ("csv", "json", "parquet", "delta", "hudi")
+FORMATS = ("csv", "json", "parquet", "delta", "hudi", "iceberg")
 
 
 class CSV(Settings):
@@ -52,7 +52,7 @@ class S3(ExternalSource):
             bucket_name: Name of the bucket.
             prefix: The literal beginning of the keys.
             path: Segments with `/` between them: plain ones, `*`, `**`, `*.ext` at the end, times as `%Y-%m-%d`.
-            format: `CSV(...)` (the default), "json", "parquet", "delta" or "hudi".
+            format: `CSV(...)` (the default), "json", "parquet", "delta", "hudi" or "iceberg".
             presorted: A hint that rows come in the order of their event times; results are the same without it.
             spread: The distance by which rows' event times may be outside of the time in their object's path.
 

@@ -46,10 +46,10 @@ def sink(
 
     Args:
         conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", a table of
-            Snowflake or Postgres, or keys of Redis.
+            Iceberg, Snowflake or Postgres, or keys of Redis.
         cdc: "debezium" for Kafka and HTTP; none for the others.
-        every: The interval of writing, a duration; not for Kafka and HTTP. The default of S3 and Snowflake is an hour;
-            the others get changes as they come.
+        every: The interval of writing, a duration; not for Kafka and HTTP. The default of S3, Iceberg and Snowflake is
+            an hour; the others get changes as they come.
         how: "incremental", which all but Kafka and HTTP need.
         renames: Names of columns, by field; not for Kafka and HTTP.
         since: Only rows whose timestamp isn't before this; not for Kafka and HTTP.
@@ -94,7 +94,7 @@ def _writable(conn: object) -> DataConnector:
     shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
     raise DefinitionError(
         f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, tables of "
-        "Snowflake and Postgres, and keys of Redis"
+        "Iceberg, Snowflake and Postgres, and keys of Redis"
     )
 
 

@@ -19,6 +19,7 @@ from caraway.graph.systems import (
     FilesSystem,
     GCSSystem,
     HTTPSystem,
+    IcebergSystem,
     KafkaSystem,
     KinesisSystem,
     MySQLSystem,
@@ -247,15 +248,27 @@ class KafkaConnector(SystemConnector):
             raise CommitError(f'{where}: the registry is "confluent", not {self.format.registry!r}')
 
 
-# The readers of files, and of Delta tables, whichever store they are in.
+# The readers of files, and of the formats of tables, whichever store they are in.
 FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
-DELTA_READER = "caraway.ingest.sources.files.delta:DeltaReader"
+TABLE_READERS: Mapping[str, str] = {
+    "delta": "caraway.ingest.sources.files.delta:DeltaReader",
+    "iceberg": "caraway.ingest.sources.iceberg.reader:IcebergReader",
+}
+# The module that the reader of Iceberg tables needs, and the extra that brings it.
+ICEBERG_LIBRARY = ("pyiceberg", "iceberg")
+# The values of cdc with which tables of a format can be read.
+TABLE_CDC: Mapping[str, frozenset[str]] = {
+    "delta": frozenset({"native"}),
+    "hudi": PLAIN_CDC | {"native"},
+    "iceberg": PLAIN_CDC | {"native"},
+}
 
 
 def _unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
     """Return why files of a format can't be chosen by such a path; empty if they can."""
-    if format_name == "delta" and suffix is not None:
-        return "a Delta table is one folder; give it by prefix, or by a path without wildcards and times"
+    if isinstance(format_name, str) and format_name in TABLE_READERS and suffix is not None:
+        table = f"{'an' if format_name == 'iceberg' else 'a'} {format_name.capitalize()} table"
+        return f"{table} is one folder; give it by prefix, or by a path without wildcards and times"
     return ""
 
 
@@ -263,8 +276,8 @@ def _unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
 class S3Connector(SystemConnector):
     """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
 
-    `format` is "json", "parquet", "delta", "hudi" or CSV. An object whose path has a time holds rows from up to
-    `spread_us` around it.
+    `format` is "json", "parquet", "delta", "iceberg", "hudi" or CSV. An object whose path has a time holds rows from up
+    to `spread_us` around it.
     """
 
     system: S3System | RegisteredSystem
@@ -276,8 +289,8 @@ class S3Connector(SystemConnector):
     spread_us: int | None = None
 
     reader: ClassVar = FILES_READER
-    format_readers: ClassVar = {"delta": DELTA_READER}
-    read_formats: ClassVar = ("csv", "json", "parquet", "delta")
+    format_readers: ClassVar = TABLE_READERS
+    read_formats: ClassVar = ("csv", "json", "parquet", "delta", "iceberg")
     container_word: ClassVar = "bucket"
     writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
@@ -308,7 +321,12 @@ class S3Connector(SystemConnector):
     @property
     def cdc(self) -> frozenset[str]:
         """The values of cdc with which the rows can be read."""
-        return {"delta": frozenset({"native"}), "hudi": PLAIN_CDC | {"native"}}.get(str(self.format), ENVELOPE_CDC)
+        return TABLE_CDC.get(self.format_name or "", ENVELOPE_CDC)
+
+    @property
+    def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # only some formats need one
+        """The library that the reader of the format needs."""
+        return ICEBERG_LIBRARY if self.format == "iceberg" else ()
 
     def check_source(self, where: str) -> None:
         """Check that the bucket is opened in one way."""
@@ -335,7 +353,7 @@ class FilesConnector(SystemConnector):
     """Files of a folder, or objects of a bucket or container, below `prefix`; the rest of their paths matches `suffix`.
 
     `container` is the folder, bucket or container. The other fields are those of `S3Connector`; `format` is "json",
-    "parquet", "avro", "delta" or CSV.
+    "parquet", "avro", "delta", "iceberg" or CSV.
     """
 
     system: FilesSystem | GCSSystem | AzureSystem | RegisteredSystem
@@ -347,8 +365,8 @@ class FilesConnector(SystemConnector):
     spread_us: int | None = None
 
     reader: ClassVar = FILES_READER
-    format_readers: ClassVar = {"delta": DELTA_READER}
-    read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta")
+    format_readers: ClassVar = TABLE_READERS
+    read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta", "iceberg")
 
     def unreadable(self) -> str:
         """Return why the server can't read this source; empty if it can."""
@@ -368,7 +386,12 @@ class FilesConnector(SystemConnector):
     @property
     def cdc(self) -> frozenset[str]:
         """The values of cdc with which the rows can be read."""
-        return frozenset({"native"}) if self.format == "delta" else ENVELOPE_CDC
+        return TABLE_CDC.get(self.format_name or "", ENVELOPE_CDC)
+
+    @property
+    def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # only some formats need one
+        """The library that the reader of the format needs."""
+        return ICEBERG_LIBRARY if self.format == "iceberg" else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -498,6 +521,29 @@ class PubSubConnector(SystemConnector):
     def inside(self) -> str:
         """The topic and its format, for people."""
         return f"topic={self.topic}, format={self.format}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergConnector(SystemConnector):
+    """A table of a catalog: its namespace and name, with dots between them."""
+
+    system: IcebergSystem | RegisteredSystem
+    table: str
+
+    cdc: ClassVar = TABLE_CDC["iceberg"]
+    reader: ClassVar = TABLE_READERS["iceberg"]
+    read_formats: ClassVar = (None,)
+    library: ClassVar = ICEBERG_LIBRARY
+    writer: ClassVar = "caraway.sinks.iceberg:IcebergWriter"
+
+    def target(self, suffix: str) -> str:
+        """Return the name of the table that a sink writes."""
+        return f"{self.table}{suffix}"
+
+    @property
+    def inside(self) -> str:
+        """The table, for people."""
+        return f"table={self.table}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class SystemKind(StrEnum):
     KINESIS = "Kinesis"
     PUBSUB = "PubSub"
     HTTP = "HTTP"
+    ICEBERG = "Iceberg"
     FILES = "Files"
     GCS = "GCS"
     AZURE = "Azure"
@@ -236,6 +237,24 @@ class PubSubSystem(System):
     kind: ClassVar = SystemKind.PUBSUB
     project_id: str
     service_account_key: Secretish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSystem(System):
+    """A catalog of Iceberg tables: a REST catalog if `uri` begins with http, else a database by SQLAlchemy's URL.
+
+    `catalog` is the name under which a database has the tables, `warehouse` the place or name of the tables' files.
+    `credential` (client_id:secret) and `token` open a REST catalog, the keys the S3 that the files are in.
+    """
+
+    kind: ClassVar = SystemKind.ICEBERG
+    uri: Secretish
+    warehouse: str | None = None
+    catalog: str | None = None
+    credential: Secretish | None = None
+    token: Secretish | None = None
+    access_key_id: Secretish | None = None
+    secret_access_key: Secretish | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ def pot(number: int, species: str, **more: object) -> dict[str, object]:
     return {"pot": number, "species": species, "size": None, "bought": int(time.time()) - HOUR, **more}
 
 
+@pytest.mark.spec("connectors:11:1")
 def test_what_is_logged_is_served(server: ServerProcess) -> None:
     assert server.log("pots", [pot(1, "oak", size=12.5), pot(2, "elm")]).json() == {
         "accepted": 2,

@@ -127,6 +127,7 @@ def pots(kafka: str, topic: str) -> Counter[int]:
     return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
 
 
+@pytest.mark.spec("connectors:11:9")
 def test_a_killed_server_takes_each_row_of_a_bucket_once(
     file_server: Callable[[], ServerProcess], kafka: str, store: str, bucket: str
 ) -> None:
@@ -169,6 +170,7 @@ def topic_of(server: ServerProcess) -> str:
     return server.topic("Measured")
 
 
+@pytest.mark.spec("connectors:11:10")
 def test_a_delta_table_in_a_bucket_is_followed(
     file_server: Callable[[], ServerProcess], store: str, bucket: str
 ) -> None:

@@ -92,6 +92,7 @@ def first(made: KafkaReader) -> SourceBatch:
     return batch
 
 
+@pytest.mark.spec("connectors:11:6")
 @pytest.mark.parametrize("way", WAYS, ids=" ".join)
 def test_good_credentials(secured: SecuredKafka, topic: str, way: tuple[str, str]) -> None:
     with closing(reader(secured, topic, way)) as made:

@@ -376,6 +376,7 @@ def test_sinks_have_the_table_after_a_kill(
     eventually(lambda: states(server) == {}, server.said)
 
 
+@pytest.mark.spec("connectors:11:17")
 def test_a_commit_is_refused_if_a_sink_cannot_be_written(
     own_server: Callable[[], ServerProcess], kafka: str, receiver: Receiver, tmp_path: Path
 ) -> None:

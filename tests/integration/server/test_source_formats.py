@@ -111,6 +111,7 @@ def statuses(server: ServerProcess) -> dict[str, dict[str, Any]]:
     return {status["dataset"]: status for status in server.http.get("/status").json()["sources"]}
 
 
+@pytest.mark.spec("connectors:11:7", "connectors:11:8")
 def test_a_table_captured_in_avro_through_an_outage_of_the_registry(
     own_server: Callable[[], ServerProcess], kafka: str, registry: RegistryServer, make_topic: Callable[[], str]
 ) -> None:

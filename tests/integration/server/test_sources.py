@@ -65,6 +65,7 @@ def readings_of(connector: connectors.DataConnector) -> Dataset:
     return Measured
 
 
+@pytest.mark.spec("connectors:11:6")
 def test_a_killed_server_takes_each_record_once(
     own_server: Callable[[], ServerProcess], kafka: str, topic: str
 ) -> None:

@@ -153,6 +153,7 @@ def check_kinesis(kafka: str, launch: Launch, moto: str, total: int, kills: int)
     )
 
 
+@pytest.mark.spec("connectors:11:15")
 def test_a_killed_server_takes_each_record_of_a_stream_of_kinesis_once(kafka: str, launch: Launch, moto: str) -> None:
     check_kinesis(kafka, launch, moto, 10_000, 1)
 
@@ -166,6 +167,7 @@ def test_a_million_records_of_kinesis_are_taken_once(kafka: str, launch: Launch,
 PUBSUB = PubSub(name="ps", project_id="bees", service_account_key={"type": "service_account"})
 
 
+@pytest.mark.spec("connectors:11:16")
 def test_a_killed_server_takes_each_message_of_pubsub_once(kafka: str, launch: Launch) -> None:
     with running(PubSubServer(topics={TOPIC}, page=500)) as pubsub:
 

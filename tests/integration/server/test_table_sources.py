@@ -137,6 +137,7 @@ def status(server: ServerProcess) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.spec("connectors:11:2", "connectors:11:3")
 def test_a_killed_server_and_a_killed_database_take_each_row_once(
     own_server: Callable[[], ServerProcess], database: Callable[[str], Server], kafka: str
 ) -> None:

@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the server say often that it has nothing more, so that no test waits for it."""
+    """Make servers say often that they have nothing more, so that no test waits for it."""
     monkeypatch.setattr(stream, "HEARTBEAT_S", 0.01)
     monkeypatch.setattr(reader, "QUIET_S", 0.0)
 

@@ -64,6 +64,7 @@ def round_of(reader: MongoReader, saved: Saved) -> list[object]:
             return found
 
 
+@pytest.mark.spec("connectors:11:14")
 def test_a_collection_is_read_and_then_its_new_documents() -> None:
     with running(MongoServer()) as server:
         server.collections["hives"] = documents(500)

@@ -304,6 +304,7 @@ OWN: dict[str, list[tuple[str, DataType, str, str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.spec("connectors:6.2b:8")
 def test_all_types_become_values_of_fields(database: System) -> None:
     is_postgres = database.kind == "Postgres"
     cases: list[tuple[str, DataType, str, str, Any]] = [
@@ -358,6 +359,7 @@ def test_reading_changes_nothing_and_names_itself(database: System) -> None:
     reader.close()
 
 
+@pytest.mark.spec("connectors:11:4")
 def test_redshift_is_read_over_the_protocol_of_postgres(postgres: str) -> None:
     # Postgres stands in for Redshift, with the one function of Redshift's that is called.
     database = RedshiftDatabase(postgres)

@@ -478,7 +478,7 @@ def test_files_are_checked_like_the_objects_of_s3() -> None:
     drop = Files(name="d")
     with pytest.raises(DefinitionError, match="absolute path, not 'in'"):
         drop.folder("in", prefix="p")
-    with pytest.raises(DefinitionError, match="csv, json, parquet, avro, delta, not 'hudi'"):
+    with pytest.raises(DefinitionError, match="csv, json, parquet, avro, delta, iceberg, not 'hudi'"):
         drop.folder("/in", prefix="p", format="hudi")
     with pytest.raises(AttributeError, match="prefix or path"):
         drop.folder("/in")

@@ -12,6 +12,7 @@ from caraway.graph.connectors import (
     Connector,
     FilesConnector,
     HTTPConnector,
+    IcebergConnector,
     KafkaConnector,
     KinesisConnector,
     PubSubConnector,
@@ -29,6 +30,7 @@ from caraway.graph.systems import (
     FilesSystem,
     GCSSystem,
     HTTPSystem,
+    IcebergSystem,
     KafkaSystem,
     KinesisSystem,
     MongoSystem,
@@ -143,6 +145,7 @@ connectors: st.SearchStrategy[Connector] = st.one_of(
         format=names,
     ),
     st.builds(PubSubConnector, system=_system(SystemKind.PUBSUB, PubSubSystem), topic=names, format=names),
+    st.builds(IcebergConnector, system=_system(SystemKind.ICEBERG, IcebergSystem), table=names),
     st.builds(
         HTTPConnector,
         system=_system(SystemKind.HTTP, HTTPSystem),

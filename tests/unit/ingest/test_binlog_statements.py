@@ -1,4 +1,4 @@
-"""What statements in a binary log mean for a table."""
+"""The effects that statements in a binary log have on a table."""
 
 import pytest
 

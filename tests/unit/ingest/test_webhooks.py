@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import cast
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ STEPS = st.builds(Rows, st.floats(0, 90), st.integers(0, 1), st.booleans(), st.i
 BETWEEN = [Rows(seconds, 0, away=False, kill=False) for seconds in (4.99, 4.0, 56.0)]
 
 
+@pytest.mark.spec("connectors:12:10")
 @example(steps=BETWEEN, idleness_s=60)
 @settings(max_examples=examples(200), deadline=None)
 @given(steps=st.lists(STEPS, max_size=12), idleness_s=st.sampled_from([2, 60]))

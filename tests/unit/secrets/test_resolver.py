@@ -104,6 +104,7 @@ def bad_lookup(reference: str, role_arn: str | None) -> str:
     raise RuntimeError(f"it is {VALUE}")
 
 
+@pytest.mark.spec("connectors:11:18")
 @pytest.mark.slow
 def test_secrets_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, Self, assert_never
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -141,6 +141,12 @@ class StoreFile:
         """Close the file."""
         self.closed = True
         self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def open_store(connector: Connector, context: SourceContext) -> FileStore:

@@ -64,7 +64,7 @@ class Table:
         name: Its schema and its name.
         key: The columns of its primary key, and their types.
         columns: The columns that are read, and their types: "json" also for MariaDB's.
-        kinds: What the log doesn't say about its columns.
+        kinds: The facts about its columns that the log lacks.
         rows: About how many rows it has.
     """
 

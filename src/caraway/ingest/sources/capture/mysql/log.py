@@ -569,7 +569,7 @@ class MySQLLog:
     def _changes(self, items: list[tuple[Coordinate, Item]]) -> Iterator[Event]:
         for _, item in items:
             if isinstance(item, Replaced):
-                # What came before is handed over first.
+                # All that came before is handed over first.
                 yield Quiet(self._opened.start, is_end=False)
                 raise UnavailableError(item.why)
             try:

@@ -24,7 +24,7 @@ MOST = 100_000
 
 
 class Effect(Enum):
-    """What a statement does to a table."""
+    """The effect that a statement has on a table."""
 
     NOTHING = auto()
     #: All rows are removed.

@@ -145,6 +145,9 @@ class Stream:
             self.file = event.next_binlog
             self._number = file_number(self.file)
             connection.end = event.position
+        elif isinstance(event, HeartbeatLogEvent) and file_number(event.ident) == self._number:
+            # Behind the last event of a file, the server may still say that it waits there.
+            connection.end = max(connection.end, connection.end - connection.end % MOST + event.packet.log_pos)
         self.start, self.end = (self._number, connection.start), (self._number, connection.end)
         return event
 
@@ -185,7 +188,7 @@ class _Connection(Connection):
 
     def __init__(self, at: int, **keywords: Any) -> None:
         self.start = self.end = at
-        # Whether the library expects checksums, and whether the events of this file have them.
+        # The first is true if the library expects checksums, the second one if the events of this file have them.
         self.has_checksum = self._has_checksum = False
         self._incoming: _Incoming | None = None
         super().__init__(**keywords)
@@ -197,7 +200,7 @@ class _Connection(Connection):
     def _write_bytes(self, data: bytes) -> None:
         super()._write_bytes(data)  # type: ignore[misc]  # the stubs lack it
         if self._incoming is None and data[4:5] == bytes([COMMAND.COM_BINLOG_DUMP]):
-            # From here on only events come. What was read before is used up.
+            # From here on only events come. All that was read before is used up.
             self._incoming = self._rfile = _Incoming(self._sock)  # type: ignore[attr-defined]  # as above
 
     def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
@@ -225,12 +228,15 @@ class _Connection(Connection):
 
     def _count(self, data: bytes) -> None:
         _, kind, _, size, position, flags = events.HEADER.unpack_from(data, 1)
-        if not position or flags & events.ARTIFICIAL or kind == events.ROTATE:
-            self.start = self.end
+        self.start = self.end
+        if not position or flags & events.ARTIFICIAL or kind in {events.ROTATE, events.HEARTBEAT}:
             return
         end = self.end - self.end % MOST + position
-        end += MOST if end < self.end else 0
-        self.start, self.end = (self.end if kind == events.HEARTBEAT else end - size), end
+        if end < self.end:
+            end += MOST
+            if end - size > self.end + MOST // 2:
+                raise _CutError(f"the position {position} follows {self.end}")
+        self.start, self.end = end - size, end
 
 
 class _Incoming:

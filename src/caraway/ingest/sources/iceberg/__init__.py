@@ -1,0 +1,1 @@
+"""The reader of Iceberg tables, which are folders of files, or tables of a catalog."""

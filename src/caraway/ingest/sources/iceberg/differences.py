@@ -1,0 +1,92 @@
+"""The rows that a snapshot has really removed and added, if it has written files anew.
+
+A writer that changes one row of a file writes all its rows to a new one (copy-on-write). Rows that are in both, as
+often in one as in the other, didn't change. The first ones among equal rows are taken to be the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from caraway.errors import UnavailableError
+from caraway.ingest.sources.iceberg.changes import BEGIN_ANEW
+from caraway.ingest.sources.iceberg.rows import Rows
+
+# The most rows that a snapshot removes and adds, to be compared. Each takes some 150 bytes.
+MAX_ROWS = 5_000_000
+DIGEST_BYTES = 16
+
+# A function that returns which of some rows have changed, given all rows of one side in their order: a mask of numpy.
+Changed = Callable[[Rows], Any]
+
+
+class Differences:
+    """The rows of one snapshot that are in both of the files that it removed, and of those that it added."""
+
+    def __init__(self, gone: Iterable[Rows], there: Iterable[Rows], keys: Sequence[str], where: str) -> None:
+        """Read all of them.
+
+        Args:
+            gone: The rows of the files that were removed, with all columns.
+            there: Those of the files that were added.
+            keys: The columns of the key, for rows that were changed; empty if there is none.
+            where: The table and the snapshot, for people.
+
+        Raises:
+            UnavailableError: There are too many.
+        """
+        removed: Counter[bytes] = Counter()
+        for rows in gone:
+            removed.update(digests(rows))
+            self._check(len(removed), where)
+        both: Counter[bytes] = Counter()
+        self.keys: set[object] = set()
+        """The keys of the rows that were added."""
+        for rows in there:
+            for digest in digests(rows):
+                if both[digest] < removed[digest]:
+                    both[digest] += 1
+            if keys:
+                self.keys.update(keys_of(rows.batch, keys))
+                self._check(len(self.keys), where)
+        self._both = +both
+        self.is_empty = not self._both
+        """True if no row is in both."""
+
+    def side(self) -> Changed:
+        """Return a function that tells which rows aren't in both, for all rows of one side in their order."""
+        left = Counter(self._both)
+
+        def changed(rows: Rows) -> Any:
+            mask = np.ones(len(rows.numbers), bool)
+            for at, digest in enumerate(digests(rows)):
+                if left[digest] > 0:
+                    left[digest] -= 1
+                    mask[at] = False
+            return mask
+
+        return changed
+
+    @staticmethod
+    def _check(count: int, where: str) -> None:
+        if count > MAX_ROWS:
+            raise UnavailableError(f"{where} changes more than {MAX_ROWS:,} rows, which aren't compared; {BEGIN_ANEW}")
+
+
+def digests(rows: Rows) -> Iterator[bytes]:
+    """Yield a digest of each row."""
+    columns = [column.to_pylist() for column in rows.batch.columns]
+    for values in zip(*columns, strict=True):
+        # Texts of equal values are equal, also those of NaN.
+        yield blake2b(repr(values).encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).digest()
+
+
+def keys_of(batch: Any, keys: Sequence[str]) -> Iterator[object]:
+    """Yield the key of each row; columns that aren't there are null."""
+    names = batch.schema.names
+    columns = [batch.column(name).to_pylist() if name in names else [None] * len(batch) for name in keys]
+    for values in zip(*columns, strict=True):
+        yield values if all(isinstance(value, (int, str, bytes)) for value in values) else repr(values)

@@ -1,0 +1,338 @@
+"""The reader of Iceberg tables: first the rows of the newest snapshot, then what each further one has changed.
+
+Snapshots are read one after another, and their data files in a fixed order, so that a row has the same number each time
+(the number of the snapshot among those that were read, that of the file, and the row's in the file). With cdc "append"
+and "upsert", rows that were added are read; with "native" also those that were removed. Files that were only written
+anew, as by compaction, make no rows.
+"""
+
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from caraway.dtypes.types import is_optional
+from caraway.errors import UnavailableError
+from caraway.graph.sources import Cdc, Constant, Ref
+from caraway.ingest.marks import run_of
+from caraway.ingest.sources.files.pieces import ArrowTable, JoinedTable
+from caraway.ingest.sources.iceberg.changes import BEGIN_ANEW, changes, commits, history, live
+from caraway.ingest.sources.iceberg.rows import Rows
+from caraway.ingest.sources.iceberg.snapshots import SnapshotRows
+from caraway.ingest.sources.iceberg.tables import AnyIceberg, IcebergTables
+from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
+from caraway.ingest.sources.rounds import Rounds
+from caraway.ingest.table import ColumnTable
+from caraway.ingest.table import Table as Rowed
+from caraway.rows.records import demanded_columns
+
+# The most snapshots of one batch: those without rows are passed over, but the position has to move.
+BATCH_SNAPSHOTS = 100
+# The most columns that an error lists.
+SHOWN_COLUMNS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one file in a batch; `prefix` is the beginning of their marks."""
+
+    path: str
+    prefix: str
+    snapshot: int
+    numbers: Any
+    table: Rowed
+
+
+class IcebergReader:
+    """Reads an Iceberg table (`SourceReader`).
+
+    The position has the last snapshot that was read in full (`done`) with its sequence number, the last one of the
+    commit that is being read with a file of it and a row of the file, and how many snapshots were read (`number`).
+    """
+
+    def __init__(self, connector: AnyIceberg, context: SourceContext, *, rounds: Rounds | None = None) -> None:
+        """Prepare to read.
+
+        Args:
+            connector: The folder of the table, or the table of a catalog.
+            context: All else that the reader knows.
+            rounds: The rounds, if they aren't those of the machine's clock.
+
+        Raises:
+            UnavailableError: The key is computed, so rows can't be compared.
+        """
+        self._context = context
+        self._rounds = rounds or Rounds(context.source.every_us)
+        self._tables = IcebergTables(connector, context)
+        self._is_native = context.source.cdc is Cdc.NATIVE
+        self._keys = _key_columns(context) if self._is_native else ()
+        self._types = {field.name: field.dtype for field in context.dataset.fields}
+        self._done: int | None = None
+        self._snapshot: int | None = None
+        self._sequence = self._number = self._file = self._row = 0
+        self._is_first = False
+        self._in_round = False
+        # The table as it was at the beginning of the round, the snapshots of the commit that is read, and those of the
+        # commits of this round that aren't begun.
+        self._table: Table | None = None
+        self._commit: Sequence[Snapshot] = ()
+        self._pending: list[list[Snapshot]] | None = None
+        self._reading: SnapshotRows | None = None
+        self._idle_at: float | None = None
+        self._found = False
+
+    def seek(self, position: Position, items: Items) -> Position:
+        """Go on; the first time, begin with the rows of the snapshot that is the newest now."""
+        del items
+        if not position:
+            newest = self._load().metadata.current_snapshot()
+            position = {
+                "done": None,
+                "sequence": 0,
+                "snapshot": None if newest is None else newest.snapshot_id,
+                "first": newest is not None,
+                "number": 0,
+                "file": 0,
+                "row": 0,
+                "next": 0.0,
+                "reading": True,
+            }
+        self._done, self._snapshot = position["done"], position["snapshot"]
+        self._is_first = bool(position["first"])
+        self._number, self._file, self._row = (int(position[name]) for name in ("number", "file", "row"))
+        self._sequence = int(position["sequence"])
+        self._rounds.next_at = float(position["next"])
+        self._in_round = bool(position["reading"])
+        return position
+
+    def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
+        """Return the next rows; see `SourceReader.poll`."""
+        begun = time.monotonic()
+        if not self._in_round:
+            if not self._rounds.wait(timeout_s):
+                return None
+            self._rounds.begin()
+            self._in_round, self._found = True, False
+        if self._pending is None:
+            self._begin()
+        batch = self._read(rows, size)
+        if len(batch.rows):
+            self._found, self._idle_at = True, None
+        elif not self._in_round and not self._found:
+            self._idle_at = begun
+        return batch
+
+    def is_ahead(self, mark: str) -> bool:
+        """Return whether a row isn't read yet, by the numbers of its snapshot, its file and its own."""
+        file, _, row = mark.partition("/")
+        snapshot, _, number = file.partition("-")
+        return (int(snapshot), int(number), int(row)) >= (self._number, self._file, self._row)
+
+    def acknowledge(self, position: Position) -> None:
+        """Do nothing: a table doesn't know who reads it."""
+
+    def lag(self) -> int | None:
+        """Return 0 between rounds; None within one, since the number of rows isn't known."""
+        return None if self._in_round else 0
+
+    def idle_at(self) -> float | None:
+        """Return when the last round began, if it found no row."""
+        return self._idle_at
+
+    def progress(self) -> Progress | None:
+        """Return how many bytes of the data files of the current snapshot are read."""
+        if not self._in_round or self._reading is None:
+            return None
+        sizes = [each.file.file_size_in_bytes for each in self._reading.files]
+        current = min(self._reading.read_bytes, sizes[self._file]) if self._file < len(sizes) else 0
+        return Progress(done=sum(sizes[: self._file]) + current, total=sum(sizes), unit="bytes")
+
+    def peek(self, rows: int) -> SourceBatch:
+        """Return some rows of the newest snapshot, and check that its files can be read."""
+        self.seek({}, {})
+        self._begin()
+        return self._read(rows, 1 << 40)
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+
+    def _load(self) -> Table:
+        """Open the table as it is now, and check that it has the columns."""
+        table = self._table = self._tables.load()
+        context, names = self._context, {field.name for field in table.metadata.schema().fields}
+        optional = {field.name for field in context.dataset.fields if is_optional(field.dtype)}
+        for name, why in demanded_columns(context.dataset, context.source).items():
+            if name not in names and (name not in optional or why != f"field {name}"):
+                shown = ", ".join(sorted(names)[:SHOWN_COLUMNS])
+                raise UnavailableError(
+                    f"{self._tables.where}: there is no column {name}, which {why} needs; columns: {shown}. Add the "
+                    "column, or commit a higher version of the dataset that doesn't read it"
+                )
+        return table
+
+    def _begin(self) -> None:
+        """Find the commits that this round reads."""
+        table = self._load()
+        if self._is_first:
+            # The commits behind the first snapshot are those of the next round.
+            snapshot = table.metadata.snapshot_by_id(self._snapshot or 0)
+            if snapshot is None:
+                raise UnavailableError(
+                    f"{self._tables.where}: the snapshot {self._snapshot} has expired before it was read; {BEGIN_ANEW}"
+                )
+            self._commit, self._pending = [snapshot], []
+            return
+        found = history(table, self._done, self._sequence, self._tables.where)
+        begun = 0
+        if self._snapshot is not None:
+            ids = [snapshot.snapshot_id for snapshot in found]
+            if self._snapshot not in ids:
+                raise UnavailableError(
+                    f"{self._tables.where} was rolled back while the snapshot {self._snapshot} was read; {BEGIN_ANEW}"
+                )
+            begun = ids.index(self._snapshot) + 1
+        self._commit, self._pending = found[:begun], commits(table, found[begun:])
+
+    def _read(self, rows: int, size: int) -> SourceBatch:
+        parts: list[_Part] = []
+        left, read, passed = rows, 0, 0
+        is_fence = False
+        while left > 0 and read < size and passed < BATCH_SNAPSHOTS:
+            if self._snapshot is None:
+                if not self._next_commit():
+                    self._in_round, self._pending = False, None
+                    break
+                if len(self._commit) > 1:
+                    # The log of metadata forgets by and by which snapshots are of one commit.
+                    is_fence = True
+                    break
+            reading = self._reading = self._reading or self._opened()
+            before = reading.read_bytes
+            some = reading.next(self._file, self._row, left)
+            read += max(0, reading.read_bytes - before)
+            if some is not None:
+                parts.append(self._part(reading, some))
+                left -= len(some.numbers)
+                self._row = int(some.numbers[-1]) + 1
+            elif self._file + 1 < len(reading.files):
+                self._file, self._row = self._file + 1, 0
+            else:
+                self.close()
+                passed += 1
+                self._done, self._snapshot, self._is_first = self._snapshot, None, False
+                self._sequence = self._commit[-1].sequence_number or 0
+                self._number, self._file, self._row = self._number + len(self._commit), 0, 0
+        return replace(self._batch(parts, read), is_fence=is_fence)
+
+    def _next_commit(self) -> bool:
+        """Go to the next commit of this round; return False if there is none."""
+        if not self._pending:
+            return False
+        self._commit = self._pending.pop(0)
+        self._snapshot = self._commit[-1].snapshot_id
+        return True
+
+    def _opened(self) -> SnapshotRows:
+        table, tables, context = self._table, self._tables, self._context
+        assert table is not None  # noqa: S101 (the round has begun)
+        if self._is_first:
+            files = live(tables, table, self._commit[-1])
+        else:
+            files = changes(tables, table, self._commit, is_root=self._done is None)
+        return SnapshotRows(
+            tables,
+            table,
+            self._commit[-1],
+            files,
+            columns=context.columns,
+            keys=self._keys,
+            shows_gone=self._is_native,
+        )
+
+    def _part(self, reading: SnapshotRows, rows: Rows) -> _Part:
+        read, snapshot = reading.files[self._file], reading.snapshot
+        table: Rowed = ArrowTable(rows.batch, self._types)
+        if self._is_native:
+            op = "d" if read.is_gone else "r" if self._is_first else "c"
+            there: list[object] = [table.row(number) for number in range(len(table))]
+            nothing: list[object] = [None] * len(table)
+            before, after = (there, nothing) if read.is_gone else (nothing, there)
+            columns: dict[str, list[object]] = {
+                "op": [op] * len(table),
+                "before": before,
+                "after": after,
+                "source": [{"ts_ms": snapshot.timestamp_ms}] * len(table),
+            }
+            table = ColumnTable(columns, len(table))
+        prefix = f"{self._number}-{self._file}"
+        return _Part(read.file.file_path, prefix, snapshot.snapshot_id, rows.numbers, table)
+
+    def _batch(self, parts: Sequence[_Part], size: int) -> SourceBatch:
+        joined = JoinedTable([part.table for part in parts])
+
+        def part_of(row: int) -> tuple[_Part, int]:
+            at = bisect_right(joined.starts, row) - 1
+            return parts[at], int(parts[at].numbers[row - joined.starts[at]])
+
+        def mark(row: int) -> str:
+            part, number = part_of(row)
+            return f"{part.prefix}/{number}"
+
+        def run(start: int, stop: int) -> str:
+            texts: list[str] = []
+            for begin, part in zip(joined.starts, parts, strict=True):
+                numbers = part.numbers[max(start - begin, 0) : max(stop - begin, 0)]
+                if not len(numbers):
+                    continue
+                first, last = int(numbers[0]), int(numbers[-1])
+                if last - first + 1 == len(numbers):
+                    texts.append(run_of(part.prefix, first, last))
+                else:
+                    texts += [f"{part.prefix}/{number}" for number in numbers.tolist()]
+            return ",".join(texts)
+
+        def origin(row: int) -> Mapping[str, object]:
+            part, number = part_of(row)
+            return {"file": part.path, "row": number + 1, "snapshot": part.snapshot}
+
+        return SourceBatch(rows=joined, mark=mark, run=run, origin=origin, position=self._position(), size=size)
+
+    def _position(self) -> dict[str, Any]:
+        return {
+            "done": self._done,
+            "sequence": self._sequence,
+            "snapshot": self._snapshot,
+            "first": self._is_first,
+            "number": self._number,
+            "file": self._file,
+            "row": self._row,
+            "next": self._rounds.next_at,
+            "reading": self._in_round,
+        }
+
+
+def _key_columns(context: SourceContext) -> Sequence[str]:
+    """Return the columns of the table that make the key."""
+    made = dict(context.source.preproc)
+    columns: list[str] = []
+    for name in context.dataset.keys:
+        match made.get(name):
+            case None:
+                columns.append(name)
+            case Ref(path=(column, *_)):
+                columns.append(column)
+            case Constant():
+                continue
+            case _:
+                raise UnavailableError(
+                    f"dataset {context.dataset.name}: eval makes the key {name}, by which the changes of an Iceberg "
+                    "table can't be told apart; take it from a column"
+                )
+    return columns
