@@ -1,11 +1,12 @@
-"""Tables as sources: rows a second of the readers of Postgres and MySQL, beside their drivers alone.
+"""Tables as sources: rows a second of the readers of Postgres, MySQL and Snowflake, beside their drivers alone.
 
     python -m bench sources_tables [--rows 300000] [--json FILE]
 
 The table has ten columns and an index on its cursor. "Alone" is the driver, which reads the same columns in the order
 of the cursor by one statement, in one thread, and keeps nothing. The reader reads the table in pages by cursor and
 primary key, makes the digests of all rows, and hands over batches of columns. Both are measured three times by turns,
-and the best times are compared. The servers are private ones: Postgres, and MariaDB for MySQL.
+and the best times are compared. The servers are private ones: Postgres, MariaDB for MySQL, and for Snowflake fakesnow
+in a process of its own. For Snowflake the processor time of the reading process counts, since fakesnow is slow.
 """
 
 import argparse
@@ -26,8 +27,10 @@ from rich.table import Table
 from caraway.cli.output import out
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING
 from tests.integration.tables.systems import MariaDatabase, PostgresDatabase, Reading, field_of
+from tests.integration.tables.test_snowflake import Database as SnowflakeDatabase
 from tests.services.mariadb import PASSWORD, USER, running_mariadb
 from tests.services.postgres import running_postgres
+from tests.services.snowflake import Gate, Snowflake, session
 
 FIELDS = {
     "id": INT,
@@ -61,14 +64,15 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
     figures: dict[str, dict[str, float]] = {}
-    for name, system in (("Postgres", of_postgres), ("MySQL", of_mysql)):
+    for name, system in (("Postgres", of_postgres), ("MySQL", of_mysql), ("Snowflake", of_snowflake)):
+        clock = time.process_time if name == "Snowflake" else time.perf_counter
         with system(options.rows) as (reader, driver):
             times: dict[str, list[float]] = {"reader": [], "driver": []}
             for _ in range(REPEATS):
                 for what, read in (("driver", driver), ("reader", reader)):
-                    begin = time.perf_counter()
+                    begin = clock()
                     found = read()
-                    times[what].append(time.perf_counter() - begin)
+                    times[what].append(clock() - begin)
                     if found != options.rows:
                         raise ValueError(f"the {what} of {name} read {found:,} rows")
         figures[name] = {what: options.rows / min(seconds) for what, seconds in times.items()}
@@ -156,6 +160,38 @@ def of_mysql(rows: int) -> Iterator[tuple[Read, Read]]:
                 return count
 
         yield lambda: read_all(reading_of(database)), driver
+
+
+@contextmanager
+def of_snowflake(rows: int) -> Iterator[tuple[Read, Read]]:
+    """Yield the two ways to read a table of Snowflake."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Snowflake(Path(folder))
+        server.start()
+        database = SnowflakeDatabase(server.port, Gate())
+        try:
+            names = ", ".join(f'"{name.upper()}"' for name in [*FIELDS, "at", "seen"])
+            database.execute(
+                f"CREATE TABLE orders AS SELECT {names} FROM (SELECT n AS id, 'customer-' || (n % 10007) AS customer, "  # noqa: S608 (constants)
+                "'merchant-' || (n % 997) AS merchant, n * 0.01::double AS amount, n % 7 AS items, "
+                "n % 3 = 0 AS online, 'a note about the order ' || n AS note, "
+                "'2024-05-01'::timestamp + n * interval '10 milliseconds' AS ordered, "
+                'ordered AS "AT", ordered AS seen '
+                f"FROM (SELECT unnest(range({rows})) AS n))"
+            )
+
+            def driver() -> int:
+                with session(server.port) as connection, connection.cursor() as cursor:
+                    cursor.execute(f'SELECT {names} FROM orders ORDER BY "AT"')  # noqa: S608 (constants)
+                    count = 0
+                    while found := cursor.fetchmany(500):
+                        count += len(found)
+                    return count
+
+            yield lambda: read_all(reading_of(database)), driver
+        finally:
+            database.close()
+            server.stop()
 
 
 if __name__ == "__main__":

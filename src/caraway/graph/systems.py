@@ -165,6 +165,9 @@ class SnowflakeSystem(TableSystem):
     """A schema of a Snowflake database."""
 
     kind: ClassVar = SystemKind.SNOWFLAKE
+    reader: ClassVar = "caraway.ingest.sources.tables.snowflake:SnowflakeReader"
+    writer: ClassVar = "caraway.sinks.snowflake:SnowflakeWriter"
+    library: ClassVar = ("snowflake.connector", "snowflake")
     account: str
     database: str
     username: Secretish

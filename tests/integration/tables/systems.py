@@ -214,6 +214,7 @@ class Reading:
             dataset=plan.dataset,
             columns=Target(plan).columns,
             resolve=self.resolve,
+            endpoints=getattr(self.database, "endpoints", {}),
         )
         reader = self.database.reader(plan.source.connector, context)  # type: ignore[call-arg, arg-type]
         self.database.opened.append(reader)

@@ -11,7 +11,7 @@ from caraway.graph.connectors import HTTPConnector, KafkaConnector, S3Connector,
 from caraway.graph.operators import Aggregate, Input, Select
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, PipelineSpec
-from caraway.graph.systems import HTTPSystem, KafkaSystem, RegisteredSystem, S3System, SnowflakeSystem, SystemKind
+from caraway.graph.systems import BigQuerySystem, HTTPSystem, KafkaSystem, RegisteredSystem, S3System, SystemKind
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import GraphPlan, on_branch
 from caraway.plan.planner import plan_graph
@@ -132,15 +132,13 @@ def test_a_sink_is_known_by_what_it_writes() -> None:
     assert named.sinks[0].topic.name == f"{first.sinks[0].topic.name}.3"
 
 
-SNOW = SnowflakeSystem(
-    name="s", account="a", database="d", username="u", password="p", warehouse="w", schema="c", role="r"
-)
+BIG = BigQuerySystem(name="b", project_id="p", dataset_id="d", service_account_key="{}")
 
 
 @pytest.mark.parametrize(
     ("connector", "reason"),
     [
-        (TableConnector(system=SNOW, table="t", cursor=None), "doesn't write Snowflake yet"),
+        (TableConnector(system=BIG, table="t", cursor=None), "doesn't write BigQuery yet"),
         (replace(KAFKA, system=RegisteredSystem(kind=SystemKind.KAFKA, name="k")), "no Kafka is registered"),
     ],
 )

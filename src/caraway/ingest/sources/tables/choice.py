@@ -132,12 +132,15 @@ def _demanded(context: SourceContext) -> dict[str, str]:
 def _payload(shape: TableShape, context: SourceContext, before: Sequence[str], where: str) -> dict[str, str]:
     """Return the names of the payload, each with the column that it has."""
     optional = {f.name for f in context.dataset.fields if is_optional(f.dtype)}
+    # The columns so far have the names of the table, which may be in another case than those of the fields.
+    folded = str.casefold if shape.folds_case else str
+    known = {folded(name) for name in before}
     names: dict[str, str] = {} if context.columns is not None else {name: name for name in shape.columns}
     for name, why in _demanded(context).items():
         found = _find(shape, name, where)
         if found is not None:
             names[name] = found.name
-        elif name not in optional or why != f"field {name}" or name in before:
+        elif name not in optional or why != f"field {name}" or folded(name) in known:
             raise UnavailableError(
                 f"{where}: there is no column {name}, which {why} needs; {_there(shape)}. Add the column, or commit a "
                 "higher version of the dataset that doesn't read it"

@@ -1,0 +1,1 @@
+"""Sessions with data warehouses, which sources read and sinks write."""
