@@ -102,7 +102,7 @@ class Gate:
         await SERVER.app(scope, receive, cutting)
 
     def end_sessions(self) -> None:
-        """Let the server forget all sessions, as after a restart."""
+        """Make the server forget all sessions, as a restart does."""
         SERVER.sessions.clear()
 
 

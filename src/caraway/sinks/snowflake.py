@@ -164,7 +164,7 @@ class SnowflakeWriter:
             self._do(f"CREATE OR REPLACE TEMPORARY TABLE {self._staged} ({staged}, {quote(DELETED)} BOOLEAN)")
 
     def _align(self) -> None:
-        """Give the table of an earlier sink of this name the columns of this sink."""
+        """Change the columns of the table of an earlier sink of this name to those of this sink."""
         there = {row[0] for row in self._do(f"DESCRIBE TABLE {self._table}")}
         wanted = {column.name[1:-1].replace('""', '"'): column for column in self._columns}
         if there == wanted.keys():

@@ -19,12 +19,12 @@ except ImportError as error:
         "Snowflake is reached by snowflake-connector-python, which isn't installed: pip install caraway[snowflake]"
     ) from error
 
-# The connector logs each session and each request that it repeats. What fails in the end is an error here.
+# The connector logs each session and each request that it repeats. A request that fails in the end is an error here.
 logging.getLogger("snowflake.connector").setLevel(logging.ERROR)
 # The seconds for which the connector tries to sign in, for which it repeats requests, for which it awaits an answer,
 # and for which a statement may run. Snowflake answers requests of long statements now and then while these run.
 LOGIN_S, REQUESTS_S, ANSWER_S, STATEMENT_S = 30, 60, 60, 600
-# What Snowflake can't find, or what the role may not see, which aren't told apart.
+# The code for what Snowflake can't find, or what the role may not see, which it doesn't tell apart.
 NOT_FOUND = 2003
 _REMEDIES = {
     NOT_FOUND: "check its name, and grant the role the right to it",

@@ -125,6 +125,7 @@ def graph_of(uri: str) -> Graph:
     return Graph(datasets=(Pots.to_spec(), Added.to_spec(), Sums.to_spec()))
 
 
+@pytest.mark.full(reason="it takes a minute; laws of reader and writer with real catalogs are in each run")
 def test_a_table_is_followed_into_an_index_and_into_another_table(
     start: Callable[[], ServerProcess], catalog: SqlCatalog, uri: str
 ) -> None:

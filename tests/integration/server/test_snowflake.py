@@ -114,6 +114,7 @@ def written(warehouse: Snowflake) -> list[tuple[str, int, int]]:
     return warehouse.execute("SELECT town, hives, total FROM towns_main_v1 ORDER BY town")
 
 
+@pytest.mark.full(reason="it takes a minute; reader, sink and lost answers have tests in each run")
 def test_a_killed_server_and_a_killed_warehouse_take_each_row_once(
     start: Callable[[], ServerProcess], warehouse: Snowflake, kafka: str
 ) -> None:
@@ -141,7 +142,7 @@ def test_a_killed_server_and_a_killed_warehouse_take_each_row_once(
     eventually(lambda: written(warehouse) == towns(ROWS + 10), server.said)
 
 
-@pytest.mark.full(reason="a million rows and some twenty kills; a smaller load with two kills is in each run")
+@pytest.mark.full(reason="a million rows and some twenty kills; a smaller load has a test of its own")
 @pytest.mark.timeout(1200)
 def test_a_million_rows_survive_kills_at_random_moments(
     start: Callable[[], ServerProcess], warehouse: Snowflake, kafka: str

@@ -99,6 +99,7 @@ def test_a_table_has_the_rows_and_the_positions_and_takes_a_batch_once(warehouse
 
 
 # Each statement is a request, so that there are fewer examples than by default.
+@pytest.mark.spec("connectors:4.2:4", "connectors:11:12")
 @settings(max_examples=8, deadline=None)
 @given(
     batches=st.lists(

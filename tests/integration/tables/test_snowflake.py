@@ -88,6 +88,7 @@ def insert(database: Database, *rows: tuple[int, int, float | None]) -> None:
     database.execute(f"INSERT INTO hives VALUES {values}")
 
 
+@pytest.mark.spec("connectors:11:12")
 @pytest.mark.parametrize("cursor", ["timestamp_ntz(9)", "timestamp_ltz(9)", "timestamp_tz(9)"])
 def test_rounds_bring_new_late_and_changed_rows_once(database: Database, cursor: str) -> None:
     create(database, cursor)

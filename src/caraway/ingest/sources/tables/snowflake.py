@@ -117,7 +117,7 @@ class SnowflakeTable:
     def _described(self, cursor: SnowflakeCursor) -> list[tuple[str, str, bool]]:
         """Return the name and type of each column and whether it may have nulls, and note the table's quoted name."""
         parts = name_parts(self._name, self._at)
-        # Names without quotes are in upper case in Snowflake.
+        # Snowflake keeps a name in upper case if a statement gives it without quotes.
         for name in (".".join(map(quote, parts)), ".".join(quote(part.upper()) for part in parts)):
             try:
                 cursor.execute(f"DESCRIBE TABLE {name}")
