@@ -4,6 +4,7 @@
 
 import ipaddress
 import json
+import os
 import secrets
 import ssl
 import threading
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -186,11 +188,17 @@ def table_in(bucket: str) -> DataConnector:
     return S3(name="lake").bucket(bucket, prefix="totals/", format="delta")
 
 
+def endpoint() -> str:
+    """Return the endpoint of the running test: the broker of all tests has one topic for equal definitions."""
+    test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
+    return f"orders-{sha256(test.encode()).hexdigest()[:8]}"
+
+
 def graph_of(*sinks: Callable[[Dataset], Dataset]) -> Graph:
     """Return an aggregate with sinks, whose rows the server computes without an engine."""
 
     @meta(owner="a@b.co")
-    @source(Webhook(name="shop").endpoint("orders"), disorder="1d", cdc="append")
+    @source(Webhook(name="shop").endpoint(endpoint()), disorder="1d", cdc="append")
     @dataset
     class Orders:
         who: str
@@ -233,7 +241,7 @@ class Shop:
             rows.append({"who": who, "cents": cents, "at": 1_700_000_000 + self._sent})
             known = self.totals.get(who, (0, 0))
             self.totals[who] = (known[0] + cents, known[1] + 1)
-        body = {"webhook": "shop", "endpoint": "orders", "data": rows}
+        body = {"webhook": "shop", "endpoint": endpoint(), "data": rows}
         # A request that is repeated with its key is taken once, also by the server after a kill.
         headers = {"Idempotency-Key": f"orders-{self._sent}"}
 
