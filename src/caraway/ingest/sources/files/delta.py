@@ -8,7 +8,7 @@ position in a version would be possible. It is the oracle of the tests.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -21,9 +21,9 @@ from pyarrow import fs
 from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.connectors import FilesConnector, S3Connector
-from caraway.graph.sources import Constant, Ref
 from caraway.graph.systems import AzureSystem, FilesSystem, S3System
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
+from caraway.ingest.sources.files.keys import key_columns
 from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import Rounds
@@ -89,7 +89,7 @@ class DeltaReader:
         self._context = context
         self._rounds = rounds or Rounds(context.source.every_us)
         self._root = connector.prefix.rstrip("/")
-        self._keys = _key_columns(context)
+        self._keys = key_columns(context, "a Delta table")
         self._store_: FileStore | None = None
         self._version: Version | None = None
         self._number = self._file = self._row = 0
@@ -382,26 +382,6 @@ class DeltaReader:
 def _change_file(action: Mapping[str, Any], ops: Mapping[str, str]) -> ChangeFile:
     partition = tuple((action.get("partitionValues") or {}).items())
     return ChangeFile(str(action["path"]), partition, int(action.get("size") or 0), tuple(ops.items()))
-
-
-def _key_columns(context: SourceContext) -> Sequence[str]:
-    """Return the columns of the table that make the key."""
-    made = dict(context.source.preproc)
-    columns: list[str] = []
-    for name in context.dataset.keys:
-        match made.get(name):
-            case None:
-                columns.append(name)
-            case Ref(path=(column, *_)):
-                columns.append(column)
-            case Constant():
-                continue
-            case _:
-                raise UnavailableError(
-                    f"dataset {context.dataset.name}: eval makes the key {name}, by which the changes of a Delta table "
-                    "can't be told apart; take it from a column"
-                )
-    return columns
 
 
 def _hashable(value: object) -> object:

@@ -17,8 +17,9 @@ from pyiceberg.table.snapshots import Snapshot
 
 from caraway.dtypes.types import is_optional
 from caraway.errors import UnavailableError
-from caraway.graph.sources import Cdc, Constant, Ref
+from caraway.graph.sources import Cdc
 from caraway.ingest.marks import run_of
+from caraway.ingest.sources.files.keys import key_columns
 from caraway.ingest.sources.files.pieces import ArrowTable, JoinedTable
 from caraway.ingest.sources.iceberg.changes import BEGIN_ANEW, changes, commits, history, live
 from caraway.ingest.sources.iceberg.rows import Rows
@@ -69,7 +70,7 @@ class IcebergReader:
         self._rounds = rounds or Rounds(context.source.every_us)
         self._tables = IcebergTables(connector, context)
         self._is_native = context.source.cdc is Cdc.NATIVE
-        self._keys = _key_columns(context) if self._is_native else ()
+        self._keys = key_columns(context, "an Iceberg table") if self._is_native else ()
         self._types = {field.name: field.dtype for field in context.dataset.fields}
         self._done: int | None = None
         self._snapshot: int | None = None
@@ -316,23 +317,3 @@ class IcebergReader:
             "next": self._rounds.next_at,
             "reading": self._in_round,
         }
-
-
-def _key_columns(context: SourceContext) -> Sequence[str]:
-    """Return the columns of the table that make the key."""
-    made = dict(context.source.preproc)
-    columns: list[str] = []
-    for name in context.dataset.keys:
-        match made.get(name):
-            case None:
-                columns.append(name)
-            case Ref(path=(column, *_)):
-                columns.append(column)
-            case Constant():
-                continue
-            case _:
-                raise UnavailableError(
-                    f"dataset {context.dataset.name}: eval makes the key {name}, by which the changes of an Iceberg "
-                    "table can't be told apart; take it from a column"
-                )
-    return columns
