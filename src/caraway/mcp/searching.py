@@ -9,7 +9,7 @@ Kind = Literal["source", "dataset", "pipeline", "sink", "featureset", "extractor
 def entries(xray: Mapping[str, Any], lineage: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield an entry for each entity of a branch.
 
-    What belongs to a dataset or featureset, such as a feature, has its tags.
+    A feature has the tags of its featureset, and a pipeline those of its dataset.
 
     Args:
         xray: The answer of `GET /xray`, which describes datasets and featuresets.
