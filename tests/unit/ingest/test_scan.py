@@ -12,7 +12,7 @@ from caraway.ingest.sources.tables.scan import Result, Scan
 PAGE = Page(columns=("at", "id"), keys=1, least=None, most=1_000, after=None, limit=1)
 
 
-def read(values: Sequence[int], limits: Sequence[int], most: int, *, knows_rows: bool) -> tuple[list[Row], int]:
+def read(values: Sequence[int], limits: Sequence[int], most: int) -> tuple[list[Row], int]:
     """Read a table by pages as the reader of tables does, and return the rows and the number of statements."""
     table = sorted((value, number) for number, value in enumerate(values))
     statements = 0
@@ -27,13 +27,12 @@ def read(values: Sequence[int], limits: Sequence[int], most: int, *, knows_rows:
             and (page.after is None or row[0] > page.after[0])
             and (page.least is None or row[0] >= page.least)
         ][: page.limit]
-        count = len(found) if knows_rows or page.limit is None else page.limit
 
         def chunks() -> Iterator[Sequence[Row]]:
             for at in range(0, len(found), 2):
                 yield found[at : at + 2]
 
-        return Result(count, chunks())
+        return Result(len(found), chunks())
 
     scan, taken, after = Scan(run, most), list[Row](), None
     for turn in range(10_000):
@@ -58,17 +57,15 @@ def read(values: Sequence[int], limits: Sequence[int], most: int, *, knows_rows:
     st.lists(st.integers(0, 12), max_size=80),
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
     st.integers(1, 40),
-    st.booleans(),
 )
 # A value fills the rest of a result whose limit cut it, and others come behind it.
-@example([0, *[1] * 30, 2, 3], [2], 20, True)
-@example([0, *[1] * 30, 2, 3], [2], 20, False)
-def test_each_row_comes_once(values: list[int], limits: list[int], most: int, knows_rows: bool) -> None:
-    rows, _ = read(values, limits, most, knows_rows=knows_rows)
+@example([0, *[1] * 30, 2, 3], [2], 20)
+def test_each_row_comes_once(values: list[int], limits: list[int], most: int) -> None:
+    rows, _ = read(values, limits, most)
     assert Counter(rows) == Counter((value, number) for number, value in enumerate(values))
 
 
 def test_a_statement_brings_many_pages() -> None:
-    _, statements = read(range(1_000), [10], 500, knows_rows=False)
+    _, statements = read(range(1_000), [10], 500)
     # One of ten rows, and then one of 500 at a time.
     assert statements <= 5

@@ -28,7 +28,7 @@ class Result:
     """The rows of a statement.
 
     Attributes:
-        rows: How many there are; or the statement's limit, if that is seen only at their end.
+        rows: How many there are.
         chunks: The rows, in chunks of some MB at most.
     """
 
@@ -109,8 +109,6 @@ class Scan:
             if rows:
                 self._held += rows
                 return True
-        # Fewer rows than the limit are all that there are.
-        self._is_cut = self._is_cut and self._to_come <= 0
         return False
 
 
