@@ -8,7 +8,7 @@ from caraway.rows.batches import LeftOut, Stage
 
 @dataclass(slots=True)
 class RowCounts:
-    """What became of some rows for one dataset. Each row that was read is counted in exactly one of the other counts.
+    """The fates of some rows, for one dataset. Each row that was read is counted in exactly one of the other counts.
 
     Attributes:
         read: The rows that were read.
