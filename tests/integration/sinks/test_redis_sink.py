@@ -139,8 +139,8 @@ def test_the_keys_are_the_dataset_whatever_dies_and_whoever_writes(server: Redis
             case 1:
                 writer.write(batch)
                 with pytest.raises(UnavailableError):
-                    # An owner that was paused writes the same batch.
-                    stale.write(batch)
+                    # An owner that was paused writes what it read before.
+                    stale.write(Batch([change("stale", None, row("stale", 1.0), offset)], {0: offset, 1: 0}))
                 stale.close()
                 stale, table = opened(plan), after_batch
             case _:
