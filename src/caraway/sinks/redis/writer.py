@@ -312,7 +312,7 @@ def _foreign(rows: RedisRows, where: str, known: Fields) -> str:
 
 
 def _try_commands(client: Client, rows: RedisRows) -> None:
-    """Let Redis check the commands that the sink needs for the user's rights, and run none of them."""
+    """Check by Redis that the user may run the commands that the sink needs, and run none of them."""
     row, position = rows.prefix + "x", rows.position
     connection = client.connection_pool.get_connection()
     try:
