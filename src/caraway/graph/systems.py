@@ -38,6 +38,7 @@ class SystemKind(StrEnum):
     PUBSUB = "PubSub"
     HTTP = "HTTP"
     ICEBERG = "Iceberg"
+    REDIS = "Redis"
     FILES = "Files"
     GCS = "GCS"
     AZURE = "Azure"
@@ -289,6 +290,19 @@ class HTTPSystem(System):
     host: Secretish
     healthz: str
     ca_cert: Secretish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSystem(System):
+    """A database of a Redis server; `transport` is "plain" or "tls". Without a username, it is the default user's."""
+
+    kind: ClassVar = SystemKind.REDIS
+    host: Secretish
+    port: int = 6379
+    database: int = 0
+    username: Secretish | None = None
+    password: Secretish | None = None
+    transport: str = "plain"
 
 
 class RegistryFormat(StrEnum):

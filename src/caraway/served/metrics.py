@@ -74,19 +74,16 @@ class FeatureCounts(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the counts per feature."""
-        family = CounterMetricFamily(
-            "caraway_extract_features_counter",
-            "Extractions per feature.",
-            labels=["featureset", "feature", "workflow", "target"],
-        )
+        (family,) = self.describe()
         for (name, workflow), rows in self._sums().items():
             featureset, _, feature = name.partition(".")
             family.add_metric([featureset, feature, workflow, QUERY_TARGET], rows)
         return [family]
 
-    def describe(self) -> Sequence[Metric]:
+    def describe(self) -> Sequence[CounterMetricFamily]:
         """Return the metric without counting."""
-        return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.")]
+        labels = ["featureset", "feature", "workflow", "target"]
+        return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.", labels=labels)]
 
 
 FEATURE_COUNTS = FeatureCounts()
