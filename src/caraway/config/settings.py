@@ -321,6 +321,24 @@ class SkewSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
+class DriftSettings(_Section):
+    """The drift watch, which profiles served features by the hour and compares them with a reference.
+
+    Attributes:
+        enabled: False: nothing is profiled.
+        seconds: The shortest pause between two passes. A pass takes all rows that have come, or 100,000 of them.
+        hours: The hours that are compared for the metrics, up to now.
+        false_alarms: The greatest probability that a comparison has any alarm though nothing has changed.
+        kept_days: Days for which profiles are kept: eight are enough to compare a day with the one a week before.
+    """
+
+    enabled: bool = True
+    seconds: Annotated[float, Field(gt=0)] = 60.0
+    hours: Annotated[int, Field(ge=1, le=24 * 366)] = 24
+    false_alarms: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    kept_days: Annotated[float, Field(gt=0)] = 8.0
+
+
 class SinkSettings(_Section):
     """Sinks, to which the changes of datasets are written.
 
@@ -408,6 +426,7 @@ class Settings(BaseSettings):
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()
+    drift: DriftSettings = DriftSettings()
     skew: SkewSettings = SkewSettings()
     sinks: SinkSettings = SinkSettings()
     secrets: SecretsSettings = SecretsSettings()

@@ -21,6 +21,7 @@ from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
+from caraway.served.drift import DriftStore
 from caraway.served.log import ServedLog
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
@@ -54,6 +55,8 @@ class Deployment:
     bootstrap_servers: str
     figures: Callable[[], bytes]
     control: Control
+    drift: DriftStore
+    drift_false_alarms: float
     erased: ErasedKeys
     eraser: Eraser
     erasures: ErasureLog

@@ -33,7 +33,9 @@ from caraway.offline.queries.store import OfflineQueries
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
+from caraway.served.drift import DriftStore
 from caraway.served.log import CLOSE_S, ServedLog
+from caraway.served.metrics import DRIFT_FIGURES, SKEW_FIGURES
 from caraway.served.skew import SkewStore, watcher
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
@@ -46,8 +48,8 @@ from caraway.server.offline_runner import OfflineRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
-from caraway.server.skew_runner import SkewRunner
 from caraway.server.watch import Watch
+from caraway.server.watch_runner import ServedWatchRunner
 from caraway.sinks.sinks import Sinks
 from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
@@ -205,7 +207,12 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries, reports, skew = OfflineQueries(engine), ArchiveReports(engine), SkewStore(engine)
+    offline_queries, reports, skew, drift = (
+        OfflineQueries(engine),
+        ArchiveReports(engine),
+        SkewStore(engine),
+        DriftStore(engine),
+    )
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
@@ -214,13 +221,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         environment=settings.environment(),
         scratch=spark_folder(settings),
     )
-    skew_runner = SkewRunner(
-        skew,
-        reports,
-        enabled=settings.skew.enabled,
-        name=watcher(settings.data_dir),
-        environment=settings.environment(),
-    )
+    watch_runners = _served_watches(settings, reports, skew, drift)
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
     lags, letters = Lags(index.positions, state.running_jobs, backpressure), LetterReader(servers)
@@ -294,7 +295,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
 
     listener = Listener(engine, look_at_once)
     background = [
-        part for part in (listener, expiry, eraser, offline_runner, skew_runner, index.keeper) if part is not None
+        part for part in (listener, expiry, eraser, offline_runner, *watch_runners, index.keeper) if part is not None
     ]
     starts: list[Callable[[], object]] = [
         served.start,
@@ -306,7 +307,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         *(watch.start for watch in watches.values()),
         eraser.start,
         offline_runner.start,
-        skew_runner.start,
+        *(runner.start for runner in watch_runners),
         gate.start,
         listener.start,
     ]
@@ -320,6 +321,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         bootstrap_servers=servers,
         figures=generate_latest if shared is None else partial(page, shared),
         control=control,
+        drift=drift,
+        drift_false_alarms=settings.drift.false_alarms,
         erased=erased,
         eraser=eraser,
         erasures=erasures,
@@ -370,3 +373,25 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             engine.dispose,
         ],
     )
+
+
+def _served_watches(
+    settings: Settings, reports: ArchiveReports, skew: SkewStore, drift: DriftStore
+) -> list[ServedWatchRunner]:
+    """Return what keeps the processes that look at served features running."""
+    return [
+        ServedWatchRunner(
+            name,
+            store,
+            reports,
+            module=module,
+            show=show,
+            enabled=enabled,
+            name=watcher(settings.data_dir),
+            environment=settings.environment(),
+        )
+        for name, store, module, show, enabled in (
+            ("skew", skew, "caraway.skew", lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
+            ("drift", drift, "caraway.drift_watch", lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
+        )
+    ]

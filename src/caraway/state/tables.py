@@ -258,6 +258,49 @@ skew_samples = sa.Table(
     sa.Index("skew_samples_position", "offset", "partition", "row"),
 )
 
+# The profiles of served features by the hour (`caraway.served.drift`), which are the bytes of
+# `caraway.profiles.tables`. The positions are those up to which served features were profiled.
+drift_positions = sa.Table(
+    "drift_positions",
+    metadata,
+    sa.Column("topic_id", sa.Text, primary_key=True),
+    sa.Column("positions", JSONB, nullable=False),
+    sa.Column("passed_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+drift_profiles = sa.Table(
+    "drift_profiles",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("hour", sa.DateTime(timezone=True), primary_key=True),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+    sa.Index("drift_profiles_hour", "hour"),
+)
+
+# The profiles with which features are compared, such as those of a training set.
+drift_references = sa.Table(
+    "drift_references",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+    sa.Column("set_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("set_by", sa.Text, nullable=False),
+)
+
+# The distances that the last pass found, for metrics.
+drift_findings = sa.Table(
+    "drift_findings",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("distance", sa.Text, primary_key=True),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("drifted", sa.Boolean, nullable=False),
+)
+
 accounts = sa.Table(
     "accounts",
     metadata,
