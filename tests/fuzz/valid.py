@@ -132,6 +132,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/query_offline/list"),
         Valid("GET", f"{API}/query_offline/explain?inputs=Tap.pot&outputs=State.species"),
         Valid("GET", f"{API}/skew?feature=State.species&hours=2"),
+        Valid("GET", f"{API}/expectations?dataset=State&hours=2&samples=1"),
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),

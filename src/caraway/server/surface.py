@@ -11,6 +11,7 @@ from caraway.server.handlers import (
     dead_letters,
     definitions,
     erase,
+    expectations,
     feast,
     offline,
     openapi,
@@ -134,6 +135,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/ledger", branches.ledger, READ_DEFINITION_ANYWHERE),
     Endpoint("GET", f"{API}/archive", archive.archive, READ_DEFINITION, answer=archive.ArchiveAnswer),
     Endpoint("GET", f"{API}/skew", skew.skew, READ_DATA, answer=skew.SkewAnswer, refusals=(404,)),
+    Endpoint(
+        "GET",
+        f"{API}/expectations",
+        expectations.expectations,
+        READ_DATA,
+        answer=expectations.ExpectationsAnswer,
+        refusals=(404,),
+    ),
     Endpoint("POST", f"{API}/dataset/{{name}}/erase", erase.erase, WRITE_DATA, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, READ_DEFINITION),
     # Reads of a secret are recorded in the audit log, as changes are, because its reader can use the secret anywhere.

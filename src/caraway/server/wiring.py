@@ -30,6 +30,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
+from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
@@ -43,6 +44,7 @@ from caraway.server.figures import page
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
+from caraway.server.quality_runner import QualityRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
@@ -138,6 +140,19 @@ class Definitions:
             raise UnavailableError("the server has not set up the tables yet")
 
 
+def _runners(
+    settings: Settings, skew: SkewStore, reports: ArchiveReports, quality: QualityStore, plans: Plans
+) -> tuple[SkewRunner, QualityRunner]:
+    """Return what runs the processes that look at data which is there already."""
+    name, environment = watcher(settings.data_dir), settings.environment()
+    return (
+        SkewRunner(skew, reports, enabled=settings.skew.enabled, name=name, environment=environment),
+        QualityRunner(
+            quality, lambda: plans.needed, enabled=settings.quality.enabled, name=name, environment=environment
+        ),
+    )
+
+
 def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     """Return the parts of a server; nothing runs before `Deployment.start`.
 
@@ -180,8 +195,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             shards=settings.index.shards,
         )
     state, secrets = StateReader(engine), SecretStore(engine, keyring)
-    plans = Plans(state)
-    functions = function_pool(settings, secrets, server.extractor_processes)
+    plans, functions = Plans(state), function_pool(settings, secrets, server.extractor_processes)
     writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
     # Rows of queries with `log=true` have a producer of their own: in a common queue they could delay rows whose log
     # request waits until Kafka has them.
@@ -205,7 +219,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries, reports, skew = OfflineQueries(engine), ArchiveReports(engine), SkewStore(engine)
+    offline_queries, reports = OfflineQueries(engine), ArchiveReports(engine)
+    skew, quality = SkewStore(engine), QualityStore(engine)
+    runners = _runners(settings, skew, reports, quality, plans)
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
@@ -213,13 +229,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         kept=timedelta(days=settings.offline.kept_days),
         environment=settings.environment(),
         scratch=spark_folder(settings),
-    )
-    skew_runner = SkewRunner(
-        skew,
-        reports,
-        enabled=settings.skew.enabled,
-        name=watcher(settings.data_dir),
-        environment=settings.environment(),
     )
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
@@ -294,7 +303,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
 
     listener = Listener(engine, look_at_once)
     background = [
-        part for part in (listener, expiry, eraser, offline_runner, skew_runner, index.keeper) if part is not None
+        part for part in (listener, expiry, eraser, offline_runner, *runners, index.keeper) if part is not None
     ]
     starts: list[Callable[[], object]] = [
         served.start,
@@ -306,7 +315,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         *(watch.start for watch in watches.values()),
         eraser.start,
         offline_runner.start,
-        skew_runner.start,
+        *(runner.start for runner in runners),
         gate.start,
         listener.start,
     ]
@@ -338,6 +347,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         objects=objects,
         offline_queries=offline_queries,
         offline_runner=offline_runner,
+        quality=quality,
         replays=Replays(engine),
         secrets=secrets,
         served=served,
