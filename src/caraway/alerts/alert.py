@@ -17,8 +17,8 @@ class Alert:
 
     Attributes:
         name: The kind of condition, such as CarawayExpectationViolated.
-        labels: What identifies it, such as branch and dataset. `owner` is the person whom it concerns.
-        annotations: What explains it, such as `summary`.
+        labels: Its identity, such as branch and dataset. `owner` is the person whom it concerns.
+        annotations: Its explanation, such as `summary`.
         began_at: When it began.
         ended_at: When it ended; None as long as it lasts.
     """

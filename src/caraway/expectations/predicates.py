@@ -185,6 +185,11 @@ def _length_equals(arguments: Arguments) -> Predicate:
     return lambda value: len(value) == arguments["value"]
 
 
+def _pattern(pattern: str) -> Predicate:
+    search = re.compile(pattern).search
+    return lambda value: search(value) is not None
+
+
 def _patterns(patterns: Sequence[str], wanted: Callable[[Sequence[bool]], bool]) -> Predicate:
     compiled = [re.compile(pattern) for pattern in patterns]
     return lambda value: wanted([pattern.search(value) is not None for pattern in compiled])
@@ -261,7 +266,7 @@ _PREDICATES: Mapping[str, Callable[[Arguments], Predicate]] = {
     "expect_column_values_to_be_between": _between,
     "expect_column_value_lengths_to_be_between": _length_between,
     "expect_column_value_lengths_to_equal": _length_equals,
-    "expect_column_values_to_match_regex": lambda given: _patterns([given["regex"]], all),
+    "expect_column_values_to_match_regex": lambda given: _pattern(given["regex"]),
     "expect_column_values_to_not_match_regex": lambda given: _unless_not_text(_patterns([given["regex"]], _none)),
     "expect_column_values_to_match_regex_list": lambda given: _patterns(
         given["regex_list"], all if given.get("match_on") == "all" else any

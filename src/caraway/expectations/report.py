@@ -16,7 +16,7 @@ from caraway.expectations.suite import CheckInfo
 
 
 class Status(StrEnum):
-    """Whether enough rows are as expected."""
+    """The answer to the question whether enough rows are as expected."""
 
     OK = "ok"
     VIOLATED = "violated"
@@ -38,7 +38,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectationState:
-    """What was counted of one check of a dataset.
+    """The counts of one check of a dataset.
 
     Attributes:
         dataset: The dataset.
@@ -100,7 +100,7 @@ def states(
         dataset: The dataset.
         version: The version of its expectations.
         checks: The checks, in order.
-        counts: What was counted, by check and window.
+        counts: The counts by check and window.
         totals: The counts of all rows, by check; None: `counts` has all windows.
     """
     newest = max((start for _, start in counts), default=None)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from caraway.dtypes.types import DataType, FloatType, ListType, base_type, stored_type
+from caraway.dtypes.types import DataType, FloatType, StringType, base_type
 from caraway.dtypes.values import decode, is_null
 from caraway.expectations.columns import null_of, passes_by_column
 from caraway.expectations.predicates import Predicate, expectation_names, holds, is_skipped, predicate_of, skips_nothing
@@ -124,6 +124,10 @@ class _Check:
         return Checked(evaluated, evaluated & ~passes)
 
 
+# The results of a check for a row.
+LEFT_OUT, FAILED, PASSED = 0, 1, 2
+
+
 class _RowCheck:
     """Looks at rows one by one, and at rows with equal values once."""
 
@@ -132,37 +136,64 @@ class _RowCheck:
         self._predicate: Predicate = predicate_of(name, arguments)
         names = columns_of(arguments)
         self._shows = [_python(types[column]) for column in names]
-        self._is_plain = all(not isinstance(stored_type(types[column]), ListType) for column in names)
-        self._known: dict[tuple[Any, ...], tuple[bool, bool]] = {}
+        # The text of a column is that of Python, so that nothing has to be converted.
+        is_text = len(names) == 1 and isinstance(base_type(types[names[0]]), StringType)
+        self._look = self._look_at_text if is_text else self._look_at_row
+        # By the value of the column, or by a tuple of several values.
+        self._known: dict[object, int] = {}
 
     def __call__(self, columns: Sequence[Sequence[Any]], rows: int) -> tuple[Mask, Mask]:
-        found = list(map(self._one, zip(*columns, strict=True))) if columns else [(False, True)] * rows
-        skipped, passes = zip(*found, strict=True)
-        return np.array(skipped, np.bool_), np.array(passes, np.bool_)
-
-    def _one(self, row: tuple[Any, ...]) -> tuple[bool, bool]:
+        if not columns:
+            return np.zeros(rows, np.bool_), np.ones(rows, np.bool_)
+        values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        found: list[Any]
         try:
-            known = self._known.get(row)
+            found = list(map(self._known.get, values))
         except TypeError:
             # A list or a map can't be looked up.
-            return self._look(row)
+            found = list(map(self._look, values))
+        else:
+            if None in found:
+                for place, known in enumerate(found):
+                    if known is None:
+                        found[place] = self._noted(values[place])
+        results = np.array(found, np.int8)
+        return results == LEFT_OUT, results == PASSED
+
+    def _noted(self, value: Any) -> int:
+        known = self._known.get(value)
         if known is None:
-            known = self._look(row)
-            if sum(len(value) for value in row if isinstance(value, (str, bytes))) <= KEPT_CHARACTERS:
-                if len(self._known) >= KEPT_RESULTS:
-                    self._known.clear()
-                self._known[row] = known
+            known = self._look(value)
+            if len(self._known) >= KEPT_RESULTS:
+                self._known.clear()
+            if _characters(value) <= KEPT_CHARACTERS:
+                self._known[value] = known
         return known
 
-    def _look(self, row: tuple[Any, ...]) -> tuple[bool, bool]:
+    def _look_at_text(self, value: Any) -> int:
+        if value is None:
+            return LEFT_OUT
         try:
-            shown = [None if is_null(value) else show(value) for value, show in zip(row, self._shows, strict=True)]
+            return PASSED if self._predicate(value) else FAILED
+        except Exception:  # noqa: BLE001 (a check that breaks on a row has not passed)
+            return FAILED
+
+    def _look_at_row(self, value: Any) -> int:
+        row = (value,) if len(self._shows) == 1 else value
+        try:
+            shown = [None if is_null(one) else show(one) for one, show in zip(row, self._shows, strict=True)]
         except (OverflowError, ValueError):
             # Python has no datetime of this instant, so no check can be passed.
-            return False, False
+            return FAILED
         if is_skipped(self._name, shown, self._arguments):
-            return True, False
-        return False, holds(self._predicate, shown)
+            return LEFT_OUT
+        return PASSED if holds(self._predicate, shown) else FAILED
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    return sum(map(_characters, value)) if isinstance(value, tuple) else 0
 
 
 def _info(name: str, item: Expectation) -> CheckInfo:

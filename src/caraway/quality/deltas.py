@@ -1,7 +1,7 @@
 """Insert deltas: the rows that records of a topic put into a dataset, each once.
 
 Deletions and retractions are none. If a record may come again, its identity and revision say whether it did
-(docs/records.md). What counts depends on the records of one partition in their order, so each reading counts the same.
+(docs/records.md). The deltas depend on the records of one partition in their order, so each reading has the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

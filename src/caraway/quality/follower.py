@@ -34,7 +34,7 @@ READING = Reading(
 )
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
-# What was counted is recorded at the latest after so many rows of a check.
+# Counts are recorded at the latest after so many rows of a check.
 RECORDED_ROWS = 200_000
 # The folder of the records that were seen, in the server's data folder.
 FOLDER = "quality"
@@ -62,7 +62,7 @@ class QualityFollower:
 
         Args:
             bootstrap_servers: The broker, "host:port".
-            store: Where counts are kept.
+            store: The counts.
             folder: A folder for the records that were seen.
             seconds: Seconds after which a count is recorded.
             kept_s: The age in seconds, before the newest row of a dataset, of the windows that are kept.

@@ -47,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a pass has counted of one dataset's expectations.
+    """The findings of a pass about one dataset's expectations.
 
     Attributes:
         check_id: The name of the check (`CheckPlan.check_id`).

@@ -91,7 +91,7 @@ class QualityWatch:
             if check_id not in checks or total.changed_at is None or not _is_due(total, now):
                 continue
             told.append((check_id, number, total.changed_at))
-            # What was never violated needs no message that it isn't.
+            # An expectation that was never violated needs no message that it isn't.
             if total.status is Status.VIOLATED or total.was_told:
                 plan, state = checks[check_id], found[check_id][number]
                 alerts += _alerts(plan, state, total, sorted(branches.get(check_id, ())))

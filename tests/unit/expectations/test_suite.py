@@ -92,7 +92,7 @@ def of_column(draw: st.DrawFn, name: str, *arguments: st.SearchStrategy[Any]) ->
 
 
 @st.composite
-def of_pair(draw: st.DrawFn, name: str, *arguments: st.SearchStrategy[Any], **more: st.SearchStrategy[Any]) -> Call:
+def of_pair(draw: st.DrawFn, /, name: str, *arguments: st.SearchStrategy[Any], **more: st.SearchStrategy[Any]) -> Call:
     keywords = {key: draw(value) for key, value in more.items()}
     found: Call = getattr(lib, name)(*draw(PAIR), *map(draw, arguments), ignore_row_if=draw(IGNORING), **keywords)
     return found

@@ -14,7 +14,7 @@ from caraway.expr.polars.compiler import compile_expr
 from caraway.expr.polars.values import to_polars
 from caraway.graph.row_conditions import row_condition
 
-TYPES = {"x": t.INT, "y": t.optional(t.FLOAT), "k": t.STRING, "at": t.DATETIME, "a b": t.INT}
+TYPES: dict[str, t.DataType] = {"x": t.INT, "y": t.optional(t.FLOAT), "k": t.STRING, "at": t.DATETIME, "a b": t.INT}
 ROW: dict[str, Any] = {"x": 1, "y": None, "k": "a", "at": 1_704_067_200_000_000, "a b": 2}
 
 
@@ -59,7 +59,8 @@ def test_a_condition_is_true_of_some_rows(text: str, expected: bool | None) -> N
 @given(x=st.integers(-3, 3), low=st.integers(-3, 3), high=st.integers(-3, 3))
 def test_conditions_mean_what_they_do_in_pandas(x: int, low: int, high: int) -> None:
     text = f"({low} < x <= {high}) or not x in [{low}, 2] and x % 3 != {abs(high)}"
-    assert true_of(text, x=x) == bool(pd.DataFrame({"x": [x]}).eval(text, engine="python")[0])
+    by_pandas: Any = pd.DataFrame({"x": [x]}).eval(text, engine="python")
+    assert true_of(text, x=x) == bool(by_pandas[0])
 
 
 @pytest.mark.parametrize(

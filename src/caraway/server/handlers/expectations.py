@@ -67,7 +67,7 @@ class HourOfRows(Struct):
 
 
 class ExpectationAnswer(Struct):
-    """What was counted of an expectation."""
+    """The counts of an expectation."""
 
     dataset: str
     version: int
