@@ -138,6 +138,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/skew?feature=State.species&hours=2"),
         Valid("GET", f"{API}/drift?feature=State.species&hours=2&reference=week"),
         _json("POST", f"{API}/drift/reference", {"profile": REFERENCE}),
+        Valid("GET", f"{API}/expectations?dataset=State&hours=2&samples=1"),
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),

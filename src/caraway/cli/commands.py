@@ -47,6 +47,7 @@ SECTIONS = (
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
             Listed("drift", "caraway.cli.drift:drift", "Show which served features have drifted."),
+            Listed("expectations", "caraway.cli.expectations:expectations", "Show how many rows are as expected."),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),
     ),

@@ -765,6 +765,31 @@ class Client:
         answer: dict[str, Any] = self._connection.request("POST", "/drift/reference", self._headers(), body=body).json()
         return answer
 
+    def expectations(
+        self, dataset: Dataset | str | None = None, *, hours: int = 24, samples: int = 3
+    ) -> list[dict[str, Any]]:
+        """Return how many rows of the branch's datasets are as their owners expect (`@expectations`).
+
+        Args:
+            dataset: A dataset, to see only its expectations.
+            hours: How many hours of event time the series has, back from the newest row.
+            samples: The most rows that failed which are shown of each expectation.
+
+        Returns:
+            For each expectation its `dataset`, `version` and name (`expectation`), its `status` ("ok", "violated" or
+            "no_data"), the share of rows that should pass (`mostly`), and the counts of the `total`, the `last_hour`
+            and the `last_day`: rows `evaluated`, rows `failed`, and the `rate` of rows that passed. `samples` has rows
+            that failed, and `series` the counts of hours of event time.
+
+        Raises `UnknownEntityError` if the branch has no such dataset.
+        """
+        asked = {"hours": str(hours), "samples": str(samples)}
+        if dataset is not None:
+            asked["dataset"] = dataset_name(dataset, "expectations")
+        answer = self._connection.request("GET", "/expectations", self._headers(), params=asked).json()
+        found: list[dict[str, Any]] = answer["expectations"]
+        return found
+
     # -----------------------------------------------------------------------------------------------------------------
     # Secrets
 

@@ -339,6 +339,31 @@ class DriftSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 8.0
 
 
+class QualitySettings(_Section):
+    """The quality watch, which checks the rows of datasets against their expectations.
+
+    Attributes:
+        enabled: False: nothing is checked.
+        seconds: Seconds after which a row is counted, if it came alone.
+        kept_days: Days for which counts by time are kept, back from the newest row of a dataset.
+    """
+
+    enabled: bool = True
+    seconds: Annotated[float, Field(gt=0)] = 10.0
+    kept_days: Annotated[float, Field(gt=0)] = 30.0
+
+
+class AlertSettings(_Section):
+    """Alerts, which are lines of the log and requests to a webhook.
+
+    Attributes:
+        webhook: The address to which alerts are sent in the form of Alertmanager's API, version 2, such as
+            http://alertmanager:9093/api/v2/alerts; None: they are only logged.
+    """
+
+    webhook: str | None = None
+
+
 class SinkSettings(_Section):
     """Sinks, to which the changes of datasets are written.
 
@@ -428,6 +453,8 @@ class Settings(BaseSettings):
     offline: OfflineSettings = OfflineSettings()
     drift: DriftSettings = DriftSettings()
     skew: SkewSettings = SkewSettings()
+    quality: QualitySettings = QualitySettings()
+    alerts: AlertSettings = AlertSettings()
     sinks: SinkSettings = SinkSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()

@@ -74,6 +74,11 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
             "drift.kept_days have passed; a reference is set anew",
         ),
         Remains(
+            "files of the quality watch",
+            f"hashes of 8 bytes of rows of {dataset}, if a job writes it and it has expectations",
+            "the dataset or its expectations change",
+        ),
+        Remains(
             "archive",
             f"rows of {dataset}, in files of its table that were replaced when the key was erased",
             "archive.replaced_hours (24) have passed",

@@ -30,6 +30,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
+from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
@@ -45,6 +46,7 @@ from caraway.server.figures import page
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
+from caraway.server.quality_runner import QualityRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
@@ -182,8 +184,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             shards=settings.index.shards,
         )
     state, secrets = StateReader(engine), SecretStore(engine, keyring)
-    plans = Plans(state)
-    functions = function_pool(settings, secrets, server.extractor_processes)
+    plans, functions = Plans(state), function_pool(settings, secrets, server.extractor_processes)
     writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
     # Rows of queries with `log=true` have a producer of their own: in a common queue they could delay rows whose log
     # request waits until Kafka has them.
@@ -207,12 +208,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries, reports, skew, drift = (
-        OfflineQueries(engine),
-        ArchiveReports(engine),
-        SkewStore(engine),
-        DriftStore(engine),
-    )
+    offline_queries, reports = OfflineQueries(engine), ArchiveReports(engine)
+    skew, quality, drift = SkewStore(engine), QualityStore(engine), DriftStore(engine)
+    runners = _runners(settings, reports, (skew, drift), quality, plans)
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
@@ -221,7 +219,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         environment=settings.environment(),
         scratch=spark_folder(settings),
     )
-    watch_runners = _served_watches(settings, reports, skew, drift)
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
     lags, letters = Lags(index.positions, state.running_jobs, backpressure), LetterReader(servers)
@@ -295,7 +292,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
 
     listener = Listener(engine, look_at_once)
     background = [
-        part for part in (listener, expiry, eraser, offline_runner, *watch_runners, index.keeper) if part is not None
+        part for part in (listener, expiry, eraser, offline_runner, *runners, index.keeper) if part is not None
     ]
     starts: list[Callable[[], object]] = [
         served.start,
@@ -307,7 +304,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         *(watch.start for watch in watches.values()),
         eraser.start,
         offline_runner.start,
-        *(runner.start for runner in watch_runners),
+        *(runner.start for runner in runners),
         gate.start,
         listener.start,
     ]
@@ -341,6 +338,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         objects=objects,
         offline_queries=offline_queries,
         offline_runner=offline_runner,
+        quality=quality,
         replays=Replays(engine),
         secrets=secrets,
         served=served,
@@ -375,23 +373,35 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
 
 
-def _served_watches(
-    settings: Settings, reports: ArchiveReports, skew: SkewStore, drift: DriftStore
-) -> list[ServedWatchRunner]:
-    """Return what keeps the processes that look at served features running."""
+def _runners(
+    settings: Settings,
+    reports: ArchiveReports,
+    served: tuple[SkewStore, DriftStore],
+    quality: QualityStore,
+    plans: Plans,
+) -> list[ServedWatchRunner | QualityRunner]:
+    """Return what keeps the processes running that look at data which is there already."""
+    skew, drift = served
+    name, environment = watcher(settings.data_dir), settings.environment()
+    watches = (
+        ("skew", skew, "caraway.skew", lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
+        ("drift", drift, "caraway.drift_watch", lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
+    )
     return [
-        ServedWatchRunner(
-            name,
-            store,
-            reports,
-            module=module,
-            show=show,
-            enabled=enabled,
-            name=watcher(settings.data_dir),
-            environment=settings.environment(),
-        )
-        for name, store, module, show, enabled in (
-            ("skew", skew, "caraway.skew", lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
-            ("drift", drift, "caraway.drift_watch", lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
-        )
+        *(
+            ServedWatchRunner(
+                watch,
+                store,
+                reports,
+                module=module,
+                show=show,
+                enabled=enabled,
+                name=name,
+                environment=environment,
+            )
+            for watch, store, module, show, enabled in watches
+        ),
+        QualityRunner(
+            quality, lambda: plans.needed, enabled=settings.quality.enabled, name=name, environment=environment
+        ),
     ]

@@ -439,6 +439,18 @@ class MockClient(Client):
             raise InvalidInputError("no column of the profile is a feature of the branch")
         return {"features": known, "ignored": [name for name in made.columns if name not in names]}
 
+    def expectations(
+        self, dataset: Dataset | str | None = None, *, hours: int = 24, samples: int = 3
+    ) -> list[dict[str, Any]]:
+        """Return how many rows of the branch's datasets are as expected, counted now; see `Client.expectations`.
+
+        Raises `UnknownEntityError` if the branch has no such dataset.
+        """
+        from caraway.testing.expectations import counted  # noqa: PLC0415 (polars takes long to import)
+
+        name = None if dataset is None else arguments.dataset_name(dataset, "expectations")
+        return counted(self._current(), name, hours=hours, samples=samples)
+
     def get_dataset_df(self, dataset_name: str) -> pd.DataFrame:
         """Return all rows that a dataset ever had, ordered by time stamp, on Arrow.
 

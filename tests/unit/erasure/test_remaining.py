@@ -86,6 +86,7 @@ def test_the_places_of_every_dataset() -> None:
         "archive of served features",
         "samples of the skew watch",
         "profiles of the drift watch",
+        "files of the quality watch",
         "archive",
         "results of offline queries",
         "backups, and the systems that sent the rows or that sinks write",
