@@ -38,7 +38,7 @@ Packed = list[Any]
 
 
 class ColumnProfile:
-    """What is known about the values of a column. Not thread safe.
+    """Counts, exact moments and sketches of the values of a column. Not thread safe.
 
     Attributes:
         kind: The kind of the values.

@@ -48,7 +48,7 @@ class Shift:
         at_least: The part of it that neither chance nor a sketch explains; 0: all of it may be chance.
         threshold: The distance from which it is an alarm.
         drifted: True: it reaches the threshold, and chance doesn't explain it.
-        note: What has changed, in words.
+        note: The change in words.
     """
 
     column: str

@@ -48,7 +48,7 @@ class Measured:
     Attributes:
         value: The distance of the two samples, about.
         at_least: The distance of what they are samples of is at least this; 0: chance may explain all of it.
-        note: What has changed, in words; empty if the number says it.
+        note: The change in words; empty if the number says it.
     """
 
     value: float
@@ -207,7 +207,7 @@ def vanished_category(reference: ColumnProfile, current: ColumnProfile, doubt: f
 def _only_in(one: ColumnProfile, other: ColumnProfile, doubt: float) -> Measured | None:
     if one.kind is not Kind.CATEGORY or not one.values or not other.values:
         return None
-    # Which categories there are isn't known before, so each of those that a sketch may have is a comparison.
+    # The categories aren't known before, so each of those that a sketch may have is a comparison.
     each = doubt / (2 << FREQUENT_LG_K)
     found = []
     for text, low, high in frequent(one.frequent):

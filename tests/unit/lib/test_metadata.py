@@ -6,21 +6,20 @@ from typing import Any
 import pytest
 
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.featuresets import Featureset, feature, featureset
+from caraway.featuresets import feature, featureset
 from caraway.graph.drift import DEFAULT_DRIFT
 from caraway.graph.fingerprints import featureset_fingerprint
 from caraway.lib import Drift, meta
 
 
-def users(drift: Drift | None) -> Featureset:
+def users(drift: Drift | None) -> Any:
     @meta(owner="a@b.example", drift=Drift(mean=2.0))
     @featureset
     class Users:
         id: int
         score: float = feature().meta(drift=drift)
 
-    made: Any = Users
-    return made
+    return Users
 
 
 def test_thresholds_of_a_feature_are_kept_and_change_no_identity() -> None:

@@ -129,9 +129,8 @@ def test_merged_quantiles_of_many_values_keep_the_bound_of_the_sketch(seed: int,
 
 
 def test_a_profile_of_many_values_keeps_the_bounds_of_distinct_and_frequent_values() -> None:
-    values: list[str | None] = (
-        [f"word {number}" for number in range(30_000)] + ["often"] * 5_000 + ["now and then"] * 500
-    )
+    values: list[str | None] = [f"word {number}" for number in range(30_000)]
+    values += ["often"] * 5_000 + ["now and then"] * 500
     profile = merged(*(of_words(values[start::7]) for start in range(7)))
     assert abs(profile.distinct_values - 30_002) < 0.1 * 30_002
     counts = dict(profile.top(500))
