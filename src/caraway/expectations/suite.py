@@ -88,7 +88,7 @@ class CompiledSuite:
             return [Checked(nothing, nothing) for _ in self._compiled]
         # A constant expression makes one value; this column makes as many of it as there are rows.
         frame = pl.DataFrame({"": np.zeros(rows, np.int8)})
-        frame = frame.with_columns([to_polars(name, columns[name], self._types[name]) for name in self._of_frame])
+        frame = frame.with_columns([_column(name, columns[name], self._types[name]) for name in self._of_frame])
         masks = frame.with_columns(self._expressions) if self._expressions else frame
         return [check.result(number, columns, masks, rows) for number, check in enumerate(self._compiled)]
 
@@ -194,6 +194,12 @@ def _characters(value: Any) -> int:
     if isinstance(value, (str, bytes)):
         return len(value)
     return sum(map(_characters, value)) if isinstance(value, tuple) else 0
+
+
+def _column(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:
+    """Return a column in which NaN is null: for polars it is the greatest number, for an expectation no value."""
+    column = to_polars(name, values, dtype)
+    return column.fill_nan(None) if isinstance(base_type(dtype), FloatType) else column
 
 
 def _info(name: str, item: Expectation) -> CheckInfo:

@@ -123,12 +123,6 @@ class QualityFollower:
         """Record all that was counted, and return the checks of which something was."""
         return self._record(at_once=True)
 
-    def is_idle(self) -> bool:
-        """Return whether all that came was counted and recorded, as far as is known."""
-        lags = {counting.plan.topic.name: self._reader.lag(counting.plan.topic.name) for counting in self._all()}
-        has_news = any(counting.has_news for counting in self._all())
-        return len(self._counting) == len(self._wanted) and not has_news and all(lag == 0 for lag in lags.values())
-
     def close(self) -> None:
         """Close the connection and the files; what isn't recorded will be counted again."""
         for counting in self._all():

@@ -180,7 +180,11 @@ def counted(rows: list[dict[str, Any]], listed: list[Call]) -> list[tuple[int, i
 def expected(rows: list[dict[str, Any]], listed: list[Call]) -> list[tuple[int, int]]:
     columns = {name: pd.Series([row[name] for row in rows], dtype=object) for name in TYPES}
     # Conditions are pandas's, which needs columns of types that have nulls.
-    columns |= {"i": columns["i"].astype("Int64"), "j": columns["j"].astype("Int64"), "g": columns["g"].astype(float)}
+    columns |= {
+        "i": columns["i"].astype("Int64"),
+        "j": columns["j"].astype("Int64"),
+        "g": columns["g"].astype("Float64"),
+    }
     outcomes = check_rows(suite_of("D", 0, listed), pd.DataFrame(columns))
     return [(one.successes + one.failures, one.failures) for one in outcomes]
 
