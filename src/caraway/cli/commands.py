@@ -49,6 +49,8 @@ SECTIONS = (
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
+            Listed("drift", "caraway.cli.drift:drift", "Show which served features have drifted."),
+            Listed("expectations", "caraway.cli.expectations:expectations", "Show how many rows are as expected."),
             Listed("mcp", "caraway.cli.mcp:mcp", "Serve the catalog and features to AI agents.", "mcp"),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),

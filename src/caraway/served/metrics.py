@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from prometheus_client import REGISTRY, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from caraway.served.drift import Found
 from caraway.served.findings import MISMATCHES, UNCHECKED, Finding
 
 EXTRACT_LATENCY = Histogram(
@@ -141,3 +142,43 @@ def _parts(name: str) -> tuple[str, str]:
 
 SKEW_FIGURES = SkewFigures()
 REGISTRY.register(SKEW_FIGURES)
+
+
+class DriftFigures(Collector):
+    """The distances that the drift watch found last, which are those of the whole deployment in each server."""
+
+    def __init__(self) -> None:
+        """Create no distances."""
+        self._found: Sequence[Found] = ()
+
+    def set(self, found: Sequence[Found]) -> None:
+        """Show these distances."""
+        self._found = found
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the distances, and for each feature whether it has drifted."""
+        distances, drifted = self.describe()
+        alarms: dict[tuple[str, str], bool] = {}
+        for found in self._found:
+            distances.add_metric([found.branch, *_parts(found.feature), found.distance], found.value)
+            key = found.branch, found.feature
+            alarms[key] = alarms.get(key, False) or found.drifted
+        for (branch, name), alarm in alarms.items():
+            drifted.add_metric([branch, *_parts(name)], float(alarm))
+        return distances, drifted
+
+    def describe(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        """Return the metrics without values."""
+        labels = ["branch", "featureset", "feature"]
+        return (
+            GaugeMetricFamily(
+                "caraway_drift_distance",
+                "Distance of served features from their reference.",
+                labels=[*labels, "distance"],
+            ),
+            GaugeMetricFamily("caraway_drift_drifted", "1 if a served feature has drifted, else 0.", labels=labels),
+        )
+
+
+DRIFT_FIGURES = DriftFigures()
+REGISTRY.register(DRIFT_FIGURES)

@@ -19,8 +19,10 @@ from caraway.ingest.sources.trials import SourceTrials
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
+from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
+from caraway.served.drift import DriftStore
 from caraway.served.log import ServedLog
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
@@ -55,6 +57,8 @@ class Deployment:
     bootstrap_servers: str
     figures: Callable[[], bytes]
     control: Control
+    drift: DriftStore
+    drift_false_alarms: float
     erased: ErasedKeys
     eraser: Eraser
     erasures: ErasureLog
@@ -72,6 +76,7 @@ class Deployment:
     objects: ObjectFolder
     offline_queries: OfflineQueries
     offline_runner: OfflineRunner
+    quality: QualityStore
     replays: Replays
     secrets: SecretStore
     served: ServedLog

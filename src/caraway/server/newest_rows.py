@@ -76,7 +76,7 @@ def newest_rows(
         rows = _rows(reader, index.emits.name, index.emits.schema, records)
         return _shown(spec, _kept(rows, index.erasure_scope, index.schema, erased), count)
     if index is not None and index.direct is not None:
-        make = compiled(index, index.direct)
+        make = compiled(index.schema, index.direct)
         sources = _records(reader, index.topic, index.direct.source, records)
         made = [found for record in sources if (found := make(record)) is not None]
         rows = [_row(index.schema, time_us, values) for time_us, values in made]

@@ -7,6 +7,7 @@ import pandas as pd
 
 from caraway.client import Client, Response, arguments
 from caraway.client.client import MAIN_BRANCH
+from caraway.client.profiling import profile
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
 from caraway.datasets.dataset import Dataset
@@ -18,6 +19,7 @@ from caraway.graph.erase_keys import goes_downstream
 from caraway.graph.lineage import effective_tags
 from caraway.graph.lineage_graph import as_json, lineage_of
 from caraway.graph.validation.graphs import validate_placement
+from caraway.profiles.tables import Profile
 from caraway.query.datasets import DatasetLookups
 from caraway.query.xray import Progress, describe
 from caraway.testing import hooks
@@ -430,6 +432,34 @@ class MockClient(Client):
         """Return no findings: a mock client logs no served features that could be compared; see `Client.skew`."""
         del feature, hours, samples
         return {"branch": self._branch, "since": None, "features": [], "samples": []}
+
+    def drift(self, feature: str | None = None, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
+        """Return no features: a mock client logs none that it served; see `Client.drift`."""
+        del feature, hours, reference
+        return {"branch": self._branch, "since": None, "false_alarms": None, "features": []}
+
+    def set_reference(self, reference: Any) -> dict[str, Any]:
+        """Check the reference; a mock client compares nothing with it. See `Client.set_reference`."""
+        made = reference if isinstance(reference, Profile) else profile(reference)
+        names = {
+            f"{spec.name}.{feature.name}" for spec in self._current().graph.featuresets for feature in spec.features
+        }
+        known = sorted(names & made.columns.keys())
+        if not known:
+            raise InvalidInputError("no column of the profile is a feature of the branch")
+        return {"features": known, "ignored": [name for name in made.columns if name not in names]}
+
+    def expectations(
+        self, dataset: Dataset | str | None = None, *, hours: int = 24, samples: int = 3
+    ) -> list[dict[str, Any]]:
+        """Return how many rows of the branch's datasets are as expected, counted now; see `Client.expectations`.
+
+        Raises `UnknownEntityError` if the branch has no such dataset.
+        """
+        from caraway.testing.expectations import counted  # noqa: PLC0415 (polars takes long to import)
+
+        name = None if dataset is None else arguments.dataset_name(dataset, "expectations")
+        return counted(self._current(), name, hours=hours, samples=samples)
 
     def get_dataset_df(self, dataset_name: str) -> pd.DataFrame:
         """Return all rows that a dataset ever had, ordered by time stamp, on Arrow.

@@ -1,63 +1,28 @@
-"""Checks of expectations, row by row, and counts of the rows that pass.
+"""The meaning of each check of an expectation, row by row.
 
-Nothing is rejected here: callers add the counts up and report them. An exception inside a check counts as a failure of
-the row.
+Values are Python's, as `caraway.dtypes.values.decode` returns them. Nothing is rejected here: callers count the rows.
+An exception inside a check counts as a failure of the row.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from dateutil.parser import parse as parse_time
 from jsonschema.validators import validator_for
+from referencing import Registry
 
 from caraway.dtypes.values import is_null
-from caraway.graph.expectations import Expectation, ExpectationSuite, arguments_of, columns_of, type_named
+from caraway.graph.expectations import ExpectationSuite, arguments_of, columns_of, type_named
 
 Arguments = Mapping[str, Any]
 # A function that returns whether a value, or the values of several columns, are as expected.
 Predicate = Callable[..., bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The count of rows that a check let pass.
-
-    `name` is that of the check with its columns, and a number if it is repeated.
-    """
-
-    name: str
-    successes: int
-    failures: int
-    skipped: int
-    mostly: float
-
-    @property
-    def passed(self) -> bool:
-        """True if enough of the checked rows are as expected, or if no row was checked."""
-        evaluated = self.successes + self.failures
-        return evaluated == 0 or self.successes / evaluated >= self.mostly
-
-
-def check_rows(suite: ExpectationSuite, frame: pd.DataFrame) -> tuple[Outcome, ...]:
-    """Carry out the checks of a dataset on rows that enter it.
-
-    Args:
-        suite: The checks.
-        frame: The rows, with all columns of the dataset.
-
-    Returns:
-        The outcome of each check, in order.
-    """
-    names = expectation_names(suite)
-    return tuple(_check(name, item, frame) for name, item in zip(names, suite.expectations, strict=True))
 
 
 def expectation_names(suite: ExpectationSuite) -> tuple[str, ...]:
@@ -71,42 +36,42 @@ def expectation_names(suite: ExpectationSuite) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check(name: str, expectation: Expectation, frame: pd.DataFrame) -> Outcome:
-    arguments = arguments_of(expectation)
-    columns = [frame[column].tolist() for column in columns_of(arguments)]
-    meant = _condition(arguments, frame)
-    skips = _SKIPS.get(expectation.name, _null_is_skipped)
-    predicate = _PREDICATES[expectation.name](arguments)
-    successes = failures = 0
-    for row, counts in zip(zip(*columns, strict=True), meant, strict=True):
-        if not counts or skips(row, arguments):
-            continue
-        if _holds(predicate, row):
-            successes += 1
-        else:
-            failures += 1
-    return Outcome(
-        name=name,
-        successes=successes,
-        failures=failures,
-        skipped=len(frame) - successes - failures,
-        mostly=1.0 if arguments.get("mostly") is None else float(arguments["mostly"]),
-    )
+def predicate_of(name: str, arguments: Arguments) -> Predicate:
+    """Return the condition of a check; it may raise, which means that a row fails.
+
+    Args:
+        name: The name of the check.
+        arguments: Its arguments, in which times, days and decimals are text.
+    """
+    try:
+        return _PREDICATES[name](arguments)
+    except Exception as error:  # noqa: BLE001 (a check that can't be carried out fails for each row)
+        return _failing(error)
 
 
-def _condition(arguments: Arguments, frame: pd.DataFrame) -> list[bool]:
-    condition = arguments.get("row_condition")
-    if condition is None:
-        return [True] * len(frame)
-    found = frame.reset_index(drop=True).eval(condition, engine="python")
-    return [not is_null(value) and bool(value) for value in pd.Series(found, index=range(len(frame)))]
+def is_skipped(name: str, row: Sequence[Any], arguments: Arguments) -> bool:
+    """Return whether a check leaves a row out, which has the values of its columns."""
+    return _SKIPS.get(name, _null_is_skipped)(row, arguments)
 
 
-def _holds(predicate: Predicate, row: Sequence[Any]) -> bool:
+def skips_nothing(name: str) -> bool:
+    """Return whether a check looks at each row."""
+    return _SKIPS.get(name) is _nothing_is_skipped
+
+
+def holds(predicate: Predicate, row: Sequence[Any]) -> bool:
+    """Return whether a row is as expected."""
     try:
         return bool(predicate(*row))
     except Exception:  # noqa: BLE001 (a check that breaks on a row has not passed)
         return False
+
+
+def _failing(error: Exception) -> Predicate:
+    def fails(*_values: object) -> bool:
+        raise error
+
+    return fails
 
 
 # Rows that a check leaves out
@@ -220,6 +185,11 @@ def _length_equals(arguments: Arguments) -> Predicate:
     return lambda value: len(value) == arguments["value"]
 
 
+def _pattern(pattern: str) -> Predicate:
+    search = re.compile(pattern).search
+    return lambda value: search(value) is not None
+
+
 def _patterns(patterns: Sequence[str], wanted: Callable[[Sequence[bool]], bool]) -> Predicate:
     compiled = [re.compile(pattern) for pattern in patterns]
     return lambda value: wanted([pattern.search(value) is not None for pattern in compiled])
@@ -258,7 +228,8 @@ def _json(_arguments: Arguments) -> Predicate:
 
 def _json_schema(arguments: Arguments) -> Predicate:
     schema = arguments["json_schema"]
-    validator = validator_for(schema)(schema)
+    # An own registry: by default jsonschema fetches what a schema refers to from any address.
+    validator = validator_for(schema)(schema, registry=Registry())
     return lambda value: validator.is_valid(json.loads(value))
 
 
@@ -295,7 +266,7 @@ _PREDICATES: Mapping[str, Callable[[Arguments], Predicate]] = {
     "expect_column_values_to_be_between": _between,
     "expect_column_value_lengths_to_be_between": _length_between,
     "expect_column_value_lengths_to_equal": _length_equals,
-    "expect_column_values_to_match_regex": lambda given: _patterns([given["regex"]], all),
+    "expect_column_values_to_match_regex": lambda given: _pattern(given["regex"]),
     "expect_column_values_to_not_match_regex": lambda given: _unless_not_text(_patterns([given["regex"]], _none)),
     "expect_column_values_to_match_regex_list": lambda given: _patterns(
         given["regex_list"], all if given.get("match_on") == "all" else any

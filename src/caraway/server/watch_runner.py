@@ -1,4 +1,7 @@
-"""The process of the skew watch, which a server starts when there are served features that nobody has looked at."""
+"""The processes that look at served features, which a server starts when there are some that nobody has looked at.
+
+The skew watch and the drift watch have a process each.
+"""
 
 import os
 import signal
@@ -6,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import structlog
 
@@ -13,28 +17,40 @@ from caraway.archive.reports import ArchiveReports
 from caraway.children.process import LAUNCHER
 from caraway.recurring import Recurring
 from caraway.served.log import SERVED
-from caraway.served.metrics import SKEW_FIGURES
-from caraway.served.skew import SkewStore
 
 LOG = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 5.0
 # After the process has ended, another one isn't begun for so long: starting one takes a second of a processor.
 PAUSE_SECONDS = 10.0
-PROGRAM = (sys.executable, "-m", "caraway.skew")
 
 
-class SkewRunner(Recurring):
-    """Keeps a process running while there are served features to compare, and shows its counts as metrics.
+class Watched(Protocol):
+    """The record of what a watch has looked at, in Postgres."""
+
+    def positions(self, topic_id: str) -> dict[int, int]:
+        """Return the positions up to which served features were looked at, by partition."""
+        ...
+
+    def is_watched(self, *, besides: str) -> bool:
+        """Return whether a process of another name looks at served features now."""
+        ...
+
+
+class ServedWatchRunner(Recurring):
+    """Keeps a process running while there are served features to look at, and shows its findings as metrics.
 
     If there are several servers, only one runs a process at a time. It ends with its server, and another one goes on.
     """
 
     def __init__(
         self,
-        store: SkewStore,
+        watch: str,
+        store: Watched,
         reports: ArchiveReports,
         *,
+        module: str,
+        show: Callable[[], None],
         enabled: bool,
         name: str,
         environment: Mapping[str, str],
@@ -44,16 +60,22 @@ class SkewRunner(Recurring):
         """Prepare; nothing is started before `start`.
 
         Args:
-            store: The findings, with the positions up to which served features were compared.
+            watch: The name of the watch, such as "skew".
+            store: The positions up to which the watch has looked at served features.
             reports: The tables of the archive.
-            enabled: False: no process is started, and the metrics show what was counted before.
+            module: The module that the process runs.
+            show: A function that shows the findings as metrics.
+            enabled: False: no process is started, and the metrics show what was found before.
             name: The name of the process, by which others know that it runs.
             environment: The environment of the process, beside that of this one.
             look_seconds: Seconds between two looks.
             clock: Returns the time in seconds.
         """
-        super().__init__("skew", self._look, look_seconds)
+        super().__init__(watch, self._look, look_seconds)
+        self._watch = watch
         self._store = store
+        self._program = (sys.executable, "-m", module)
+        self._show = show
         self._reports = reports
         self._enabled = enabled
         self._name_of_process = name
@@ -63,9 +85,9 @@ class SkewRunner(Recurring):
         self._paused_until = float("-inf")
 
     def _look(self) -> None:
-        SKEW_FIGURES.set(self._store.totals())
+        self._show()
         if self._process is not None and self._process.poll() is not None:
-            LOG.info("the process of the skew watch has ended", code=self._process.returncode)
+            LOG.info("the process of a watch has ended", watch=self._watch, code=self._process.returncode)
             self._process, self._paused_until = None, self._clock() + PAUSE_SECONDS
         if self._enabled and self._process is None and self._clock() >= self._paused_until and self.has_work():
             self._begin()
@@ -85,11 +107,11 @@ class SkewRunner(Recurring):
     def _begin(self) -> None:
         # The kernel ends the process when this thread ends.
         launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}"]
-        command = [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *PROGRAM]
+        command = [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *self._program]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **self._environment})
         except OSError as error:
-            LOG.warning("the skew watch can't be started", reason=str(error))
+            LOG.warning("a watch can't be started", watch=self._watch, reason=str(error))
             self._paused_until = self._clock() + PAUSE_SECONDS
 
     def stop(self, timeout_s: float | None) -> bool:

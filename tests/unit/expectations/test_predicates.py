@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway import lib
-from caraway.graph.expectation_checks import Outcome, check_rows, expectation_names
+from caraway.expectations.predicates import expectation_names
 from caraway.graph.expectations import EXPECTATION_NAMES
 from caraway.lib.expectations import suite_of
+from tests.unit.expectations.row_by_row import Outcome, check_rows
 
 
 def outcome(call: tuple[str, dict[str, Any]], **columns: Any) -> Outcome:
