@@ -49,6 +49,7 @@ SECTIONS = (
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
+            Listed("mcp", "caraway.cli.mcp:mcp", "Serve the catalog and features to AI agents.", "mcp"),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),
     ),

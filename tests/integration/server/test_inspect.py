@@ -3,7 +3,7 @@
 # ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -104,7 +104,7 @@ def mock() -> MockClient:
     return client
 
 
-def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def rows(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
     found = frame.assign(at=pd.to_datetime(frame["at"], utc=True)).astype(object).to_dict("records")
     return sorted(found, key=repr)
 
