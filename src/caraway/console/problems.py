@@ -1,4 +1,4 @@
-"""What is wrong now, in plain words: which part doesn't run, since when, what that means, and what to do about it."""
+"""The problems of now in plain words: which part doesn't run, since when, what that means, and what to do about it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> It
     )
     compute = "computes" if len(jobs) == 1 else "compute"
     yield Problem(
-        what=f"{when}, so {_counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. What is computed from "
+        what=f"{when}, so {_counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. All that is computed from "
         "these datasets is stale.",
         remedy="Start an engine: `caraway up` does, and starts one again that ended; its log is run/engine.log of the "
         "data folder. Jobs go on where they stopped, and nothing is lost.",

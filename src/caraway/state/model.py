@@ -144,6 +144,6 @@ class LeaseRecord:
     """The lease of a process, by Postgres's clock: `alive` until `expires_at` unless it is renewed."""
 
     name: str
-    holder: str
+    owner: str
     alive: bool
     expires_at: datetime

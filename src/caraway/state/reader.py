@@ -157,7 +157,7 @@ class StateReader(Store):
     def leases(self, prefix: str) -> tuple[LeaseRecord, ...]:
         """Return the leases whose names begin with a text, by name; those of processes that have ended are included."""
         alive = (leases.c.expires_at > sa.func.clock_timestamp()).label("alive")
-        query = sa.select(leases.c.name, leases.c.holder, leases.c.expires_at, alive)
+        query = sa.select(leases.c.name, leases.c.holder.label("owner"), leases.c.expires_at, alive)
         query = query.where(leases.c.name.startswith(prefix, autoescape=True)).order_by(leases.c.name)
         return tuple(LeaseRecord(**row) for row in self._rows(query, "read the leases"))
 

@@ -164,7 +164,7 @@ def job_of(plan: GraphPlan, number: int = 0, **more: Any) -> JobRecord:
 
 def engine(*, alive: bool, ago: timedelta = timedelta()) -> LeaseRecord:
     """Return the lease of an engine."""
-    return LeaseRecord(name="engine/here", holder="here", alive=alive, expires_at=datetime.now(UTC) - ago)
+    return LeaseRecord(name="engine/here", owner="here", alive=alive, expires_at=datetime.now(UTC) - ago)
 
 
 def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None = None, tokens: bool = True) -> Site:

@@ -106,7 +106,7 @@ def test_all_links_lead_to_a_page(console: Site) -> None:
     assert not any("token" in address.lower() for address in seen)
 
 
-# What the pages of a role must not have: names and contents of private definitions, and rows.
+# The words that the pages of a limited role must not have: names and contents of private definitions, and rows.
 PRIVATE_NAMES = ("State.species", "species_of", "secret oak", "State.advice", "Wetness")
 
 
@@ -216,7 +216,7 @@ def test_a_dead_letter_is_repaired_and_replayed_once(console: Site) -> None:
         done = console.post("/console/replay", {"name": "0-7", "row": row, "code": code})
         assert (done.status, said in done.text) == (200, True), done.text
     assert console.replays.finished == ["0-7"]
-    # What a page changes is written to the audit log as the request to the API is.
+    # The change of a page is written to the audit log as the request to the API is.
     assert console.recorded == ["replay"] * 3
     for wrong in ("{", "[1]", "3"):
         assert console.post("/console/replay", {"name": "0-7", "row": wrong, "code": code}).status == 400

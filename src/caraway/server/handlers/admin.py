@@ -94,7 +94,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                 }
                 for status in deployment.sinks.statuses()
             ],
-            "engines": [{"node": lease.holder, "alive": lease.alive, "until": lease.expires_at} for lease in engines],
+            "engines": [{"node": lease.owner, "alive": lease.alive, "until": lease.expires_at} for lease in engines],
             "jobs": [
                 {
                     "id": job.job_id,

@@ -1,4 +1,4 @@
-"""What all pages have: the API with the rights of the caller, and the entities that the caller may see."""
+"""The parts that all pages have: the API with the rights of the caller, and the entities that the caller may see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

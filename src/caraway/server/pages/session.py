@@ -35,7 +35,7 @@ SECURITY: tuple[tuple[str, str], ...] = (
     ("referrer-policy", "same-origin"),
     ("x-content-type-options", "nosniff"),
 )
-# What to do about an error, by its status.
+# The remedy of an error, by its status.
 REMEDIES: Mapping[int, str] = {
     400: "Check the address, or go back and change what you entered.",
     403: "Ask whoever gives out roles for one that allows it (`caraway roles`), or sign in with another token.",
@@ -75,7 +75,7 @@ class Console:
         return PageHeaders(headers, query_string)
 
     def refusal(self, error: Exception, path: str, query_string: str, headers: Headers) -> HttpResponse:
-        """Return a page about an error. Who isn't signed in gets the page to sign in, and comes back from there."""
+        """Return a page about an error. A person who isn't signed in gets the page to sign in, and comes back."""
         status = status_of(error)
         here = f"{path}?{query_string}" if query_string else path
         if isinstance(error, UnauthenticatedError):

@@ -38,7 +38,7 @@ PAGES: tuple[Endpoint, ...] = (
     _page("/lineage", lineage.lineage, READ_DEFINITION),
     _page("/dead-letters", letters.letters, READ_DATA),
     _page("/dead-letter", letters.letter, READ_DATA),
-    # What a replay changes is recorded by the endpoint of the API that it asks.
+    # The change of a replay is recorded by the endpoint of the API that it asks.
     _page("/replay", letters.replay, WRITE_DATA, "POST"),
     _page("/branches", branches.branches, READ_DEFINITION),
     _page("/commit", branches.commit, READ_DEFINITION),
