@@ -19,12 +19,12 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that is wrong.
+    """A fault, as people are told of it.
 
     Attributes:
-        what: What is wrong, as a sentence.
-        remedy: What to do about it.
-        since: Since when, if that is known.
+        what: The fault, as a sentence.
+        remedy: The thing to do about it.
+        since: The time at which it began, if that is known.
         datasets: The datasets that it makes stale or wrong.
         link: The page with more, as a path with its query string; empty if there is none.
     """
@@ -75,8 +75,8 @@ def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> It
     )
     compute = "computes" if len(jobs) == 1 else "compute"
     yield Problem(
-        what=f"{when}, so {_counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. All that is computed from "
-        "these datasets is stale.",
+        what=f"{when}, so {_counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. All that is computed "
+        "from these datasets is stale.",
         remedy="Start an engine: `caraway up` does, and starts one again that ended; its log is run/engine.log of the "
         "data folder. Jobs go on where they stopped, and nothing is lost.",
         since=ended,

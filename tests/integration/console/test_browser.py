@@ -20,6 +20,7 @@ from caraway.cluster.leases import Lease
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.state.access import Access
 from caraway.state.database import connect
+from caraway.state.permissions import Grant, Mode
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.timeouts import scaled
@@ -153,3 +154,18 @@ def test_the_keyboard_is_enough(person: Person) -> None:
     person.browser.switch_to.active_element.send_keys(Keys.ENTER)
     person.browser.switch_to.active_element.send_keys(Keys.TAB)
     assert person.browser.switch_to.active_element.get_attribute("id") == "words"
+
+
+def test_a_page_has_only_what_its_role_may_see(person: Person, console: ServerProcess, engine: sa.Engine) -> None:
+    access = Access(engine, by="test")
+    access.define_role("no-pii", [Grant(modes=frozenset(Mode), without=frozenset({"pii"}))])
+    _, token = access.create_token("limited", roles_given=["no-pii"])
+    eventually(
+        lambda: console.http.get("/status", headers={"Authorization": f"Bearer {token}"}).status_code == 200,
+        console.said,
+    )
+    person.sign_in(token)
+    person.open("/console/catalog?q=Pots")
+    assert "Pots" not in person.browser.find_element(By.TAG_NAME, "main").text
+    person.open("/console/dataset?name=Pots")
+    person.sees("There is nothing here")

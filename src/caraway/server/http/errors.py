@@ -93,7 +93,7 @@ class InternalError(CarawayError):
     code = "internal"
 
     def __init__(self, number: str) -> None:
-        """Name the line of the log."""
+        """Keep the number of the line in the log."""
         super().__init__(f"the server failed to answer; its log tells why under the id {number}")
         self.number = number
 
