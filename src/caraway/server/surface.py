@@ -30,6 +30,7 @@ from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Values
 from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC, Endpoint, Permission, Scope, bound
+from caraway.server.pages.surface import pages
 from caraway.state.permissions import Mode
 
 READ_DATA, WRITE_DATA = Permission((Mode.READ_DATA,)), Permission((Mode.WRITE_DATA,))
@@ -200,7 +201,7 @@ DOCUMENT = openapi.document(ENDPOINTS)
 
 
 def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
-    """Return all endpoints, answered by a deployment."""
+    """Return all endpoints and the pages of the console, answered by a deployment."""
     context = ServerContext(
         limits=AccessLimits(deployment.graphs),
         keep=deployment.served.keep,
@@ -215,4 +216,5 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         ),
         document=DOCUMENT,
     )
-    return bound(ENDPOINTS, context)
+    answered = bound(ENDPOINTS, context)
+    return (*answered, *pages(context, answered))

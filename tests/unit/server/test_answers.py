@@ -95,6 +95,7 @@ def app() -> App:
             ledger=lambda closed: ()[:closed],
             assets=tuple,
             references=dict,
+            leases=lambda _prefix: (),
         ),
         index=MADE(positions=list, status=lambda: {"indexes": []}),
         health=MADE(problems=dict),
