@@ -1,6 +1,6 @@
 """`MockClient`: a client without a server, for unit tests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -9,6 +9,7 @@ from caraway.client import Client, Response, arguments
 from caraway.client.client import MAIN_BRANCH
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
+from caraway.client.why import question_of
 from caraway.datasets.dataset import Dataset
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
@@ -24,6 +25,10 @@ from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
 from caraway.testing.responses import committed, failed, ok
+from caraway.why.explaining import Question, explain
+from caraway.why.in_process import EngineHistories
+from caraway.why.lookups import Listing
+from caraway.why.model import LISTED, Why
 
 if TYPE_CHECKING:
     from caraway.client.training import TrainingSet
@@ -251,6 +256,41 @@ class MockClient(Client):
     def cancel_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
+
+    def why(
+        self,
+        feature: Feature | str,
+        inputs: Mapping[Feature | str, Any],
+        at: Any = None,
+        *,
+        as_known: bool = False,
+        offset: int = 0,
+        limit: int = LISTED,
+        sample: bool = False,
+        timeout: float = 0.0,
+    ) -> Why:
+        """Explain the value of a feature; see `Client.why`.
+
+        A mock client knows no times of ingestion and no positions.
+
+        Raises:
+            UnknownFeatureError: There is no such feature.
+            InvalidInputError: An argument is wrong, or the feature can't be computed from the inputs.
+            ExtractorError: An extractor failed.
+        """
+        _refuse_as_known(as_known=as_known)
+        asked = question_of(feature, inputs, at, as_known=False, offset=offset, limit=limit, sample=sample)
+        question = Question(
+            feature=asked.feature,
+            inputs=asked.inputs,
+            at_us=asked.at_us,
+            listing=Listing(offset, limit, sample),
+            branch=self._branch,
+        )
+        branch = self._current()
+        histories = EngineHistories(branch.engine, branch.catalog.datasets)
+        with hooks.secrets_of(self.get_secret):
+            return explain(branch.catalog, branch, histories, question)
 
     def lookup(
         self,
