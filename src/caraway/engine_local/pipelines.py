@@ -74,9 +74,7 @@ def compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Cal
     keys, right_keys, timestamp = tuple(before.keys), datasets[operator.right].keys, before.timestamp
     if not keys:
         return lambda left, right: join_events(operator, left, right, right_keys)
-    return lambda left, right: join_tables(
-        operator, left, right, keys=keys, right_keys=right_keys, timestamp=timestamp
-    )
+    return lambda left, right: join_tables(operator, left, right, keys=keys, right_keys=right_keys, timestamp=timestamp)
 
 
 def compile_step(operator: ops.Operator, before: Schema) -> Step:

@@ -18,7 +18,7 @@ from caraway.query.executor import CompilePython
 from caraway.query.model import LookupStep, PythonStep
 from caraway.served.findings import Finding
 from caraway.skew.history import LaterRecords
-from caraway.skew.narrowing import KeyRecords, NarrowReader
+from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.skew.sampling import ServedRow
 from caraway.state.plans import Planned
 

@@ -1,12 +1,12 @@
 """The explanation of a feature: the query is computed for one row, step by step, and its reads are explained."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
-from caraway.dtypes.types import DataType, type_name
+from caraway.dtypes.types import DataType
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.query.batch import Batch
 from caraway.query.catalog import Catalog
@@ -63,7 +63,9 @@ class Recorder(QueryReader):
         values, found = self._reader.read(source, keys, at_us, columns)
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         if len(self.reads) + len(keys) > MAX_LOOKUPS:
-            raise InvalidInputError(f"more than {MAX_LOOKUPS:,} rows are read for this value, which is too many to explain")
+            raise InvalidInputError(
+                f"more than {MAX_LOOKUPS:,} rows are read for this value, which is too many to explain"
+            )
         for place, (key, time_us) in enumerate(zip(keys, times, strict=True)):
             row = {name: column[place] for name, column in zip(columns, values, strict=True)}
             self.reads.append(Asked(source, tuple(key), time_us, row, found[place]))
@@ -127,7 +129,9 @@ def explain(
     recorder = Recorder(reader)
     plan = QueryEngine(catalog, recorder, compile_python).plan(list(question.inputs), [question.feature])
     if plan.output_names != (question.feature,):
-        raise InvalidInputError(f"why: {question.feature} is a featureset; name one of its features: {', '.join(plan.output_names)}")
+        raise InvalidInputError(
+            f"why: {question.feature} is a featureset; name one of its features: {', '.join(plan.output_names)}"
+        )
     data: dict[str, object] = {name: [value] for name, value in question.inputs.items()}
     at_us = time.time_ns() // 1000 if question.at_us is None else question.at_us
     batch = plan.batch(data, [at_us])
@@ -170,7 +174,9 @@ def _explained_steps(
             explained = explain_lookup(catalog, histories, asked, listing, hidden)
             known = dict(zip(catalog.dataset(asked.dataset).keys, asked.key, strict=True))
             # A row that wasn't found has nothing but defaults, which are no sum of parts.
-            values = {**asked.values, **known, **explained.computed} if not asked.found else {**known, **explained.computed}
+            values = (
+                {**asked.values, **known, **explained.computed} if not asked.found else {**known, **explained.computed}
+            )
             parts.add(asked.dataset, asked.key, asked.at_us, values, found=asked.found)
             lookups.append(explained.lookup)
         steps.append(
@@ -229,5 +235,7 @@ def _types(catalog: Catalog, plan: CompiledPlan) -> dict[str, DataType | None]:
     return {**catalog.features, **{column.name: column.dtype for column in plan.plan.inputs}}
 
 
-def _shown(names: Mapping[str, object] | Sequence[str], batch: Batch, types: Mapping[str, DataType | None]) -> dict[str, object]:
+def _shown(
+    names: Mapping[str, object] | Sequence[str], batch: Batch, types: Mapping[str, DataType | None]
+) -> dict[str, object]:
     return {name: json_of(batch.columns[name][0], types.get(name)) for name in names}

@@ -142,9 +142,7 @@ def _joined(operator: ops.Join, left: Traced, datasets: Mapping[str, DatasetSpec
     return Traced(table, origins)
 
 
-def _events(
-    operator: ops.Join, left: Traced, right: Table, left_on: Sequence[str]
-) -> Iterator[tuple[Origin, Meeting]]:
+def _events(operator: ops.Join, left: Traced, right: Table, left_on: Sequence[str]) -> Iterator[tuple[Origin, Meeting]]:
     for (row, time_us, _), origin in zip(left.table.versions, left.origins, strict=True):
         at_us, low_us = time_us + operator.within_high_us, operator.within_low_us
         found = right.find(key_of(row, left_on), at_us)
@@ -154,9 +152,7 @@ def _events(
             yield origin, Meeting(operator.right, row, at_us, match, found, earliest)
 
 
-def _tables(
-    operator: ops.Join, left: Traced, right: Table, left_on: Sequence[str]
-) -> Iterator[tuple[Origin, Meeting]]:
+def _tables(operator: ops.Join, left: Traced, right: Table, left_on: Sequence[str]) -> Iterator[tuple[Origin, Meeting]]:
     made = []
     for version, origin in zip(left.table.versions, left.origins, strict=True):
         for begin_us, end_us, match in pieces(version, right.by_key.get(key_of(version.row, left_on), ())):

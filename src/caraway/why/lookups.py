@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec.structs import replace as with_facts
 
 from caraway.dtypes.durations import print_duration
-from caraway.dtypes.types import DataType, DateType, DatetimeType, DecimalType, FloatType, IntType, base_type, optional
+from caraway.dtypes.types import DataType, DatetimeType, DateType, DecimalType, FloatType, IntType, base_type, optional
 from caraway.dtypes.values import to_json
 from caraway.engine_local.aggregates.numbers import number_of, rank
 from caraway.graph.aggregates import AggregateSpec
@@ -130,7 +130,9 @@ def explain_lookup(
         values=shown_row(asked.values, types),
     )
     if histories.erased(asked.dataset, asked.key):
-        return LookupExplained(with_facts(lookup, why="the key is erased: it has no rows, and nothing is shown of it"), {})
+        return LookupExplained(
+            with_facts(lookup, why="the key is erased: it has no rows, and nothing is shown of it"), {}
+        )
     operator = aggregation_of(spec)
     if operator is None or not histories.has_inputs(asked.dataset):
         return _versions(spec, lookup, histories, asked, hidden)
@@ -146,9 +148,7 @@ def met_at(versions: Sequence[Held], at_us: int) -> int | None:
     return found[-1] if found else None
 
 
-def _versions(
-    spec: DatasetSpec, lookup: Lookup, histories: Histories, asked: Asked, hidden: Hidden
-) -> LookupExplained:
+def _versions(spec: DatasetSpec, lookup: Lookup, histories: Histories, asked: Asked, hidden: Hidden) -> LookupExplained:
     versions = histories.versions(asked.dataset, asked.key)
     place = met_at(versions, asked.at_us)
     met = None if place is None else versions[place]
@@ -219,10 +219,10 @@ def _aggregates(
         windows = tuple(_window(read, aggregate, asked, {}, bare=True) for aggregate in specs)
         return LookupExplained(with_facts(lookup, windows=windows, hidden=reason), computed)
     chosen = [(place, "") for place in listing.of(counting).tolist()]
-    edges = {
-        aggregate.into: (read.left_last(aggregate.into), read.comes_next(aggregate.into)) for aggregate in specs
-    }
-    every = dict.fromkeys([*(place for place, _ in chosen), *(p for pair in edges.values() for p in pair if p is not None)])
+    edges = {aggregate.into: (read.left_last(aggregate.into), read.comes_next(aggregate.into)) for aggregate in specs}
+    every = dict.fromkeys(
+        [*(place for place, _ in chosen), *(p for pair in edges.values() for p in pair if p is not None)]
+    )
     records = {place: read.inputs.parts.held(place) for place in every}
     sources = dict(zip(records, histories.sources(spec.name, list(records.values())), strict=True))
     within = {aggregate.into: set(read.places(aggregate.into).tolist()) for aggregate in specs}

@@ -37,9 +37,7 @@ class Lives:
         return (self.enters <= at_us) & (at_us < self.leaves)
 
 
-def lives(
-    window: ContinuousWindow | HoppingWindow, times: Ints, ends: Ints, max_event_time_us: int
-) -> Lives:
+def lives(window: ContinuousWindow | HoppingWindow, times: Ints, ends: Ints, max_event_time_us: int) -> Lives:
     """Return the lives of rows; see `caraway.engine_local.aggregates.windows.life`.
 
     Args:

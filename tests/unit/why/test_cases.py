@@ -53,9 +53,9 @@ def check(client: MockClient, case: Case, asked: Featureset, features: Sequence[
         served = catalog.features[why.feature]
         del served, key
         assert bits(recompute(why, catalog)) == bits(why.value), str(why)
-        again = client.query_offline(
-            list(why.inputs), [why.feature], "t", _frame(why.inputs, question[1])
-        )[why.feature].astype(object)
+        again = client.query_offline(list(why.inputs), [why.feature], "t", _frame(why.inputs, question[1]))[
+            why.feature
+        ].astype(object)
         assert repr(product.stored(again[0])) == repr(row[name])
         for step in why.steps:
             for lookup in step.lookups:
@@ -107,7 +107,9 @@ def _joins(case: Case) -> list[Join]:
     while left:
         step = left.pop()
         found += [step] if isinstance(step, Join) else []
-        left += [part for name in ("of", "left", "right") if not isinstance(part := getattr(step, name, None), str | None)]
+        left += [
+            part for name in ("of", "left", "right") if not isinstance(part := getattr(step, name, None), str | None)
+        ]
     return found
 
 
