@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 from caraway.client import Client, Response, arguments
@@ -290,7 +291,8 @@ class MockClient(Client):
         branch = self._current()
         histories = EngineHistories(branch.engine, branch.catalog.datasets)
         with hooks.secrets_of(self.get_secret):
-            return explain(branch.catalog, branch, histories, question)
+            found = explain(branch.catalog, branch, histories, question)
+        return msgspec.structs.replace(found, commit="")
 
     def lookup(
         self,

@@ -59,6 +59,8 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/ledger"): ("ledger", None),
     ("get", "/api/v1/archive"): ("archive", None),
     ("get", "/api/v1/skew"): ("skew", None),
+    ("post", "/api/v1/why"): ("why", {}),
+    ("get", "/api/v1/why"): ("why_answer", None),
     ("post", "/api/v1/query_offline"): ("extract_historical_features", {}),
     ("get", "/api/v1/query_offline/status"): ("offline_status", None),
     ("post", "/api/v1/query_offline/cancel"): ("cancel_offline", None),
