@@ -21,7 +21,16 @@ from caraway.offline.executions import evaluation_of
 from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.inputs import Files, open_rows
-from caraway.offline.queries.model import JSON_INPUT, LATER, OfflineQuery, Place, QueryStatus, StoredRows, WhyRequest, folder_of
+from caraway.offline.queries.model import (
+    JSON_INPUT,
+    LATER,
+    OfflineQuery,
+    Place,
+    QueryStatus,
+    StoredRows,
+    WhyRequest,
+    folder_of,
+)
 from caraway.offline.queries.places import own_prefix
 from caraway.offline.queries.running import QueryRun, attempted
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
@@ -136,7 +145,8 @@ def _explain(
     queries.begin(query.id, cuts, 1)
     with opened_context(settings, planned, query.request, query.commit, cuts) as context:
         messages = TopicMessages(servers, settings.objects_url)
-        write_explanation(context, query, asked, objects, messages, settings.offline.memory_mb)
+        memory_mb = settings.offline.memory_mb
+        write_explanation(context, query, asked, objects=objects, messages=messages, memory_mb=memory_mb)
     queries.end(query.id, QueryStatus.SUCCEEDED)
     # The inputs are in the explanation, which is removed with the query.
     objects.remove(f"{folder_of(query.id)}/{JSON_INPUT}")

@@ -1,8 +1,9 @@
 """The explanation of a feature: the query is computed for one row, step by step, and its reads are explained."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 
@@ -13,10 +14,10 @@ from caraway.query.catalog import Catalog
 from caraway.query.executor import CompiledPlan, CompilePython, QueryEngine
 from caraway.query.explain import explain as explain_plan
 from caraway.query.functions import compile_function
-from caraway.query.model import Instants, QueryReader, Rows
+from caraway.query.model import Instants, LookupStep, QueryReader, Rows
 from caraway.query.rounds import added
 from caraway.query.rounds import read as columns_read
-from caraway.why.lookups import Asked, Listing, explain_lookup, json_of
+from caraway.why.lookups import Asked, Listing, LookupExplained, explain_lookup, json_of
 from caraway.why.model import Check, Lookup, Step, Why, shown_time
 from caraway.why.parts import Hidden, Histories, Key, all_shown
 
@@ -137,8 +138,8 @@ def explain(
     batch = plan.batch(data, [at_us])
     batch.past = question.at_us is not None
     types = _types(catalog, plan)
-    parts = PartsReader()
-    steps = _explained_steps(catalog, plan, batch, recorder, parts, histories, question.listing, hidden, types)
+    explain_read = partial(explain_lookup, catalog, histories, listing=question.listing, hidden=hidden)
+    steps, parts = _explained_steps(catalog, plan, batch, recorder, explain_read)
     plan.check(batch)
     again = QueryEngine(catalog, parts, compile_python).plan(list(question.inputs), [question.feature])
     return Why(
@@ -146,7 +147,7 @@ def explain(
         value=json_of(batch.columns[question.feature][0], types[question.feature]),
         at=shown_time(at_us),
         inputs=_shown(question.inputs, batch, types),
-        steps=steps,
+        steps=tuple(steps),
         check=_check(plan, again, batch, data, at_us, past=batch.past),
         as_known=question.as_known,
         branch=question.branch,
@@ -159,19 +160,17 @@ def _explained_steps(
     plan: CompiledPlan,
     batch: Batch,
     recorder: Recorder,
-    parts: PartsReader,
-    histories: Histories,
-    listing: Listing,
-    hidden: Hidden,
-    types: Mapping[str, DataType | None],
-) -> tuple[Step, ...]:
+    explain_read: Callable[[Asked], LookupExplained],
+) -> tuple[list[Step], PartsReader]:
+    """Run the steps of a plan; return them explained, with a reader of what their parts give."""
+    types, parts = _types(catalog, plan), PartsReader()
     steps: list[Step] = []
     for told, step, run in zip(explain_plan(plan).steps, plan.plan.steps, plan.steps, strict=True):
         first = len(recorder.reads)
         run(batch)
         lookups: list[Lookup] = []
         for asked in recorder.reads[first:]:
-            explained = explain_lookup(catalog, histories, asked, listing, hidden)
+            explained = explain_read(asked)
             known = dict(zip(catalog.dataset(asked.dataset).keys, asked.key, strict=True))
             # A row that wasn't found has nothing but defaults, which are no sum of parts.
             values = (
@@ -190,7 +189,7 @@ def _explained_steps(
                 lookups=tuple(lookups),
             )
         )
-    return tuple(steps)
+    return steps, parts
 
 
 def _check(
@@ -205,20 +204,15 @@ def _check(
         return Check(same=None, why=f"it can't be computed from its parts: {error}")
     if bits(plan.answer(batch)) == bits(again.answer(second)):
         return Check(same=True, why="computed from its parts, the value has the same bits")
-    if plan.runs_user_code and _same_reads(plan, again, batch, second):
+    if plan.runs_user_code and _same_reads(plan, batch, second):
         return Check(same=False, why="an extractor returns another value when it is called again with the same inputs")
     return Check(same=False, why="computed from its parts, the value differs; please report this")
 
 
-def _same_reads(plan: CompiledPlan, again: CompiledPlan, one: Batch, other: Batch) -> bool:
+def _same_reads(plan: CompiledPlan, one: Batch, other: Batch) -> bool:
     """Return whether all lookups of two runs have the same results."""
-    names = [
-        feature.column
-        for step in plan.plan.steps
-        for feature in getattr(step, "features", ())
-        if hasattr(step, "dataset")
-    ]
-    del again
+    steps = [step for step in plan.plan.steps if isinstance(step, LookupStep)]
+    names = [feature.column for step in steps for feature in step.features]
     return all(repr(one.columns[name]) == repr(other.columns[name]) for name in names)
 
 

@@ -84,16 +84,14 @@ def traced(operator: ops.Operator, datasets: Mapping[str, DatasetSpec], read: Re
             before = traced(operator.of, datasets, read)
             table = compile_step(operator, schema_of(operator.of, datasets))(before.table)
             text = text_of(operator)
-            return Traced(table, [_further(origin, text) for origin in _origins(operator, before, table, datasets)])
+            return Traced(table, [_further(origin, text) for origin in _origins(operator, before, table)])
 
 
 def _further(origin: Origin, text: str) -> Origin:
     return replace(origin, steps=(*origin.steps, text))
 
 
-def _origins(
-    operator: ops.Operator, before: Traced, table: Table, datasets: Mapping[str, DatasetSpec]
-) -> Sequence[Origin]:
+def _origins(operator: ops.Operator, before: Traced, table: Table) -> Sequence[Origin]:
     """Return the origins of the versions of an operator's output."""
     versions = before.table.versions
     match operator:

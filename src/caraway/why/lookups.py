@@ -117,7 +117,7 @@ def group_key(spec: DatasetSpec, key: Key) -> tuple[Key, tuple[int, int] | None]
 
 
 def explain_lookup(
-    catalog: Catalog, histories: Histories, asked: Asked, listing: Listing, hidden: Hidden
+    catalog: Catalog, histories: Histories, asked: Asked, *, listing: Listing, hidden: Hidden
 ) -> LookupExplained:
     """Explain the read of a row."""
     spec = catalog.dataset(asked.dataset)
@@ -136,7 +136,8 @@ def explain_lookup(
     operator = aggregation_of(spec)
     if operator is None or not histories.has_inputs(asked.dataset):
         return _versions(spec, lookup, histories, asked, hidden)
-    return _aggregates(catalog, operator, spec, lookup, histories, asked, listing, hidden)
+    read = group_read(catalog, operator, spec, histories, asked)
+    return _aggregates(read, lookup, asked, _Shown(spec, histories, listing, hidden))
 
 
 # Versions ------------------------------------------------------------------------------------------------------------
@@ -196,17 +197,18 @@ def _why_not_before(before: Held | None, met: Held | None) -> str:
 # Aggregates ----------------------------------------------------------------------------------------------------------
 
 
-def _aggregates(
-    catalog: Catalog,
-    operator: Aggregate,
-    spec: DatasetSpec,
-    lookup: Lookup,
-    histories: Histories,
-    asked: Asked,
-    listing: Listing,
-    hidden: Hidden,
-) -> LookupExplained:
-    read = group_read(catalog, operator, spec, histories, asked)
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is shown of a dataset's records."""
+
+    spec: DatasetSpec
+    histories: Histories
+    listing: Listing
+    hidden: Hidden
+
+
+def _aggregates(read: GroupRead, lookup: Lookup, asked: Asked, shown: _Shown) -> LookupExplained:
+    operator, spec, listing, hidden = read.operator, shown.spec, shown.listing, shown.hidden
     specs = [aggregate for aggregate in operator.aggregates if aggregate.into in asked.values]
     values = {aggregate.into: read.value(aggregate) for aggregate in specs} if asked.found else {}
     reason = hidden_inputs(operator, hidden)
@@ -218,13 +220,12 @@ def _aggregates(
     if reason is not None:
         windows = tuple(_window(read, aggregate, asked, {}, bare=True) for aggregate in specs)
         return LookupExplained(with_facts(lookup, windows=windows, hidden=reason), computed)
-    chosen = [(place, "") for place in listing.of(counting).tolist()]
+    chosen = listing.of(counting).tolist()
     edges = {aggregate.into: (read.left_last(aggregate.into), read.comes_next(aggregate.into)) for aggregate in specs}
-    every = dict.fromkeys(
-        [*(place for place, _ in chosen), *(p for pair in edges.values() for p in pair if p is not None)]
-    )
+    beside = [place for pair in edges.values() for place in pair if place is not None]
+    every = dict.fromkeys([*chosen, *beside])
     records = {place: read.inputs.parts.held(place) for place in every}
-    sources = dict(zip(records, histories.sources(spec.name, list(records.values())), strict=True))
+    sources = dict(zip(records, shown.histories.sources(spec.name, list(records.values())), strict=True))
     within = {aggregate.into: set(read.places(aggregate.into).tolist()) for aggregate in specs}
 
     def listed(place: int, why: str = "") -> Listed:
@@ -232,7 +233,7 @@ def _aggregates(
         return _listed(spec.name, records[place], read.before.columns, hidden, sources[place], why=why, within=names)
 
     windows = tuple(_window(read, aggregate, asked, edges, listed) for aggregate in specs)
-    items = tuple(listed(place) for place, _ in chosen)
+    items = tuple(map(listed, chosen))
     sampled = listing.sample and len(counting) > listing.limit
     told = _why_group(read, asked, len(counting))
     max_event_time = None

@@ -48,18 +48,29 @@ def recompute(why: Why, catalog: Catalog, *, compile_python: CompilePython = com
 
 
 def _add(reader: PartsReader, lookup: Lookup, catalog: Catalog) -> None:
+    values = listed_values(lookup, catalog)
+    key = tuple(values[name] for name in catalog.dataset(lookup.dataset).keys)
+    reader.add(lookup.dataset, key, time_of(lookup.at), values, found=lookup.found)
+
+
+def listed_values(lookup: Lookup, catalog: Catalog) -> Mapping[str, object]:
+    """Return the key and the values of a lookup in stored form, computed from its listed parts; see `recompute`.
+
+    Raises:
+        InvalidInputError: The lookup doesn't list all parts, or some are hidden.
+    """
     spec = catalog.dataset(lookup.dataset)
     types = {field.name: field.dtype for field in spec.fields}
-    key = tuple(_stored(lookup.key, types)[name] for name in spec.keys)
-    values = {**_stored(lookup.values, types), **dict(zip(spec.keys, key, strict=True))}
-    if lookup.found:
-        if lookup.hidden is not None:
-            raise InvalidInputError(f"parts of {lookup.dataset} are hidden: {lookup.hidden}")
-        operator = aggregation_of(spec)
-        values |= _version(lookup, types) if operator is None or lookup.parts is None else {}
-        if operator is not None and lookup.parts is not None:
-            values |= _aggregates(lookup, operator, catalog, key, spec.keys)
-    reader.add(lookup.dataset, key, time_of(lookup.at), values, found=lookup.found)
+    own = _stored(lookup.key, types)
+    values = {**_stored(lookup.values, types), **own}
+    if not lookup.found:
+        return values
+    if lookup.hidden is not None:
+        raise InvalidInputError(f"parts of {lookup.dataset} are hidden: {lookup.hidden}")
+    operator = aggregation_of(spec)
+    if operator is None or lookup.parts is None:
+        return {**values, **_version(lookup, types)}
+    return {**values, **_aggregates(lookup, operator, catalog, tuple(own[name] for name in spec.keys))}
 
 
 def _version(lookup: Lookup, types: Mapping[str, DataType]) -> Mapping[str, object]:
@@ -72,9 +83,7 @@ def _version(lookup: Lookup, types: Mapping[str, DataType]) -> Mapping[str, obje
     return {name: row[name] for name in lookup.values}
 
 
-def _aggregates(
-    lookup: Lookup, operator: Aggregate, catalog: Catalog, key: tuple[object, ...], keys: tuple[str, ...]
-) -> Mapping[str, object]:
+def _aggregates(lookup: Lookup, operator: Aggregate, catalog: Catalog, key: tuple[object, ...]) -> Mapping[str, object]:
     page = lookup.parts
     if page is None or len(page.items) < page.total:
         raise InvalidInputError(f"the explanation doesn't list all parts of {lookup.dataset}")
@@ -84,7 +93,6 @@ def _aggregates(
     max_event_time_us = 0 if lookup.max_event_time is None else time_of(lookup.max_event_time)
     at_us = time_of(lookup.at)
     read = GroupRead(operator, before, Inputs(HeldParts(records), max_event_time_us), at_us, window)
-    del keys
     return {spec.into: read.value(spec) for spec in operator.aggregates if spec.into in lookup.values}
 
 

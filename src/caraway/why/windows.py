@@ -46,13 +46,11 @@ def lives(window: ContinuousWindow | HoppingWindow, times: Ints, ends: Ints, max
         ends: The times at which rows are taken back, NEVER for others.
         max_event_time_us: The greatest time that the aggregation has seen.
     """
-    match window:
-        case ContinuousWindow(length_us=None):
-            return Lives(times, ends)
-        case ContinuousWindow(length_us=int(length_us)):
-            return Lives(times, np.minimum(times + (length_us + REST_US), ends))
-        case HoppingWindow():
-            return _bucketed(window, times, ends, max_event_time_us - window.lookback_us)
+    if isinstance(window, HoppingWindow):
+        return _bucketed(window, times, ends, max_event_time_us - window.lookback_us)
+    if window.length_us is None:
+        return Lives(times, ends)
+    return Lives(times, np.minimum(times + (window.length_us + REST_US), ends))
 
 
 def _bucketed(window: HoppingWindow, times: Ints, ends: Ints, closed_us: int) -> Lives:
@@ -79,14 +77,11 @@ def bounds(window: ContinuousWindow | HoppingWindow, at_us: int, max_event_time_
 
     The first is None if the window has no begin.
     """
-    match window:
-        case ContinuousWindow(length_us=None):
-            return None, at_us + 1
-        case ContinuousWindow(length_us=int(length_us)):
-            # The age of a row counts in whole seconds.
-            return at_us - length_us - REST_US + 1, at_us + 1
-        case HoppingWindow(length_us=length_us):
-            closed_us = min(at_us, max_event_time_us - window.lookback_us)
-            offset_us = length_us or 0
-            end_us = (closed_us - offset_us) // window.stride_us * window.stride_us + offset_us
-            return None if length_us is None else end_us - length_us, end_us
+    length_us = window.length_us
+    if isinstance(window, HoppingWindow):
+        closed_us = min(at_us, max_event_time_us - window.lookback_us)
+        offset_us = length_us or 0
+        end_us = (closed_us - offset_us) // window.stride_us * window.stride_us + offset_us
+        return None if length_us is None else end_us - length_us, end_us
+    # The age of a row counts in whole seconds.
+    return None if length_us is None else at_us - length_us - REST_US + 1, at_us + 1

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 import msgspec
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +20,8 @@ from caraway.why.recomputing import recompute
 from tests.unit.oracle import product
 from tests.unit.oracle.cases import SHAPES, Case, cases
 from tests.unit.oracle.features import Chain, asked_of
-from tests.unit.oracle.plain import Aggregate, Join
-from tests.unit.oracle.product import Question, instant, shown_key
+from tests.unit.oracle.plain import Aggregate
+from tests.unit.oracle.product import Question, instant
 from tests.unit.oracle.semantics import Oracle
 from tests.unit.oracle.test_oracle import questions_of, thorough
 
@@ -49,9 +50,6 @@ def check(client: MockClient, case: Case, asked: Featureset, features: Sequence[
         name = rng.choice(list(features))
         why = explained(client, case, asked, name, question)
         assert why.check.same is True, str(why)
-        key = {f"{asked._name}.{part}": value for part, value in zip(case.keys, question[0], strict=True)}
-        served = catalog.features[why.feature]
-        del served, key
         assert bits(recompute(why, catalog)) == bits(why.value), str(why)
         again = client.query_offline(list(why.inputs), [why.feature], "t", _frame(why.inputs, question[1]))[
             why.feature
@@ -59,14 +57,14 @@ def check(client: MockClient, case: Case, asked: Featureset, features: Sequence[
         assert repr(product.stored(again[0])) == repr(row[name])
         for step in why.steps:
             for lookup in step.lookups:
-                check_parts(case, lookup, question)
+                check_parts(case, lookup)
 
 
-def _frame(inputs: dict[str, object], at: int) -> "product.pd.DataFrame":
-    return product.pd.DataFrame({**{name: [value] for name, value in inputs.items()}, "t": [instant(at)]})
+def _frame(inputs: dict[str, object], at: int) -> pd.DataFrame:
+    return pd.DataFrame({**{name: [value] for name, value in inputs.items()}, "t": [instant(at)]})
 
 
-def check_parts(case: Case, lookup: Lookup, question: Question) -> None:
+def check_parts(case: Case, lookup: Lookup) -> None:
     """Compare the rows in each window, by their event times, with those that the oracle counts."""
     step = case.described.derived.get(lookup.dataset)
     if not isinstance(step, Aggregate) or lookup.parts is None:
@@ -100,17 +98,3 @@ def test_the_parts_give_the_value(data: st.DataObject, shape: str) -> None:
 @thorough(20)
 def test_a_chain_of_lookups(case: Case) -> None:
     check(product.mocked(case, [Chain]), case, Chain, ["j", "n", "v", "w", "sum"])
-
-
-def _joins(case: Case) -> list[Join]:
-    found, left = [], list(case.described.derived.values())
-    while left:
-        step = left.pop()
-        found += [step] if isinstance(step, Join) else []
-        left += [
-            part for name in ("of", "left", "right") if not isinstance(part := getattr(step, name, None), str | None)
-        ]
-    return found
-
-
-assert shown_key is not None

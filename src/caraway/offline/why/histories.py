@@ -22,7 +22,7 @@ from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import END, INGESTED, OP, ORDER, TIME, columns_needed, index_frame, settled
 from caraway.offline.narrowing import KeyRecords
 from caraway.offline.why.sources import SourceRecords
-from caraway.plan.model import GraphPlan, IndexPlan, TopicPlan
+from caraway.plan.model import GraphPlan, IndexPlan
 from caraway.topics.codec import DELETE, RecordCodec
 from caraway.why.model import Position, Source
 from caraway.why.parts import Held, Histories, Inputs, Key, Parts
@@ -45,7 +45,9 @@ class RecordOrigin:
 class FrameParts(Parts):
     """Records in columns."""
 
-    def __init__(self, frame: pl.DataFrame, types: Mapping[str, DataType], topic: str, positions: Sequence[str]) -> None:
+    def __init__(
+        self, frame: pl.DataFrame, types: Mapping[str, DataType], topic: str, positions: Sequence[str]
+    ) -> None:
         """Hold records in order.
 
         Args:

@@ -52,7 +52,9 @@ class TopicMessages(Messages):
                 if time.monotonic() >= until:
                     break
                 if partition not in begins:
-                    begins[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=SECONDS)[0]
+                    begins[partition] = consumer.get_watermark_offsets(
+                        TopicPartition(topic, partition), timeout=SECONDS
+                    )[0]
                 if offset >= begins[partition]:
                     found |= _message(consumer, codec, topic, partition, offset)
         except KafkaException as error:
@@ -97,7 +99,8 @@ def _message(consumer: Consumer, codec: RecordCodec, topic: str, partition: int,
     value = message.value()
     if value is None:
         return {}
-    mark = _mark(message.headers() or [])
+    headers = message.headers() or []
+    mark = _mark(headers.items() if isinstance(headers, dict) else headers)
     found: dict[Place, Found] = {}
     try:
         for number, part in enumerate(split(value) if is_block(value) else [value]):

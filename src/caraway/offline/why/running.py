@@ -28,6 +28,7 @@ def write_explanation(
     context: QueryContext,
     query: OfflineQuery,
     asked: WhyRequest,
+    *,
     objects: ObjectFolder,
     messages: Messages,
     memory_mb: int,
@@ -99,9 +100,7 @@ def explanation(
         as_known=asked.as_known,
         branch=query.branch,
     )
-    return explain(
-        catalog, reader, histories, question, compile_python=context.functions.compile, hidden=hidden
-    )
+    return explain(catalog, reader, histories, question, compile_python=context.functions.compile, hidden=hidden)
 
 
 def _reader(context: QueryContext, source: TopicRecords) -> OfflineReader:

@@ -1,6 +1,6 @@
 """The source records of explanations, from the topics of sources, and the way that they took through pipelines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_attributes
 from typing import Protocol
@@ -178,7 +178,7 @@ class SourceRecords:
             for version, origin in zip(made.table.versions, made.origins, strict=True):
                 if _is_of(record, version.row):
                     return _told(dataset, origin, self._datasets, self._hidden)
-        except (CarawayError, Untraceable) as error:
+        except (CarawayError, UntraceableError) as error:
             return Source(note=f"its way can't be followed: {error}")
         return Source(
             note="put through the pipeline by itself, the source record gives another row: it depends on other rows"
@@ -198,11 +198,11 @@ def _place(root: Root) -> Place:
     return root.partition, root.offset, root.number
 
 
-class Untraceable(Exception):
+class UntraceableError(Exception):
     """A row's way can't be followed."""
 
 
-class KeyTable(Table):
+class KeyTable:
     """A dataset on the right side of a join, of which only the keys that are asked for are read."""
 
     def __init__(self, dataset: str, spec: DatasetSpec, histories: Histories) -> None:
@@ -210,7 +210,11 @@ class KeyTable(Table):
         self._dataset = dataset
         self._spec = spec
         self._histories = histories
-        self.by_key = _ByKey(self)
+
+    @property
+    def by_key(self) -> Mapping[Key, Sequence[Version]]:
+        """Return the versions of keys, which are read when they are asked for."""
+        return _ByKey(self)
 
     @property
     def empty(self) -> bool:
@@ -234,7 +238,7 @@ class KeyTable(Table):
     def of_key(self, key: Key) -> list[Version]:
         """Return the versions of a key."""
         if aggregation_of(self._spec) is not None:
-            raise Untraceable(f"{self._dataset}, which it is joined with, is an aggregation")
+            raise UntraceableError(f"{self._dataset}, which it is joined with, is an aggregation")
         found: list[Version] = []
         records = self._histories.versions(self._dataset, key)
         for place, record in enumerate(records):
@@ -244,17 +248,20 @@ class KeyTable(Table):
         return found
 
 
-class _ByKey(dict[Key, Sequence[Version]]):
+class _ByKey(Mapping[Key, Sequence[Version]]):
     """The versions of keys, read when they are asked for."""
 
     def __init__(self, table: KeyTable) -> None:
-        super().__init__()
         self._table = table
 
-    def get(self, key: Key, default: object = None) -> Sequence[Version]:  # type: ignore[override]
-        """Return the versions of a key."""
-        del default
+    def __getitem__(self, key: Key) -> Sequence[Version]:
         return self._table.of_key(key)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 def _safe(spec: DatasetSpec) -> DatasetSpec | None:
