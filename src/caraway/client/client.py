@@ -29,7 +29,7 @@ from caraway.client.response import BRANCH_HEADER, Response
 from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
 from caraway.client.waiting import WaitResult, wait_until_served
 from caraway.client.why import TIMEOUT_S as WHY_TIMEOUT_S
-from caraway.client.why import awaited, question_of
+from caraway.client.why import WhyInputs, awaited, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
@@ -723,7 +723,7 @@ class Client:
     def why(
         self,
         feature: Feature | str,
-        inputs: Mapping[Feature | str, Any],
+        inputs: WhyInputs,
         at: Any = None,
         *,
         as_known: bool = False,

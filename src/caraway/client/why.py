@@ -18,6 +18,11 @@ from caraway.why.model import MAX_LISTED, Why
 TIMEOUT_S = 300.0
 # The pause between two looks at an explanation that isn't ready yet.
 PAUSE_S = 0.5
+# The status of an explanation that was accepted and can't be computed.
+UNPROCESSABLE = 422
+
+# The value of each input, by its feature or the feature's full name.
+WhyInputs = Mapping[Feature, Any] | Mapping[str, Any] | Mapping[Feature | str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,7 @@ class WhyQuestion:
 
 def question_of(
     feature: Feature | str,
-    inputs: Mapping[Feature | str, Any],
+    inputs: WhyInputs,
     at: Any,
     *,
     as_known: bool,
@@ -76,7 +81,7 @@ def question_of(
     )
 
 
-def _names(inputs: Mapping[Feature | str, Any]) -> list[str]:
+def _names(inputs: WhyInputs) -> list[str]:
     return list(arguments.input_features(list(inputs), "why"))
 
 
@@ -95,7 +100,7 @@ def awaited(answer: Mapping[str, Any], look: Callable[[str], Mapping[str, Any]],
     until = time.monotonic() + timeout_s
     while answer["why"] is None:
         if answer["error"] is not None:
-            raise RemoteError(f"why: {answer['error']}")
+            raise RemoteError(f"why: {answer['error']}", status=UNPROCESSABLE)
         if time.monotonic() >= until:
             raise UnavailableError(
                 f"why: the explanation {answer['request_id']} isn't ready after {timeout_s:g} s; ask again with a "

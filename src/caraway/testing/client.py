@@ -1,6 +1,6 @@
 """`MockClient`: a client without a server, for unit tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +10,7 @@ from caraway.client import Client, Response, arguments
 from caraway.client.client import MAIN_BRANCH
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
-from caraway.client.why import question_of
+from caraway.client.why import WhyInputs, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
@@ -261,7 +261,7 @@ class MockClient(Client):
     def why(
         self,
         feature: Feature | str,
-        inputs: Mapping[Feature | str, Any],
+        inputs: WhyInputs,
         at: Any = None,
         *,
         as_known: bool = False,

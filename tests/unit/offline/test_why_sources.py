@@ -102,7 +102,7 @@ def message(dataset: str, row: list[object], second: int, offset: int, identity:
 
 def messages() -> dict[str, list[Message]]:
     """Return what is on the topics after a job has joined the orders, as a job writes it."""
-    joined = []
+    joined: list[Message] = []
     for offset, (user, product, units, second) in enumerate(ORDERS):
         known = [price for name, price, since in PRICES if name == product and second - 10 <= since <= second]
         if known:

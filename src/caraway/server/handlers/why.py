@@ -3,7 +3,6 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -144,9 +143,7 @@ def _read(context: ServerContext, query: OfflineQuery) -> Any:
     return orjson.loads(context.deployment.objects.read(f"{folder_of(query.id)}/{NAME}"))
 
 
-def _hidden(
-    context: ServerContext, request: Request[Any, Any], served: ServedGraph, plan: QueryPlan
-) -> Mapping[str, str]:
+def _hidden(context: ServerContext, request: Request[Any, Any], served: ServedGraph, plan: QueryPlan) -> dict[str, str]:
     """Return the datasets and fields on the way to a feature that the caller may not read, with the reason."""
     caller, branch = request.caller, request.branch
     if caller.may_all(Mode.READ_DATA, branch):
