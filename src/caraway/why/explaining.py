@@ -35,7 +35,7 @@ class Question:
         feature: The full name of the feature.
         inputs: The values that the caller gives, by the full names of features, as a query takes them.
         at_us: The time as of which it is asked in microseconds; None for now.
-        listing: Which of many parts are listed.
+        listing: The choice of the parts that are listed.
         as_known: True if the records have only what was known at that time; it is told, not done.
         branch: The branch, to be told.
     """

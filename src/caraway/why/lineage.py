@@ -39,7 +39,7 @@ class Origin:
         dataset: The dataset.
         version: The record.
         steps: The steps on the way, the first one first.
-        joins: What joins have met.
+        joins: The versions that joins have met.
         note: Why the way isn't known to its begin.
     """
 

@@ -38,7 +38,7 @@ class Asked:
         key: The key in stored form, in the order of the dataset's key fields.
         at_us: The time as of which it is read.
         values: The fields that were read, with the values that were found.
-        found: Whether there was a row.
+        found: True if there was a row.
     """
 
     dataset: str
@@ -50,7 +50,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which parts of a lookup an answer lists.
+    """The choice of the parts of a lookup that an answer lists.
 
     Attributes:
         offset: How many come before the listed ones.
@@ -199,7 +199,7 @@ def _why_not_before(before: Held | None, met: Held | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What is shown of a dataset's records."""
+    """The records of a dataset, and the choice of those that are shown."""
 
     spec: DatasetSpec
     histories: Histories

@@ -80,7 +80,7 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
         event_time: Its event time.
         ingested: The time at which the server accepted it; None if that isn't known.
         position: Its place on the topic of its dataset.
-        mark: What the reader of the source wrote beside it, such as the place in the source's own log.
+        mark: The text that the reader of the source wrote beside it, such as the place in the source's own log.
         steps: The steps of the pipelines on its way.
         joins: The versions that it met on its way.
         hidden: Why the row isn't shown.
@@ -182,9 +182,9 @@ class Lookup(Struct, frozen=True, kw_only=True, omit_defaults=True):
         dataset: The dataset.
         key: Its key.
         at: The time as of which it is read.
-        found: Whether there is a row.
+        found: True if there is a row.
         values: The fields that are read.
-        why: What was found, or why nothing was.
+        why: A sentence about the row that was found, or why none was.
         met: The version that was met, if the dataset has versions.
         before: The version before it.
         after: The next version.
@@ -215,9 +215,9 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         number: Its number, from 1 on.
         kind: "lookup", "alias", "expressions" or "extractor".
-        title: What it is, for people.
+        title: Its title, for people.
         details: How its features are computed.
-        given: What it was given.
+        given: The values that it was given.
         made: The features that it computed.
         lookups: The rows that it read.
     """
@@ -235,7 +235,7 @@ class Check(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The comparison of the value with what the parts give when it is computed from them once more.
 
     Attributes:
-        same: Whether the two have the same bits; None if it can't be told.
+        same: True if the two have the same bits; None if it can't be told.
         why: The reason.
     """
 
@@ -250,7 +250,7 @@ class Why(Struct, frozen=True, kw_only=True, omit_defaults=True):
         feature: The feature.
         value: Its value.
         at: The time as of which it is computed.
-        inputs: What the caller gave.
+        inputs: The values that the caller gave.
         steps: The steps by which it is computed, in order.
         check: The comparison of the value with the sum of its parts.
         as_known: True if only records count that had been ingested by `at`.

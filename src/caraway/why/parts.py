@@ -26,7 +26,7 @@ class Held:
         deleted: True if it deletes its key.
         ingested_us: The time of its ingestion, if that is known.
         position: Its place on a topic, if it has one.
-        origin: What the history knows of its source.
+        origin: The facts from which the history finds its source record.
     """
 
     time_us: int

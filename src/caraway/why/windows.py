@@ -29,7 +29,7 @@ class Lives:
 
     @property
     def ever(self) -> Flags:
-        """Whether a row ever counts."""
+        """True for each row that ever counts."""
         return self.enters < self.leaves
 
     def at(self, at_us: int) -> Flags:

@@ -78,7 +78,7 @@ def test_the_parts_of_a_server(shop: Shop) -> None:
 
 
 def check_refusals(shop: Shop) -> None:
-    """What can't be explained is refused before a process is started for it."""
+    """Questions that can't be answered are refused before a process is started for them."""
     wrong: list[dict[str, Any]] = [
         {"feature": "Buyer.no", "inputs": {"Buyer.user": 3}},
         {"feature": "Buyer", "inputs": {"Buyer.user": 3}},

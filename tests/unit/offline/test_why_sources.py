@@ -188,7 +188,7 @@ def test_pages_and_samples() -> None:
 
 @pytest.mark.parametrize("refused", ["Orders", "Orders.product", "Prices.price"])
 def test_parts_of_hidden_datasets(refused: str) -> None:
-    """Whoever may read a sum but not what was added sees that something is hidden, and none of it."""
+    """A caller who may read a sum but not what was added sees that something is hidden, and none of it."""
 
     def hidden(dataset: str, field: str | None) -> str | None:
         names = (

@@ -35,7 +35,7 @@ def explained(client: MockClient, case: Case, asked: Featureset, feature: str, q
     key, at = question
     given_ = {f"{asked._name}.{name}": part for name, part in zip(case.keys, key, strict=True)}
     why = client.why(f"{asked._name}.{feature}", given_, instant(at), limit=MAX_LISTED)
-    # What is sent and read again has the same bits.
+    # An explanation that is sent and read again has the same bits.
     assert msgspec.json.decode(msgspec.json.encode(why), type=Why) == why
     return why
 

@@ -36,7 +36,7 @@ MAX_RECORDS = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class RecordOrigin:
-    """What a record tells of the source record from which it was made: its identity, and its own place."""
+    """The identity of a record, which tells the source record from which it was made, and its own place."""
 
     identity: bytes
     position: Position

@@ -19,7 +19,7 @@ from caraway.topics.codec import RecordCodec
 from caraway.topics.ids import topic_id
 from caraway.topics.reader import COMMON, connect
 
-# The time for the records of a topic. What isn't read by then comes from the archive, without the marks.
+# The time for the records of a topic. The records that aren't read by then come from the archive, without marks.
 SECONDS = 10.0
 POLL_SECONDS = 1.0
 

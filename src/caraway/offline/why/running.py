@@ -38,7 +38,7 @@ def write_explanation(
     Args:
         context: The evaluation of the query.
         query: The query.
-        asked: What is to be explained.
+        asked: The request of the explanation.
         objects: The object store, which has the inputs.
         messages: The records of topics.
         memory_mb: The most memory in MiB for the records of datasets that are read as a whole.

@@ -34,7 +34,7 @@ class Found:
         time_us: Its event time.
         ingested_us: The time of its ingestion.
         row: Its columns in stored form, with the timestamp.
-        mark: What the reader of the source wrote beside it.
+        mark: The text that the reader of the source wrote beside it.
     """
 
     time_us: int
@@ -158,7 +158,7 @@ class SourceRecords:
     def _way(self, dataset: str, record: Held, root: Root, found: Found, histories: Histories) -> Source:
         """Return the steps that a source record took to become a record of a dataset, and the versions that it met.
 
-        The record alone is put through the pipelines once more. What comes out must be the record.
+        The record alone is put through the pipelines once more. The result must be the record.
         """
         path = {name: _safe(self._datasets[name]) for name in root.path}
         missing = [name for name, spec in path.items() if spec is None]
