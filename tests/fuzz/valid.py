@@ -138,6 +138,12 @@ def requests() -> tuple[Valid, ...]:
         _json("POST", f"{API}/query_offline/cancel?request_id=0", {}),
         Valid("GET", f"{API}/query_offline/list"),
         Valid("GET", f"{API}/query_offline/explain?inputs=Tap.pot&outputs=State.species"),
+        _json(
+            "POST",
+            f"{API}/why",
+            {"feature": "State.species", "inputs": {"Tap.pot": 1}, "at": "2024-01-01", "limit": 5, "wait": 0},
+        ),
+        Valid("GET", f"{API}/why?request_id=0&wait=0"),
         Valid("GET", f"{API}/skew?feature=State.species&hours=2"),
         Valid("GET", f"{API}/drift?feature=State.species&hours=2&reference=week"),
         _json("POST", f"{API}/drift/reference", {"profile": REFERENCE}),

@@ -42,6 +42,7 @@ SECTIONS = (
             Listed("wait", "caraway.cli.wait:wait", "Wait until all accepted rows are served."),
             Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
             Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
+            Listed("why", "caraway.cli.why:why", "Explain a value: the events behind it."),
             Listed("source", "caraway.cli.source:source", "List sources, and try one before its commit."),
             Listed(
                 "dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show, repair and replay refused rows."

@@ -29,6 +29,8 @@ from caraway.client.progress import progress_for
 from caraway.client.response import BRANCH_HEADER, Response
 from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
 from caraway.client.waiting import WaitResult, wait_until_served
+from caraway.client.why import TIMEOUT_S as WHY_TIMEOUT_S
+from caraway.client.why import WhyInputs, awaited, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
@@ -37,6 +39,7 @@ from caraway.featuresets.featureset import Featureset
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation.graphs import validate, validate_placement
+from caraway.why.model import LISTED, Why
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -789,6 +792,49 @@ class Client:
         answer = self._connection.request("GET", "/expectations", self._headers(), params=asked).json()
         found: list[dict[str, Any]] = answer["expectations"]
         return found
+
+    def why(
+        self,
+        feature: Feature | str,
+        inputs: WhyInputs,
+        at: Any = None,
+        *,
+        as_known: bool = False,
+        offset: int = 0,
+        limit: int = LISTED,
+        sample: bool = False,
+        timeout: float = WHY_TIMEOUT_S,
+    ) -> Why:
+        """Explain the value of a feature: the events and versions from which it is computed (docs/why.md).
+
+        Args:
+            feature: The feature.
+            inputs: The value of each feature that a query would be given.
+            at: The time as of which it is explained: a datetime, an ISO text or an epoch number; None for now.
+            as_known: Only records count that had been ingested by this time, as when the value was served then.
+            offset: How many of the rows that count in a lookup aren't listed at the begin.
+            limit: How many of them are listed at most, up to 1,000.
+            sample: List a sample that is spread evenly over all of them.
+            timeout: The time limit in seconds.
+
+        Returns:
+            The explanation, which prints as a tree, also in notebooks.
+
+        Raises:
+            InvalidInputError: An argument is wrong.
+            RemoteError: There is no such feature, it can't be computed, or the server refused.
+            UnavailableError: The server doesn't answer, or the explanation takes longer than the limit.
+        """
+        asked = question_of(feature, inputs, at, as_known=as_known, offset=offset, limit=limit, sample=sample)
+        answer = self._connection.request("POST", "/why", self._headers(), body=asked.body()).json()
+
+        def look(request_id: str) -> Mapping[str, Any]:
+            found: Mapping[str, Any] = self._connection.request(
+                "GET", "/why", self._headers(), params={"request_id": request_id}
+            ).json()
+            return found
+
+        return awaited(answer, look, timeout)
 
     # -----------------------------------------------------------------------------------------------------------------
     # Secrets

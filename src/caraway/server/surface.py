@@ -24,6 +24,7 @@ from caraway.server.handlers import (
     skew,
     sources,
     waiting,
+    why,
     writes,
 )
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
@@ -107,6 +108,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/query_offline/list", offline.list_offline, READ_DATA, answer=offline.OfflineList),
     Endpoint("GET", f"{API}/query_offline/explain", offline.explain_offline, READ_DATA, answer=offline.ExplainAnswer),
     Endpoint("GET", f"{API}/query_offline/result", offline.offline_result, READ_DATA, answer=None),
+    Endpoint("POST", f"{API}/why", why.why, READ_DATA, answer=why.WhyAnswer, recorded=True),
+    Endpoint("GET", f"{API}/why", why.why_answer, READ_DATA, answer=why.WhyAnswer, refusals=(404,)),
     Endpoint("POST", f"{API}/wait", waiting.wait, ANY_MODE, answer=waiting.WaitAnswer),
     Endpoint(
         "POST",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 from caraway.client import Client, Response, arguments
@@ -10,6 +11,7 @@ from caraway.client.client import MAIN_BRANCH
 from caraway.client.profiling import profile
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
+from caraway.client.why import WhyInputs, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
@@ -28,6 +30,10 @@ from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
 from caraway.testing.responses import committed, failed, ok
+from caraway.why.explaining import Question, explain
+from caraway.why.in_process import EngineHistories
+from caraway.why.lookups import Listing
+from caraway.why.model import LISTED, Why
 
 if TYPE_CHECKING:
     from caraway.client.training import TrainingSet
@@ -255,6 +261,42 @@ class MockClient(Client):
     def cancel_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
+
+    def why(
+        self,
+        feature: Feature | str,
+        inputs: WhyInputs,
+        at: Any = None,
+        *,
+        as_known: bool = False,
+        offset: int = 0,
+        limit: int = LISTED,
+        sample: bool = False,
+        timeout: float = 0.0,
+    ) -> Why:
+        """Explain the value of a feature; see `Client.why`.
+
+        A mock client knows no times of ingestion and no positions.
+
+        Raises:
+            UnknownFeatureError: There is no such feature.
+            InvalidInputError: An argument is wrong, or the feature can't be computed from the inputs.
+            ExtractorError: An extractor failed.
+        """
+        _refuse_as_known(as_known=as_known)
+        asked = question_of(feature, inputs, at, as_known=False, offset=offset, limit=limit, sample=sample)
+        question = Question(
+            feature=asked.feature,
+            inputs=asked.inputs,
+            at_us=asked.at_us,
+            listing=Listing(offset, limit, sample),
+            branch=self._branch,
+        )
+        branch = self._current()
+        histories = EngineHistories(branch.engine, branch.catalog.datasets)
+        with hooks.secrets_of(self.get_secret):
+            found = explain(branch.catalog, branch, histories, question)
+        return msgspec.structs.replace(found, commit="")
 
     def lookup(
         self,

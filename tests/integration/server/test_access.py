@@ -69,6 +69,8 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/drift"): ("drift", None),
     ("post", "/api/v1/drift/reference"): ("set_reference", {"profile": ""}),
     ("get", "/api/v1/expectations"): ("expectations", None),
+    ("post", "/api/v1/why"): ("why", {}),
+    ("get", "/api/v1/why"): ("why_answer", None),
     ("post", "/api/v1/query_offline"): ("extract_historical_features", {}),
     ("get", "/api/v1/query_offline/status"): ("offline_status", None),
     ("post", "/api/v1/query_offline/cancel"): ("cancel_offline", None),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from caraway.offline.history.records import TopicRecords
+from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader
 from caraway.offline.spark.work import is_divisible
 from caraway.plan.model import IndexPlan
 from caraway.skew.history import LaterRecords
-from caraway.skew.narrowing import KeyRecords, NarrowReader
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.reader import Message

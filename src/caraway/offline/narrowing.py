@@ -29,9 +29,13 @@ MakeReader = Callable[[TopicRecords], OfflineReader]
 class KeyRecords:
     """The records of the keys that were asked for, which stay in memory, of the datasets of one graph."""
 
-    def __init__(self, source: TopicRecords, indexes: Iterable[IndexPlan]) -> None:
-        """Take the records of the datasets that `indexes` are of from `source`."""
+    def __init__(self, source: TopicRecords, indexes: Iterable[IndexPlan], *, whole: bool = False) -> None:
+        """Take the records of the datasets that `indexes` are of from `source`.
+
+        If they are `whole`, all columns of records are read at once, so that a topic is read a single time.
+        """
         self._source = source
+        self._whole = whole
         self._plans = {plan.dataset: plan for plan in indexes}
         self._narrowed: dict[tuple[str, frozenset[str]], _OfKeys] = {}
 
@@ -46,15 +50,16 @@ class KeyRecords:
         once = {repr(key): key for key in keys} if is_divisible(plan) else {}
         name = dataset, frozenset(once)
         if name not in self._narrowed:
-            self._narrowed[name] = _OfKeys(self._source, plan, list(once.values()))
+            self._narrowed[name] = _OfKeys(self._source, plan, list(once.values()), whole=self._whole)
         return self._narrowed[name]
 
 
 class _OfKeys(TopicRecords):
     """The records of some keys; without any, all records."""
 
-    def __init__(self, source: TopicRecords, plan: IndexPlan, keys: Sequence[Key]) -> None:
+    def __init__(self, source: TopicRecords, plan: IndexPlan, keys: Sequence[Key], *, whole: bool) -> None:
         self._source = source
+        self._whole = whole
         self._plan = plan
         fields = [field.name for field in plan.fields]
         # Records have the keys in the order of the groupby.
@@ -65,11 +70,32 @@ class _OfKeys(TopicRecords):
 
     def records(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
         """Return the records; see `TopicRecords.records`."""
+        if self._whole:
+            wanted = columns_needed(self._plan, [column.name for column in self._plan.schema.columns])
         name = tuple(wanted)
         if name not in self._kept:
-            found = self._source.records(topic, wanted)
-            self._kept[name] = self._narrowed(found) if self._keys else found
+            self._kept[name] = self._of_keys(topic, wanted) if self._keys else self._source.records(topic, wanted)
         return self._kept[name]
+
+    def _of_keys(self, topic: TopicPlan, wanted: Sequence[str]) -> ArchivedRecords:
+        """Return the records of the keys, of which one piece of the topic after the other is searched."""
+        pieces: list[ArchivedRecords] = []
+        identities: list[pl.Series] = []
+        for piece in self._source.pieces(topic, wanted):
+            mine = piece.rows.filter(self._mine(piece))
+            pieces.append(replace(piece, rows=mine))
+            identities.append(mine[piece.columns.id].drop_nulls())
+        if not pieces:
+            return self._source.records(topic, wanted)
+        if self._plan.revised:
+            # Other revisions of a record may have other keys. If one of them is left out, a record would count that
+            # is replaced or retracted.
+            known = pl.concat(identities).unique().implode()
+            pieces = [
+                replace(piece, rows=piece.rows.filter(self._mine(piece) | _among(piece, known)))
+                for piece in self._source.pieces(topic, wanted)
+            ]
+        return replace(pieces[0], rows=pl.concat([piece.rows for piece in pieces]))
 
     def pieces(self, topic: TopicPlan, wanted: Sequence[str]) -> Iterator[ArchivedRecords]:
         """Yield all records at once, since they are few."""
@@ -79,21 +105,21 @@ class _OfKeys(TopicRecords):
         """Return how many records there are."""
         return self.records(topic, columns_needed(self._plan, ())).rows.height
 
-    def _narrowed(self, found: ArchivedRecords) -> ArchivedRecords:
+    def _mine(self, found: ArchivedRecords) -> pl.Series:
+        """Return which records have one of the keys."""
         plan = self._plan
         rows = found.rows.with_row_index(_ROW_NUMBER)
         frame = index_frame(plan, replace(found, rows=rows), [_ROW_NUMBER])
         groups = Groups(plan.schema.keys)
         numbers = groups.add(frame)
         asked = groups.find(self._keys)
-        kept = rows[frame[_ROW_NUMBER]].drop(_ROW_NUMBER)
-        mine = pl.Series(np.isin(numbers, asked[asked != MISSING]), dtype=pl.Boolean)
-        if plan.revised:
-            # Other revisions of a record may have other keys. If one of them is left out, a record would count that
-            # is replaced or retracted.
-            identities = kept[found.columns.id]
-            mine |= identities.is_in(identities.filter(mine).drop_nulls().unique().implode()).fill_null(value=False)
-        return replace(found, rows=kept.filter(mine))
+        mine = np.zeros(found.rows.height, np.bool_)
+        mine[frame[_ROW_NUMBER].to_numpy()[np.isin(numbers, asked[asked != MISSING])]] = True
+        return pl.Series(mine, dtype=pl.Boolean)
+
+
+def _among(found: ArchivedRecords, identities: pl.Series) -> pl.Series:
+    return found.rows[found.columns.id].is_in(identities).fill_null(value=False)
 
 
 class NarrowReader(SeriesReader):
