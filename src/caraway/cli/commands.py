@@ -35,6 +35,9 @@ SECTIONS = (
         (
             Listed("datasets", "caraway.cli.describe:datasets", "List the datasets of a branch."),
             Listed("describe", "caraway.cli.describe:describe", "Show a definition and who uses it."),
+            Listed("inspect", "caraway.cli.inspect:inspect", "Show the newest rows of a dataset."),
+            Listed("lineage", "caraway.cli.inspect:lineage", "Show what is computed from what."),
+            Listed("xray", "caraway.cli.inspect:xray", "Show properties of datasets and featuresets."),
             Listed("log", "caraway.cli.log:log", "Send rows to an endpoint of a webhook."),
             Listed("wait", "caraway.cli.wait:wait", "Wait until all accepted rows are served."),
             Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
@@ -46,6 +49,7 @@ SECTIONS = (
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
+            Listed("mcp", "caraway.cli.mcp:mcp", "Serve the catalog and features to AI agents.", "mcp"),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),
     ),

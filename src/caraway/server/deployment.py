@@ -33,6 +33,7 @@ from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.letters import LetterReader
+from caraway.topics.newest import NewestReader
 from caraway.topics.producer import TopicWriter
 
 
@@ -65,6 +66,7 @@ class Deployment:
     keyring: Keyring
     lags: Lags
     letters: LetterReader
+    newest: NewestReader
     offline_memory_mb: int
     offline_places: AllowedPlaces
     objects: ObjectFolder

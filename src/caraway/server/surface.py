@@ -1,5 +1,7 @@
 """The REST surface: one row for each endpoint, from which gate, metrics, document and readers derive."""
 
+from typing import Any
+
 from caraway.ingest.service import IngestService
 from caraway.query.explain import QueryExplained
 from caraway.server.access.limits import AccessLimits
@@ -12,6 +14,7 @@ from caraway.server.handlers import (
     definitions,
     erase,
     feast,
+    inspection,
     offline,
     openapi,
     reads,
@@ -131,6 +134,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{API}/branch/rollback", branches.roll_back, WRITE_DEFINITION, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/datasets", definitions.list_datasets, READ_DEFINITION),
     Endpoint("GET", f"{API}/definition/{{name}}", definitions.describe, READ_DEFINITION),
+    Endpoint("GET", f"{API}/xray", inspection.xray, READ_DEFINITION, answer=inspection.XrayAnswer, refusals=(404,)),
+    Endpoint("GET", f"{API}/lineage", inspection.lineage, READ_DEFINITION, answer=inspection.LineageAnswer),
+    Endpoint("GET", f"{API}/dataset/{{name}}/inspect", inspection.inspect, READ_DATA, answer=list[dict[str, Any]]),
     Endpoint("GET", f"{API}/ledger", branches.ledger, READ_DEFINITION_ANYWHERE),
     Endpoint("GET", f"{API}/archive", archive.archive, READ_DEFINITION, answer=archive.ArchiveAnswer),
     Endpoint("GET", f"{API}/skew", skew.skew, READ_DATA, answer=skew.SkewAnswer, refusals=(404,)),

@@ -63,6 +63,7 @@ from caraway.state.replays import Replays
 from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
 from caraway.topics.letters import LetterReader
+from caraway.topics.newest import NewestReader
 from caraway.topics.producer import TopicWriter
 
 KAFKA_INTERVAL_S = 2.0
@@ -223,7 +224,11 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
-    lags, letters = Lags(index.positions, state.running_jobs, backpressure), LetterReader(servers)
+    newest, lags, letters = (
+        NewestReader(servers),
+        Lags(index.positions, state.running_jobs, backpressure),
+        LetterReader(servers),
+    )
     sources = Sources(
         servers,
         engine,
@@ -331,6 +336,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         keyring=keyring,
         lags=lags,
         letters=letters,
+        newest=newest,
         offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
             settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
@@ -358,6 +364,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             sinks.stop,
             lags.stop,
             letters.close,
+            newest.close,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),

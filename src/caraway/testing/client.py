@@ -15,11 +15,13 @@ from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.erase_keys import goes_downstream
+from caraway.graph.lineage import effective_tags
+from caraway.graph.lineage_graph import as_json, lineage_of
 from caraway.graph.validation.graphs import validate_placement
 from caraway.query.datasets import DatasetLookups
+from caraway.query.xray import Progress, describe
 from caraway.testing import hooks
 from caraway.testing.branch import Branch
-from caraway.testing.catalogue import describe, lineage_of
 from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
@@ -410,11 +412,19 @@ class MockClient(Client):
             UnknownEntityError: There is no such dataset or featureset.
             InvalidInputError: There is no such property.
         """
-        return describe(self._current(), datasets, featuresets, fields if fields is not None else properties)
+        branch = self._current()
+        return describe(
+            branch.graph,
+            effective_tags(branch.graph),
+            lambda name: _progress(branch, name),
+            datasets=datasets,
+            featuresets=featuresets,
+            properties=fields if fields is not None else properties,
+        )
 
     def lineage(self) -> dict[str, Any]:
         """Return the lineage of the branch: which entity is computed from which."""
-        return lineage_of(self._current().graph)
+        return as_json(lineage_of(self._current().graph))
 
     def skew(self, feature: str | None = None, *, hours: int = 24, samples: int = 20) -> dict[str, Any]:
         """Return no findings: a mock client logs no served features that could be compared; see `Client.skew`."""
@@ -471,3 +481,9 @@ class MockClient(Client):
 def _refuse_as_known(*, as_known: bool) -> None:
     if as_known:
         raise InvalidInputError("as_known: a mock client doesn't know when rows were ingested; ask a server")
+
+
+def _progress(branch: Branch, name: str) -> Progress:
+    rows, timestamp = branch.engine.rows(name), branch.catalog.dataset(name).timestamp
+    newest: Any = max((row[timestamp] for row in rows), default=None)  # type: ignore[type-var]  # microseconds
+    return Progress(len(rows), newest, 0)

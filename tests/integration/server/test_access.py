@@ -55,6 +55,9 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("post", "/api/v1/source/try"): ("try_sources", None),
     ("get", "/api/v1/datasets"): ("list_datasets", None),
     ("get", "/api/v1/definition/{name}"): ("describe", None),
+    ("get", "/api/v1/xray"): ("xray", None),
+    ("get", "/api/v1/lineage"): ("lineage", None),
+    ("get", "/api/v1/dataset/{name}/inspect"): ("inspect", None),
     ("post", "/api/v1/wait"): ("wait", {"seconds": 0}),
     ("get", "/api/v1/ledger"): ("ledger", None),
     ("get", "/api/v1/archive"): ("archive", None),
@@ -256,6 +259,11 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     assert client.get("/api/v1/skew", params={"feature": "State.species"}).json()["features"] == []
     every = guarded.http.get("/skew").json()
     assert [feature["feature"] for feature in every["features"]] == ["Former.x", "State.mean", "State.species"]
+    assert client.get("/api/v1/dataset/Pots/inspect").status_code == 403
+    assert client.get("/api/v1/dataset/Rules/inspect").status_code == 200
+    named = client.get("/api/v1/xray").text + client.get("/api/v1/lineage").text
+    assert ("Pots" in named, "State.species" in named, "Rules" in named) == (False, False, True)
+    assert client.get("/api/v1/xray", params={"datasets": "Pots"}).status_code == 404
     rule = {"species": "private oak", "text": "rarely", "water": 1, "since": "2026-01-01T00:00:00Z"}
     taken = client.post("/api/v1/log", json={"webhook": "garden", "endpoint": "rules", "data": [rule]})
     assert taken.status_code == 200, taken.text

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from caraway.config.settings import ServerSettings
+from caraway.erasure.keys import ErasedKeys
 from caraway.ingest.endpoints import Endpoints
 from caraway.ingest.service import IngestService
 from caraway.plan.planner import plan_graph
@@ -100,6 +101,8 @@ def app() -> App:
         lags=MADE(look=tuple),
         sinks=MADE(statuses=list),
         sources=MADE(statuses=list),
+        newest=MADE(newest=lambda *_, **__: []),
+        erased=ErasedKeys(dict),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )
     context = ServerContext(
@@ -149,6 +152,14 @@ def ask(app: App, method: str, path: str, body: object = None, **headers: str) -
         ("get", f"{API}/status", None, 200),
         ("get", f"{API}/health", None, 200),
         ("get", f"{API}/datasets", None, 200),
+        ("get", f"{API}/xray", None, 200),
+        ("get", f"{API}/xray?datasets=Pots&properties=name,tags", None, 200),
+        ("get", f"{API}/xray?datasets=Nowhere", None, 404),
+        ("get", f"{API}/xray?properties=nam", None, 400),
+        ("get", f"{API}/lineage", None, 200),
+        ("get", f"{API}/dataset/{{name}}/inspect?n=3&fields=pot", None, 200),
+        ("get", f"{API}/dataset/{{name}}/inspect?fields=pots", None, 400),
+        ("get", f"{API}/dataset/{{name}}/inspect?n=0", None, 400),
         ("get", f"{API}/secrets", None, 200),
         ("get", f"{API}/secret/{{name}}", None, 200),
         ("get", f"{API}/openapi.json", None, 200),

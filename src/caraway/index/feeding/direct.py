@@ -60,7 +60,7 @@ class DirectReader:
         self._codec = RecordCodec(plan.schema)
         self._keys = len(plan.schema.keys)
         self._fingerprint = plan.schema.fingerprint
-        self._make = _compiled(plan, direct)
+        self._make = compiled(plan, direct)
         # By the value of the key column, or by a tuple of several values.
         self._known_keys: dict[object, bytes] = {}
 
@@ -174,7 +174,7 @@ def _shown(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-class _Make(Protocol):
+class Make(Protocol):
     """Makes the records of the index from those of the input. If it `picks`, their values are those of the input."""
 
     picks: bool
@@ -188,7 +188,7 @@ class _Make(Protocol):
         ...
 
 
-def _compiled(plan: IndexPlan, direct: DirectFeed) -> _Make:
+def compiled(plan: IndexPlan, direct: DirectFeed) -> Make:
     """Return what makes records of a plan."""
     operator, source = direct.operator, direct.source
     names = [column.name for column in source.columns]
