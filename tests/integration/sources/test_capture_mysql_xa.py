@@ -108,7 +108,7 @@ class Client:
 
     def die(self) -> None:
         """Lose the connection, which may have a prepared transaction. The next one may end that."""
-        number = self._cursor.connection.thread_id()
+        number = self._cursor.connection.thread_id()  # type: ignore[no-untyped-call]  # the stubs lack it
         other = self._database.connect(None)
         other.execute("KILL %s", (number,))
         deadline = deadline_in(30)
