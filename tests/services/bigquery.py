@@ -1,8 +1,8 @@
 """A server that speaks as much of BigQuery's REST protocol as Google's library needs to read tables, over DuckDB.
 
 It isn't BigQuery: sqlglot translates the statements into DuckDB's SQL, and types, pages, tokens and errors are made
-here as Google's documentation describes them. What is real is the library, which signs in with a private key, repeats
-requests, follows pages and reads values. A server can be told to cut answers, to let pages expire and to refuse keys.
+here as Google's documentation describes them. The library is real: it signs in with a private key, repeats requests,
+follows pages and reads values. A server can be told to cut answers, to let pages expire and to refuse keys.
 """
 
 import base64
