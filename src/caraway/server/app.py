@@ -10,6 +10,7 @@ from granian._granian import RSGIProtocolClosed
 
 from caraway.config.settings import ServerSettings
 from caraway.errors import CarawayError, UnavailableError, shortened
+from caraway.request_ids import HEADER, REQUEST_ID, accepted
 from caraway.server import metrics
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
@@ -18,7 +19,7 @@ from caraway.server.http.body import read_body
 from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
 from caraway.server.http.endpoints import Endpoint, Router
-from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, status_of
+from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, refusal, status_of
 from caraway.server.http.messages import DECODERS, Exchange, HttpResponse, Request, RsgiScope, json_response
 from caraway.state.permissions import Caller
 
@@ -71,6 +72,8 @@ class App:
         """Answer a request."""
         started = time.perf_counter()
         target = UNKNOWN_TARGET
+        request_id = accepted(scope.headers.get(HEADER))
+        context = REQUEST_ID.set(request_id)
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
             target = endpoint.target
@@ -97,15 +100,18 @@ class App:
             response = error_response(UnavailableError(ENDING))
         except Exception as error:  # noqa: BLE001 (every request gets an answer)
             response = _unexpected(error, scope)
-        accepted = scope.headers.get("accept-encoding")
-        if accepted is not None and len(response.body) > LARGE_ANSWER_BYTES:
-            response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, accepted)
+        encodings = scope.headers.get("accept-encoding")
+        if encodings is not None and len(response.body) > LARGE_ANSWER_BYTES:
+            response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, encodings)
         else:
-            response = encoded(response, accepted)
+            response = encoded(response, encodings)
         try:
-            exchange.response_bytes(response.status, response.headers, response.body)
+            # The headers of an answer that is kept for retries stay as they are.
+            exchange.response_bytes(response.status, [*response.headers, (HEADER, request_id)], response.body)
         except RSGIProtocolClosed:
             LOG.debug("a client went away before its answer", target=target)
+        finally:
+            REQUEST_ID.reset(context)
         metrics.REQUESTS_OF(target, response.status).inc()
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
 
@@ -155,11 +161,5 @@ def _unexpected(error: Exception, scope: RsgiScope) -> HttpResponse:
     """Log an unexpected error under a number, and return an answer with only that number to the client."""
     number = uuid.uuid4().hex[:8]
     LOG.error("a request failed", id=number, method=scope.method, path=shortened(scope.path), exc_info=error)
-    return json_response(
-        {
-            "err_msg": f"the server failed to answer; its log tells why under the id {number}",
-            "code": "internal",
-            "id": number,
-        },
-        500,
-    )
+    message = f"the server failed to answer; its log tells why under the id {number}"
+    return json_response(refusal(message, "internal", id=number), 500)
