@@ -45,6 +45,7 @@ SECTIONS = (
             ),
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
+            Listed("freshness", "caraway.cli.freshness:freshness", "Show how old what queries read is."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),

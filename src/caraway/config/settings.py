@@ -167,6 +167,7 @@ class ServerSettings(_Section):
             behind by more records than this and by more than `max_lag_seconds`; 0: they are never refused.
         max_lag_seconds: The bound in seconds, as above; 0: rows are never refused.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
+        heartbeat_seconds: Seconds between two heartbeats that measure the freshness of datasets; 0: none are sent.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -191,6 +192,7 @@ class ServerSettings(_Section):
     connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
+    heartbeat_seconds: Annotated[float, Field(ge=0)] = 5.0
 
     @property
     def url(self) -> str | None:

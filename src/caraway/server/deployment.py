@@ -24,6 +24,7 @@ from caraway.secrets.store import SecretStore
 from caraway.served.log import ServedLog
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
+from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
@@ -42,6 +43,7 @@ class Deployment:
 
     Attributes:
         bootstrap_servers: The broker, "host:port".
+        freshness: Measures how old what queries read is.
         figures: Returns the page of metrics.
         offline_memory_mb: The memory that the process of an offline query may have for records, in MiB.
         offline_places: The addresses of files that offline queries may name.
@@ -57,6 +59,7 @@ class Deployment:
     erased: ErasedKeys
     eraser: Eraser
     erasures: ErasureLog
+    freshness: FreshnessWatch
     gate: Gate
     graphs: ServedGraphs
     health: Health
