@@ -323,6 +323,21 @@ class SkewSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
+class TracesSettings(_Section):
+    """Traces of requests by OpenTelemetry.
+
+    Attributes:
+        url: The address of a collector that takes OTLP over HTTP, such as http://localhost:4318/v1/traces; without it
+            nothing is traced.
+        share: The share of the requests that are traced, from 0 to 1. Callers may ask for more by `traceparent`.
+        service: The name of this deployment in traces.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/]+/.*$")] | None = None
+    share: Annotated[float, Field(ge=0, le=1)] = 0.01
+    service: Annotated[str, Field(min_length=1)] = "caraway"
+
+
 class SinkSettings(_Section):
     """Sinks, to which the changes of datasets are written.
 
@@ -412,6 +427,7 @@ class Settings(BaseSettings):
     offline: OfflineSettings = OfflineSettings()
     skew: SkewSettings = SkewSettings()
     sinks: SinkSettings = SinkSettings()
+    traces: TracesSettings = TracesSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

@@ -20,7 +20,8 @@ from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
 from caraway.server.http.endpoints import Endpoint, Router
 from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, refusal, status_of
-from caraway.server.http.messages import DECODERS, Exchange, HttpResponse, Request, RsgiScope, json_response
+from caraway.server.http.messages import DECODERS, Exchange, Headers, HttpResponse, Request, RsgiScope, json_response
+from caraway.server.tracing.spans import TRACE, Trace, Tracer
 from caraway.state.permissions import Caller
 
 LOG = structlog.get_logger(__name__)
@@ -54,7 +55,15 @@ class RequestBounds:
 class App:
     """The application that granian calls for each request."""
 
-    def __init__(self, router: Router, gate: Gate, bounds: RequestBounds | None = None, *, sites: Sites | None) -> None:
+    def __init__(
+        self,
+        router: Router,
+        gate: Gate,
+        bounds: RequestBounds | None = None,
+        *,
+        sites: Sites | None,
+        tracer: Tracer | None = None,
+    ) -> None:
         """Answer requests that `gate` admits through the handlers that `router` finds.
 
         Args:
@@ -62,9 +71,11 @@ class App:
             gate: Checks tokens and the modes that they allow.
             bounds: Bounds on the time, the memory and the number of requests.
             sites: Refuses requests of other sites' web pages; None if another process has checked them already.
+            tracer: Decides which requests are traced; None: none are.
         """
         self._router = router
         self._gate = gate
+        self._tracer = tracer
         self._sites = sites
         self._bounds = RequestBounds() if bounds is None else bounds
 
@@ -74,6 +85,7 @@ class App:
         target = UNKNOWN_TARGET
         request_id = accepted(scope.headers.get(HEADER))
         context = REQUEST_ID.set(request_id)
+        trace = None if self._tracer is None else self._begin_trace(self._tracer, scope.headers)
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
             target = endpoint.target
@@ -112,8 +124,18 @@ class App:
             LOG.debug("a client went away before its answer", target=target)
         finally:
             REQUEST_ID.reset(context)
+            if trace is not None:
+                TRACE.set(None)
+                trace.end(response.status, target, request_id)
         metrics.REQUESTS_OF(target, response.status).inc()
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
+
+    @staticmethod
+    def _begin_trace(tracer: Tracer, headers: Headers) -> Trace | None:
+        trace = tracer.begin(headers.get("traceparent"), headers.get("tracestate"))
+        if trace is not None:
+            TRACE.set(trace)
+        return trace
 
     async def _answer(
         self, scope: RsgiScope, exchange: Exchange, endpoint: Endpoint, name: str, caller: Caller

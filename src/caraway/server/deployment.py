@@ -30,11 +30,15 @@ from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.server.tracing.spans import Tracer
 from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.letters import LetterReader
 from caraway.topics.producer import TopicWriter
+
+# The longest wait, in seconds, for traces to be sent at the end.
+TRACES_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class Deployment:
         figures: Returns the page of metrics.
         offline_memory_mb: The memory that the process of an offline query may have for records, in MiB.
         offline_places: The addresses of files that offline queries may name.
+        tracer: Decides which requests are traced; None: none are.
         starts: The functions that start the parts, in order.
         stops: The functions that stop the parts, in order.
     """
@@ -80,6 +85,7 @@ class Deployment:
     sinks: Sinks
     sources: Sources
     state: StateReader
+    tracer: Tracer | None
     trials: SourceTrials
     writer: TopicWriter
     starts: Sequence[Callable[[], object]]
@@ -94,3 +100,5 @@ class Deployment:
         """Stop all parts; records on their way to Kafka get some time to arrive."""
         for stop in self.stops:
             stop()
+        if self.tracer is not None:
+            self.tracer.stop(TRACES_S)

@@ -26,6 +26,7 @@ from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Values
 from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC, Endpoint, Permission, Scope, bound
+from caraway.server.tracing.writing import TracingWriter
 from caraway.state.permissions import Mode
 
 READ_DATA, WRITE_DATA = Permission((Mode.READ_DATA,)), Permission((Mode.WRITE_DATA,))
@@ -183,7 +184,7 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         keep=deployment.served.keep,
         deployment=deployment,
         ingest=IngestService(
-            deployment.writer,
+            deployment.writer if deployment.tracer is None else TracingWriter(deployment.writer),
             deployment.bootstrap_servers,
             deployment.erased,
             deployment.backpressure,

@@ -50,6 +50,7 @@ from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.skew_runner import SkewRunner
+from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
 from caraway.sinks.sinks import Sinks
 from caraway.sinks.writer import SignIn
@@ -154,7 +155,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         shared: The folder that this process shares with those that read its index (`caraway.server.workers`).
 
     Raises:
-        ConfigurationError: Postgres or Kafka isn't named.
+        ConfigurationError: Postgres or Kafka isn't named, or a library for traces isn't installed.
         UnavailableError: The folder of the index can't be used, or the address of the object store means nothing.
         ConflictError: Another process has the database of the index open.
     """
@@ -368,6 +369,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         sinks=sinks,
         sources=sources,
         state=state,
+        tracer=tracer_of(settings.traces),
         trials=trials,
         writer=writer,
         starts=starts,

@@ -16,7 +16,9 @@ from caraway.private_files import write_whole
 from caraway.recurring import Recurring
 from caraway.server import metrics
 from caraway.server.freshness.arrivals import Arrivals, OutputReader
+from caraway.server.freshness.events import Events
 from caraway.server.freshness.heartbeats import LONG_AGO, Heartbeats, Served
+from caraway.server.tracing.spans import Trace
 from caraway.state.model import JobRecord
 from caraway.topics.markers import MARKER_KEY
 from caraway.topics.positions import Offsets, TopicEnds
@@ -27,6 +29,8 @@ LOG = structlog.get_logger(__name__)
 # The pauses between two looks at a heartbeat under way: the first one, and the longest. They double, so that a delay is
 # measured to within its own size, and a heartbeat that is stuck costs two looks a second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.004, 0.5
+# The shortest time, in seconds, between two heartbeats that follow the rows of traced requests.
+FOR_EVENTS_S = 1.0
 # Seconds between two reads of the engines' reports from Postgres, which engines bring up to date every few seconds.
 REPORTS_S = 2.5
 
@@ -103,7 +107,9 @@ class FreshnessWatch:
         self._whole = whole
         self._ports = _Broker(bootstrap_servers, writer)
         self._outputs = OutputReader(bootstrap_servers, arrivals)
-        self._heartbeats = Heartbeats(self._ports, arrivals, interval_s, metrics.observe_heartbeat)
+        self._events = Events(clock, wall)
+        self._heartbeats = Heartbeats(self._ports, arrivals, interval_s, metrics.observe_heartbeat, self._events.note)
+        self._began_at = LONG_AGO
         self._next_at = LONG_AGO
         self._pause_s = FIRST_PAUSE_S
         self._reports: Sequence[JobRecord] = ()
@@ -122,6 +128,18 @@ class FreshnessWatch:
     def stop(self, timeout_s: float) -> None:
         """Stop the thread."""
         self._recurring.stop(timeout_s)
+
+    def follow_event(self, trace: Trace, topics: frozenset[str]) -> None:
+        """Add to the trace of a log request when its rows have passed each job and index; may be called by any thread.
+
+        A heartbeat follows the rows at once, unless one has begun within the last second.
+
+        Args:
+            trace: The trace of the request, whose rows are durable.
+            topics: The topics to which they were written.
+        """
+        if self._interval_s and self._events.add(trace, topics):
+            self._recurring.wake()
 
     def of(self, plan: GraphPlan) -> list[Freshness]:
         """Return the freshness of the datasets of a plan that this server can measure, by name."""
@@ -145,8 +163,12 @@ class FreshnessWatch:
         """
         statuses = self._positions()
         try:
-            beats = self._clock() >= self._next_at
+            self._events.begin(self._heartbeats)
+            now = self._clock()
+            beats = now >= self._next_at or (self._events.wait_for_a_beat and now >= self._began_at + FOR_EVENTS_S)
             if beats:
+                self._began_at = now
+                self._events.wait_for_a_beat = False
                 self._heartbeats.follow(self._plans())
                 self._next_at, self._pause_s = self._clock() + self._interval_s, FIRST_PAUSE_S
                 followed = {status.topic for status in statuses} if self._whole else set()
@@ -167,7 +189,8 @@ class FreshnessWatch:
         heartbeats.advance(self._clock, statuses, self._reports, whole=self._whole)
 
     def _pause(self) -> float:
-        left = max(0.0, self._next_at - self._clock())
+        next_at = min(self._next_at, self._began_at + FOR_EVENTS_S) if self._events.wait_for_a_beat else self._next_at
+        left = max(0.0, next_at - self._clock())
         if not self._heartbeats.under_way:
             return left
         pause, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)

@@ -31,7 +31,7 @@ IDLE_FACTOR = 3
 # is started anew may pass over one; the next would otherwise be written only after the job's next checkpoint.
 RESEND_S = 30.0
 # What heartbeats may be at.
-INDEX, JOB = "the index", "the job of"
+INDEX, JOB, SENDER = "the index", "the job of", "the index that sends the rows of"
 # The most markers of a job that are awaited at a time.
 ATTEMPTS = 2
 
@@ -85,8 +85,28 @@ class _Attempt:
     at: float
     rows_at: float
     goals: Mapping[str, Goal]
+    begun: float
     tokens: Mapping[str, bytes]
     sent: tuple["Future[None]", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A job or index that a heartbeat has passed.
+
+    Attributes:
+        part: The part, for people.
+        topics: The topics that it reads.
+        at: The time of the heartbeat: rows accepted before it have passed the part.
+        begun: The time at which the heartbeat came to the part.
+        ended: The time at which it was seen to have passed.
+    """
+
+    part: str
+    topics: frozenset[str]
+    at: float
+    begun: float
+    ended: float
 
 
 @dataclass(slots=True)
@@ -102,10 +122,11 @@ class _Job:
 
 @dataclass(slots=True)
 class _Index:
-    """An index, the mark that it works on, the time of the last one that it reached, and how long that took."""
+    """An index, the mark that it works on since a time, the time of the last one reached, and how long that took."""
 
     plan: IndexPlan
     mark: Mark | None = None
+    begun: float = 0.0
     done_at: float = LONG_AGO
     delay: float | None = None
 
@@ -135,7 +156,12 @@ class Heartbeats:
     """The heartbeats along some plans. Not thread safe."""
 
     def __init__(
-        self, ports: Ports, arrivals: Arrivals, interval_s: float, served: Callable[[str, float], object]
+        self,
+        ports: Ports,
+        arrivals: Arrivals,
+        interval_s: float,
+        served: Callable[[str, float], object],
+        passed: Callable[["Passed"], object] = lambda _: None,
     ) -> None:
         """Prepare.
 
@@ -144,10 +170,12 @@ class Heartbeats:
             arrivals: The arrivals of markers, which others fill.
             interval_s: The seconds between two heartbeats.
             served: Called with the dataset and the delay in seconds when an index has reached a heartbeat.
+            passed: Called when a heartbeat has passed a job or an index.
         """
         self._ports = ports
         self._arrivals = arrivals
         self._interval_s = interval_s
+        self._passed = passed
         self._served = served
         self._jobs: dict[str, _Job] = {}
         self._indexes: dict[str, _Index] = {}
@@ -172,6 +200,19 @@ class Heartbeats:
         read = {topic.name for job in jobs.values() for topic in job.inputs} | {i.topic for i in indexes.values()}
         self._sources = frozenset(read - self._job_of.keys() - self._emits.keys())
         self._topics = {name: self._topics.get(name) or _Topic() for name in read | self._job_of.keys()}
+
+    def behind(self, topics: Collection[str]) -> tuple[frozenset[str], int]:
+        """Return some topics with all that are computed from them, and how many jobs and indexes read these."""
+        found, new = set[str](), set(topics)
+        while new:
+            found |= new
+            jobs = [job.plan for job in self._jobs.values() if any(topic.name in new for topic in job.plan.inputs)]
+            sent = [
+                index.plan.emits.name for index in self._emits.values() if index.plan.topic in new and index.plan.emits
+            ]
+            new = {*(job.output.name for job in jobs), *sent} - found
+        reads = sum(any(topic.name in found for topic in job.plan.inputs) for job in self._jobs.values())
+        return frozenset(found), reads + sum(index.plan.topic in found for index in self._indexes.values())
 
     @property
     def unread_outputs(self) -> Mapping[str, Goal]:
@@ -240,12 +281,13 @@ class Heartbeats:
             ended: dict[str, tuple[float, float]] = {}
             moved = False
             for job in self._jobs.values():
-                moved |= self._finish(job, records.get(job.plan.job_id), partitions, ended)
+                moved |= self._finish(job, records.get(job.plan.job_id), partitions, ended, now())
                 self._take(job, now())
             for index in self._emits.values():
-                self._take_mark(index, found)
+                self._take_mark(index, found, now())
                 if index.mark is not None and _reached(found.get(index.plan.asset.hex()), index.mark.goal, whole=whole):
                     index.done_at = index.mark.at
+                    self._note(SENDER, index, now())
                     assert index.plan.emits is not None  # noqa: S101 (by the choice of `_emits`)
                     ended[index.plan.emits.name] = (index.mark.at, index.mark.rows_at)
                     index.mark = None
@@ -276,19 +318,25 @@ class Heartbeats:
         ]
 
     def _serve(self, index: _Index, found: Mapping[str, IndexStatus], now: Callable[[], float], *, whole: bool) -> None:
-        self._take_mark(index, found)
+        self._take_mark(index, found, now())
         if index.mark is None or not _reached(found.get(index.plan.asset.hex()), index.mark.goal, whole=whole):
             return
         index.done_at, index.mark = index.mark.at, None
+        self._note("the index of", index, now())
         index.delay = max(0.0, now() - index.done_at)
         self._served(index.plan.dataset, index.delay)
 
-    def _take_mark(self, index: _Index, found: Mapping[str, IndexStatus]) -> None:
+    def _note(self, kind: str, index: _Index, now: float) -> None:
+        name = f"{kind} {index.plan.dataset.removesuffix('/rows')}"
+        read = frozenset({index.plan.topic})
+        self._passed(Passed(part=name, topics=read, at=index.done_at, begun=index.begun, ended=now))
+
+    def _take_mark(self, index: _Index, found: Mapping[str, IndexStatus], now: float) -> None:
         """Let an index that is free, and that this server fills, work on the newest mark of its topic."""
         mark = self._topics[index.plan.topic].mark
         free = index.mark is None and index.plan.asset.hex() in found
         if free and mark is not None and mark.at > index.done_at:
-            index.mark = mark
+            index.mark, index.begun = mark, now
 
     def _take(self, job: _Job, now: float) -> None:
         """Let a job work on the newest marks of its inputs, if it is free, or has been at one for long."""
@@ -313,7 +361,7 @@ class Heartbeats:
         goals = {name: mark.goal for name, mark in known.items()}
         # If two are awaited, the newer one is replaced.
         del job.attempts[ATTEMPTS - 1 :]
-        job.attempts.append(_Attempt(at, rows_at, goals, tokens, tuple(sent)))
+        job.attempts.append(_Attempt(at, rows_at, goals, now, tokens, tuple(sent)))
         job.taken_at, job.again = at, False
         if job.since is None:
             job.since = at
@@ -334,6 +382,7 @@ class Heartbeats:
         record: JobRecord | None,
         partitions: Mapping[str, int],
         ended: dict[str, tuple[float, float]],
+        now: float,
     ) -> bool:
         """Note the newest mark at which a job has arrived; return whether its output has a new mark."""
         lost = [attempt for attempt in job.attempts if any(_has_failed(sent) for sent in attempt.sent)]
@@ -349,6 +398,9 @@ class Heartbeats:
                 ended[output] = (attempt.at, attempt.rows_at)
             else:
                 continue
+            read = frozenset(attempt.goals)
+            name = f"{JOB} {job.plan.dataset}"
+            self._passed(Passed(part=name, topics=read, at=attempt.at, begun=attempt.begun, ended=now))
             job.attempts = [later for later in job.attempts if later.at > attempt.at]
             job.since = job.attempts[0].at if job.attempts else None
             return goal is not None
@@ -409,7 +461,7 @@ class Heartbeats:
                 found = _first(self._wait(read.name, waits), found)
         elif (index := self._emits.get(topic)) is not None:
             if index.mark is not None:
-                found = (index.mark.at, f"the index that sends the rows of {index.plan.dataset.removesuffix('/rows')}")
+                found = (index.mark.at, f"{SENDER} {index.plan.dataset.removesuffix('/rows')}")
             found = _first(self._wait(index.plan.topic, waits), found)
         elif self._failing is not None:
             found = (self._failing[0], f"Kafka: {self._failing[1]}")

@@ -33,6 +33,7 @@ from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import HttpResponse
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.surface import READS
+from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
@@ -111,7 +112,7 @@ class ReaderParts:
             number: The number of the reader, from 1 on.
 
         Raises:
-            ConfigurationError: Postgres or Kafka isn't named.
+            ConfigurationError: Postgres or Kafka isn't named, or a library for traces isn't installed.
         """
         url, servers = addresses(settings)
         index, shared = settings.data_dir / "index", settings.server
@@ -136,6 +137,7 @@ class ReaderParts:
         self.graphs = ReaderGraphs(
             changes_of(folder), self._read, IndexReader(follower, self._erased), self._functions, shared.poll_seconds
         )
+        self.tracer = tracer_of(settings.traces)
         self._listener = Listener(self._engine, self._look_at_once)
         self._watches = (
             self.graphs.watch,
@@ -164,6 +166,8 @@ class ReaderParts:
         self.served.stop(CLOSE_S)
         self._writer.close(STOP_S)
         self._functions.stop()
+        if self.tracer is not None:
+            self.tracer.stop(STOP_S)
         self._engine.dispose()
 
     def _read(self) -> Needed:
