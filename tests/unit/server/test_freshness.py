@@ -152,7 +152,7 @@ class World:
         self.index_at[name] = min(begin + messages, len(self.topics[index.topic]))
 
     def run_all(self) -> None:
-        """Let everything catch up."""
+        """Process all messages everywhere."""
         for _ in range(2):
             for job in PLAN.jobs:
                 self.run_job(job, 10_000)
@@ -215,7 +215,7 @@ class World:
 
 
 def settle(world: World) -> None:
-    """Let a heartbeat go through everything."""
+    """Move a heartbeat through everything."""
     for _ in range(4):
         world.run_all()
         world.advance()

@@ -140,7 +140,7 @@ def test_only_sane_ids_are_accepted(text: str | None) -> None:
     assert 1 <= len(found) <= MAX_CHARACTERS
     assert found.isascii()
     assert not set(found) & set("\r\n\t \"'\\<>{};,")
-    # What is accepted once is accepted by the next process as it is.
+    # The next process accepts an accepted id as it is.
     assert accepted(found) == found
     if text is not None and found != text:
         assert not text.isascii() or len(text) not in range(1, MAX_CHARACTERS + 1) or set(text) - set(SANE)

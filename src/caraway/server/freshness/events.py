@@ -14,7 +14,7 @@ from caraway.server.tracing.spans import Trace
 
 # The most requests that are followed at a time; the traces of further ones end with their answers.
 MOST = 100
-# Seconds after which a request isn't followed any more. What takes longer is shown by the freshness of its dataset.
+# Seconds after which a request isn't followed any more; the freshness of datasets shows what takes longer.
 FOLLOWED_S = 60.0
 
 

@@ -91,7 +91,7 @@ class FreshnessWatch:
             jobs: Reads the engines' reports from Postgres.
             arrivals: The arrivals of markers that the indexes have read.
             interval_s: The seconds between two heartbeats; 0: there are none.
-            file: What is known is stored in this file, so that a server that is started again while an engine is down
+            file: The file in which ages are stored, so that a server that is started again while an engine is down
                 reports the true age.
             whole: False if the indexes are shards.
             clock: Counts seconds.

@@ -30,14 +30,14 @@ IDLE_FACTOR = 3
 # Seconds after which a marker that hasn't arrived is followed by another one. Markers aren't lost, but a job that
 # is started anew may pass over one; the next would otherwise be written only after the job's next checkpoint.
 RESEND_S = 30.0
-# What heartbeats may be at.
+# The names of the parts at which heartbeats may be.
 INDEX, JOB, SENDER = "the index", "the job of", "the index that sends the rows of"
 # The most markers of a job that are awaited at a time.
 ATTEMPTS = 2
 
 
 class Ports(Protocol):
-    """What heartbeats ask of the world."""
+    """The broker, as heartbeats need it."""
 
     def ends(self, topics: Collection[str]) -> Offsets:
         """Return the ends of topics. Raises `UnavailableError` if the broker doesn't answer."""
@@ -265,7 +265,7 @@ class Heartbeats:
         Args:
             now: Returns the time.
             statuses: How far each index is.
-            reports: What engines report on jobs.
+            reports: The engines' reports on jobs.
             whole: False if the indexes are shards, which read only some partitions of their topics.
 
         Raises `UnavailableError` if the broker doesn't answer.
@@ -332,14 +332,14 @@ class Heartbeats:
         self._passed(Passed(part=name, topics=read, at=index.done_at, begun=index.begun, ended=now))
 
     def _take_mark(self, index: _Index, found: Mapping[str, IndexStatus], now: float) -> None:
-        """Let an index that is free, and that this server fills, work on the newest mark of its topic."""
+        """Have an index that is free, and that this server fills, work on the newest mark of its topic."""
         mark = self._topics[index.plan.topic].mark
         free = index.mark is None and index.plan.asset.hex() in found
         if free and mark is not None and mark.at > index.done_at:
             index.mark, index.begun = mark, now
 
     def _take(self, job: _Job, now: float) -> None:
-        """Let a job work on the newest marks of its inputs, if it is free, or has been at one for long."""
+        """Have a job work on the newest marks of its inputs, if it is free, or has been at one for long."""
         marks = {topic.name: self._topics[topic.name].mark for topic in job.plan.inputs}
         known = {name: mark for name, mark in marks.items() if mark is not None}
         if len(known) < len(marks) or not known:

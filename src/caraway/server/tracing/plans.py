@@ -13,7 +13,7 @@ def traced(plan: CompiledPlan, trace: Trace) -> CompiledPlan:
     wrapped: dict[int, Run | LaterRun] = {}
     for step, run in zip(plan.plan.steps, plan.steps, strict=True):
         kind, title = described(step)
-        attributes = {"caraway.step": title}
+        attributes: dict[str, Attribute] = {"caraway.step": title}
         wrapped[id(run)] = (
             _Later(run, trace, kind, attributes) if isinstance(run, LaterRun) else _here(run, trace, kind, attributes)
         )

@@ -40,7 +40,7 @@ class Tracer(Protocol):
 
         Args:
             traceparent: The trace of the caller, to be continued, as W3C spells it.
-            tracestate: What the caller's tracing systems know of it.
+            tracestate: The data that the caller's tracing systems keep with it.
         """
         ...
 
