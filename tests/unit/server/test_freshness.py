@@ -349,6 +349,21 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
+@example([("away", 1), ("visit", 1), ("wait", 2), ("wait", 3), ("wait", 3), ("away", 1), ("wait", 2)])
+@example(
+    [
+        ("visit", 1),
+        ("visit", 1),
+        ("first", 2),
+        ("wait", 2),
+        ("wait", 3),
+        ("wait", 2),
+        ("wait", 3),
+        ("away", 1),
+        ("indexes", 2),
+        ("visit", 1),
+    ]
+)
 @example([("visit", 1), ("wait", 3), ("wait", 3), ("first", 3), ("indexes", 3), ("wait", 3)])
 def test_nothing_that_counts_as_readable_is_missing(actions: list[tuple[str, int]]) -> None:
     world = World()

@@ -12,7 +12,7 @@ somewhere keeps no other dataset from being measured, and the number of heartbea
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from caraway.index.feeding.worker import IndexStatus
@@ -56,11 +56,14 @@ class Mark:
         at: The time, by the clock of the heartbeats.
         rows_at: The time of the newest mark at which rows had come since the one before.
         goal: The position.
+        since: The time at which the heartbeat should have begun: earlier than `at` if the broker was away then, since
+            rows may have been accepted right after the heartbeat before.
     """
 
     at: float
     rows_at: float
     goal: Goal
+    since: float
 
 
 @dataclass(slots=True)
@@ -84,6 +87,7 @@ class _Attempt:
 
     at: float
     rows_at: float
+    since: float
     goals: Mapping[str, Goal]
     begun: float
     tokens: Mapping[str, bytes]
@@ -115,8 +119,10 @@ class _Job:
     taken_at: float = LONG_AGO
     # A marker couldn't be written, so the next mark is taken even if no rows have come.
     again: bool = False
-    # The time of the oldest mark that isn't done.
+    # The time since which the oldest mark that isn't done has been under way.
     since: float | None = None
+    # The same of the oldest mark with rows that came while the job was at another one, and that it will skip.
+    skipped: float | None = None
     attempts: list[_Attempt] = field(default_factory=list)
 
 
@@ -126,6 +132,8 @@ class _Index:
 
     plan: IndexPlan
     mark: Mark | None = None
+    # The time since which the oldest mark that came meanwhile, and that will be skipped, has been under way.
+    skipped: float | None = None
     begun: float = 0.0
     done_at: float = LONG_AGO
     delay: float | None = None
@@ -187,6 +195,9 @@ class Heartbeats:
         self._failing: tuple[float, str] | None = None
         # The outputs that no index here reads, with their ends at the last heartbeat.
         self._outputs: Offsets = {}
+        # Marks at which jobs and indexes have arrived, by the topics that they write. Their positions are the ends of
+        # these topics, as soon as the broker answers.
+        self._ended: dict[str, tuple[float, float, float]] = {}
 
     def follow(self, plans: Iterable[GraphPlan]) -> None:
         """Measure the datasets of these plans, and no others; what is known of those that stay is kept."""
@@ -248,6 +259,7 @@ class Heartbeats:
         except Exception as error:
             self._failing = self._failing or (now, str(error))
             raise
+        since = now if self._failing is None else self._failing[0]
         self._failing = None
         self._outputs = {topic: found[topic] for topic in unread if topic in found}
         for name in self._sources & found.keys():
@@ -255,7 +267,7 @@ class Heartbeats:
             before = topic.end
             rows = before is None or any(offset > before.get(p, 0) + topic.own for p, offset in end.items())
             rows_at = now if rows or topic.mark is None else topic.mark.rows_at
-            self._topics[name] = _Topic(mark=Mark(now, rows_at, end), end=end)
+            self._topics[name] = _Topic(mark=Mark(now, rows_at, end, since), end=end)
 
     def advance(
         self, now: Callable[[], float], statuses: Sequence[IndexStatus], reports: Collection[JobRecord], *, whole: bool
@@ -277,8 +289,7 @@ class Heartbeats:
             if index.plan.asset.hex() not in found:
                 index.mark = None
         while True:
-            # Marks at which jobs and indexes have arrived, whose outputs end where they end now.
-            ended: dict[str, tuple[float, float]] = {}
+            ended = self._ended
             moved = False
             for job in self._jobs.values():
                 moved |= self._finish(job, records.get(job.plan.job_id), partitions, ended, now())
@@ -289,13 +300,14 @@ class Heartbeats:
                     index.done_at = index.mark.at
                     self._note(SENDER, index, now())
                     assert index.plan.emits is not None  # noqa: S101 (by the choice of `_emits`)
-                    ended[index.plan.emits.name] = (index.mark.at, index.mark.rows_at)
+                    ended[index.plan.emits.name] = (index.mark.at, index.mark.rows_at, index.mark.since)
                     index.mark = None
             if ended:
                 ends = self._ports.ends(ended.keys())
-                for topic, (at, rows_at) in ended.items():
+                for topic, (at, rows_at, since) in ended.items():
                     if topic in ends and topic in self._topics:
-                        self._topics[topic] = _Topic(Mark(at, rows_at, ends[topic]))
+                        self._topics[topic] = _Topic(Mark(at, rows_at, ends[topic], since))
+                ended.clear()
             elif not moved:
                 break
         for index in self._indexes.values():
@@ -334,9 +346,13 @@ class Heartbeats:
     def _take_mark(self, index: _Index, found: Mapping[str, IndexStatus], now: float) -> None:
         """Have an index that is free, and that this server fills, work on the newest mark of its topic."""
         mark = self._topics[index.plan.topic].mark
-        free = index.mark is None and index.plan.asset.hex() in found
-        if free and mark is not None and mark.at > index.done_at:
-            index.mark, index.begun = mark, now
+        if mark is None or index.plan.asset.hex() not in found:
+            return
+        if index.mark is None and mark.at > index.done_at:
+            since = mark.since if index.skipped is None else min(mark.since, index.skipped)
+            index.mark, index.begun, index.skipped = replace(mark, since=since), now, None
+        elif index.mark is not None and mark.at > index.mark.at and index.skipped is None:
+            index.skipped = mark.since
 
     def _take(self, job: _Job, now: float) -> None:
         """Have a job work on the newest marks of its inputs, if it is free, or has been at one for long."""
@@ -349,8 +365,12 @@ class Heartbeats:
         due = job.again or rows_at > job.taken_at or at - job.taken_at >= IDLE_FACTOR * self._interval_s
         if at <= job.taken_at or not due:
             return
+        since = min(mark.since for mark in known.values())
         if job.attempts and now - job.attempts[-1].at < RESEND_S:
+            job.skipped = since if job.skipped is None else job.skipped
             return
+        if job.skipped is not None:
+            since, job.skipped = min(since, job.skipped), None
         tokens: dict[str, bytes] = {}
         sent: list[Future[None]] = []
         if job.plan.mode is JobMode.REAL_TIME:
@@ -361,10 +381,10 @@ class Heartbeats:
         goals = {name: mark.goal for name, mark in known.items()}
         # If two are awaited, the newer one is replaced.
         del job.attempts[ATTEMPTS - 1 :]
-        job.attempts.append(_Attempt(at, rows_at, goals, now, tokens, tuple(sent)))
+        job.attempts.append(_Attempt(at, rows_at, since, goals, now, tokens, tuple(sent)))
         job.taken_at, job.again = at, False
         if job.since is None:
-            job.since = at
+            job.since = since
 
     def _marked(self, name: str, topic: _Topic) -> "Future[None]":
         """Write a marker behind the mark of a topic, unless there is one."""
@@ -381,7 +401,7 @@ class Heartbeats:
         job: _Job,
         record: JobRecord | None,
         partitions: Mapping[str, int],
-        ended: dict[str, tuple[float, float]],
+        ended: dict[str, tuple[float, float, float]],
         now: float,
     ) -> bool:
         """Note the newest mark at which a job has arrived; return whether its output has a new mark."""
@@ -393,16 +413,16 @@ class Heartbeats:
         for attempt in reversed(job.attempts):
             goal = self._arrived(job.plan, attempt, partitions.get(output) or len(self._outputs.get(output, {})))
             if goal is not None:
-                self._topics[output] = _Topic(Mark(attempt.at, attempt.rows_at, goal))
+                self._topics[output] = _Topic(Mark(attempt.at, attempt.rows_at, goal, attempt.since))
             elif has_committed(job.plan, record, attempt.goals):
-                ended[output] = (attempt.at, attempt.rows_at)
+                ended[output] = (attempt.at, attempt.rows_at, attempt.since)
             else:
                 continue
             read = frozenset(attempt.goals)
             name = f"{JOB} {job.plan.dataset}"
             self._passed(Passed(part=name, topics=read, at=attempt.at, begun=attempt.begun, ended=now))
             job.attempts = [later for later in job.attempts if later.at > attempt.at]
-            job.since = job.attempts[0].at if job.attempts else None
+            job.since = job.attempts[0].since if job.attempts else None
             return goal is not None
         return False
 
@@ -434,7 +454,7 @@ class Heartbeats:
         return found
 
     def _state(self, asset: str, index: _Index, waits: dict[str, tuple[float, str] | None]) -> Served:
-        mark = None if index.mark is None else (index.mark.at, INDEX)
+        mark = None if index.mark is None else (index.mark.since, INDEX)
         first = _first(self._wait(index.plan.topic, waits), mark)
         since, waits_for = (None, "") if first is None else first
         return Served(
@@ -454,14 +474,16 @@ class Heartbeats:
         if topic in waits:
             return waits[topic]
         found = None
+        if topic in self._ended:
+            found = (self._ended[topic][2], "Kafka: the end of a topic isn't known yet")
         if (job := self._job_of.get(topic)) is not None:
             if job.since is not None:
-                found = (job.since, f"{JOB} {job.plan.dataset}")
+                found = _first((job.since, f"{JOB} {job.plan.dataset}"), found)
             for read in job.plan.inputs:
                 found = _first(self._wait(read.name, waits), found)
         elif (index := self._emits.get(topic)) is not None:
             if index.mark is not None:
-                found = (index.mark.at, f"{SENDER} {index.plan.dataset.removesuffix('/rows')}")
+                found = _first((index.mark.since, f"{SENDER} {index.plan.dataset.removesuffix('/rows')}"), found)
             found = _first(self._wait(index.plan.topic, waits), found)
         elif self._failing is not None:
             found = (self._failing[0], f"Kafka: {self._failing[1]}")
