@@ -29,6 +29,7 @@ URL = "http://127.0.0.1:9/v1/traces"
 def measured(queries: int, share: float | None) -> float:
     """Return the microseconds of processor time of a query."""
     from tests.unit.server import test_answers as answers  # noqa: PLC0415 (from the checkout that is measured)
+    from tests.unit.server.test_access import Headers  # noqa: PLC0415
 
     make = getattr(answers, "make_app", None)
     if make is None:
@@ -40,7 +41,7 @@ def measured(queries: int, share: float | None) -> float:
 
         app = make(OtelTracer(URL, share, "bench"))
     body = json.dumps(answers.QUERY).encode()
-    headers = answers.Headers(
+    headers = Headers(
         **{"host": "127.0.0.1:8100", "content-length": str(len(body)), "content-type": "application/json"}
     )
     scope: Any = SimpleNamespace(method="POST", path="/api/v1/query", query_string="", headers=headers)
