@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 NO_PROGRAMS = {
     "__main__",
     "alone",
+    "capture_report",
     "drivers",
     "ingest_cases",
     "load",

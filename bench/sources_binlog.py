@@ -8,25 +8,19 @@ envelopes and marks. In the third column the envelopes are also converted to the
 of this process's processor, so the server and other programs on the machine count for little.
 """
 
-import argparse
-import json
-import os
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pymysql
+from capture_report import POLL_BYTES, POLL_ROWS, options_of, read, report, sales
 from pymysql.cursors import Cursor, SSCursor
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import WriteRowsEvent
-from rich.table import Table
 
-from caraway.cli.output import out
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.graph.connectors import CaptureConnector
-from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import Graph
 from caraway.graph.systems import MySQLSystem
 from caraway.ingest.sources.capture.reader import CaptureReader
 from caraway.ingest.sources.reader import Position, SourceContext
@@ -42,15 +36,11 @@ INSERT INTO sales SELECT seq, concat('customer-', seq % 10007), concat('item-', 
     now(3) + INTERVAL seq * 1000 MICROSECOND
 FROM seq_{}_to_{}
 """
-POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
 
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--json", type=Path, help="where to write the figures as well")
-    options = parser.parse_args()
+    options = options_of(__doc__, 100_000)
     count: int = options.rows
     found: dict[str, dict[str, float]] = {"load": {}, "log": {}}
     with tempfile.TemporaryDirectory() as folder, running_mariadb(Path(folder)) as server:
@@ -73,23 +63,7 @@ def main() -> int:
             conversion = target if name == "converted" else None
             found["log"][name] = count / processor_s(lambda r=reader, t=conversion: read(r, t, count))  # type: ignore[misc]
             reader.close()
-    report = {
-        "bench": "sources_binlog",
-        "rows": count,
-        "rows_per_processor_second": found,
-        "cpus": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
-    }
-    table = Table("what", "library alone", "reader", "share", "with conversion", "share")
-    for name, rates in found.items():
-        alone = rates["alone"]
-        shares = [f"{rates['reader']:,.0f}", f"{rates['reader'] / alone:.2f}"]
-        shares += [f"{rates['converted']:,.0f}", f"{rates['converted'] / alone:.2f}"]
-        table.add_row(name, f"{alone:,.0f}", *shares)
-    out.print(table)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    report("sources_binlog", "rows_per_processor_second", "library alone", found, options)
     return 0
 
 
@@ -130,20 +104,7 @@ def opened(port: int) -> tuple[Target, dict[str, CaptureReader]]:
     """Return two readers that have begun to read the log, and the dataset of the second one's rows."""
     system = MySQLSystem(name="bench", host="127.0.0.1", port=port, database=DATABASE, username=USER, password=PASSWORD)
     connector = CaptureConnector(system=system, table="sales")
-    spec = DatasetSpec(
-        name="Sales",
-        version=1,
-        history_us=0,
-        fields=(
-            FieldSpec(name="id", dtype=INT, key=True),
-            FieldSpec(name="customer", dtype=STRING),
-            FieldSpec(name="item", dtype=STRING),
-            FieldSpec(name="amount", dtype=FLOAT),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-        sources=(SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0),),
-    )
+    spec = sales(connector)
     context = SourceContext(name="bench", source=spec.sources[0], dataset=spec, columns=None, resolve=str)
     readers = {"reader": CaptureReader(connector, context), "converted": CaptureReader(connector, context)}
     for reader in readers.values():
@@ -153,18 +114,6 @@ def opened(port: int) -> tuple[Target, dict[str, CaptureReader]]:
             batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=0.1)
             position = position if batch is None else batch.position
     return Target(plan_graph(Graph(datasets=(spec,))).ingests[0]), readers
-
-
-def read(reader: CaptureReader, target: Target | None, count: int) -> None:
-    """Read so many rows, and convert them."""
-    rows = 0
-    while rows < count:
-        batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=1.0)
-        if batch is None:
-            continue
-        rows += len(batch.rows)
-        if target is not None and target.encode(batch.rows, 0, len(batch.rows), 0).errors:
-            raise ValueError("a row doesn't fit the dataset")
 
 
 if __name__ == "__main__":

@@ -7,25 +7,18 @@ values, for the load; the messages of a replication slot, which aren't even pars
 batches with envelopes and marks. In the third column the envelopes are also converted to the records of a dataset.
 """
 
-import argparse
-import json
-import os
 import secrets
 import select
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+from capture_report import POLL_BYTES, POLL_ROWS, options_of, read, report, sales
 from psycopg import pq
-from rich.table import Table
 
-from caraway.cli.output import out
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING
 from caraway.graph.connectors import CaptureConnector
-from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import Graph
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.reader import CaptureReader
 from caraway.ingest.sources.reader import Position, SourceContext
@@ -38,15 +31,11 @@ ROWS = """
 INSERT INTO sales SELECT n, 'customer-' || n % 10007, 'item-' || n % 997, n / 100.0, now() + n * interval '1 ms'
 FROM generate_series({}, {}) n
 """
-POLL_ROWS, POLL_BYTES = 10_000, 4 * 1024 * 1024
 
 
 def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--json", type=Path, help="where to write the figures as well")
-    options = parser.parse_args()
+    options = options_of(__doc__, 300_000)
     found: dict[str, dict[str, float]] = {"load": {}, "log": {}}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -57,23 +46,7 @@ def main() -> int:
         connection.execute(ROWS.format(1, options.rows).encode())
         found["load"]["alone"] = options.rows / load_alone(connection)
         measured(server.url, connection, options.rows, found)
-    report = {
-        "bench": "sources_capture",
-        "rows": options.rows,
-        "rows_per_second": found,
-        "cpus": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
-    }
-    table = Table("what", "psycopg alone", "reader", "share", "with conversion", "share")
-    for name, rates in found.items():
-        alone = rates["alone"]
-        shares = [f"{rates['reader']:,.0f}", f"{rates['reader'] / alone:.2f}"]
-        shares += [f"{rates['converted']:,.0f}", f"{rates['converted'] / alone:.2f}"]
-        table.add_row(name, f"{alone:,.0f}", *shares)
-    out.print(table)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    report("sources_capture", "rows_per_second", "psycopg alone", found, options)
     return 0
 
 
@@ -120,20 +93,7 @@ def measured(
         password=info.password,
     )
     connector = CaptureConnector(system=system, table="sales")
-    spec = DatasetSpec(
-        name="Sales",
-        version=1,
-        history_us=0,
-        fields=(
-            FieldSpec(name="id", dtype=INT, key=True),
-            FieldSpec(name="customer", dtype=STRING),
-            FieldSpec(name="item", dtype=STRING),
-            FieldSpec(name="amount", dtype=FLOAT),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-        sources=(SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0),),
-    )
+    spec = sales(connector)
     target = Target(plan_graph(Graph(datasets=(spec,))).ingests[0])
     context = SourceContext(name="bench", source=spec.sources[0], dataset=spec, columns=None, resolve=str)
     readers = {"reader": CaptureReader(connector, context), "converted": CaptureReader(connector, context)}
@@ -144,27 +104,21 @@ def measured(
             # The slot is made first; no row is read meanwhile.
             batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=0.1)
             position = position if batch is None else batch.position
-        found["load"][name] = count / seconds_of(reader, target if name == "converted" else None, lambda n: n >= count)
+        found["load"][name] = count / seconds_of(reader, target if name == "converted" else None, count)
     slot, publication = "bench_alone", f"bench_{secrets.token_hex(4)}"
     connection.execute(f"CREATE PUBLICATION {publication} FOR TABLE sales".encode())
     connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
     connection.execute(ROWS.format(count + 1, 2 * count).encode())
     found["log"]["alone"] = count / log_alone(url, slot, publication, count)
     for name, reader in readers.items():
-        found["log"][name] = count / seconds_of(reader, target if name == "converted" else None, lambda n: n >= count)
+        found["log"][name] = count / seconds_of(reader, target if name == "converted" else None, count)
         reader.close()
 
 
-def seconds_of(reader: CaptureReader, target: Target | None, is_end: Callable[[int], bool]) -> float:
-    """Return the seconds until a reader has handed over all rows."""
-    begun, rows = time.monotonic(), 0
-    while not is_end(rows):
-        batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=1.0)
-        if batch is None:
-            continue
-        rows += len(batch.rows)
-        if target is not None and target.encode(batch.rows, 0, len(batch.rows), 0).errors:
-            raise ValueError("a row doesn't fit the dataset")
+def seconds_of(reader: CaptureReader, target: Target | None, count: int) -> float:
+    """Return the seconds until a reader has handed over so many rows."""
+    begun = time.monotonic()
+    read(reader, target, count)
     return time.monotonic() - begun
 
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from caraway.client import Client
     from caraway.client.desk import training_set
     from caraway.client.plotting import feature_history, plot_features
+    from caraway.client.profiling import drift, profile
     from caraway.datasets import (
         AggregateType,
         Average,
@@ -49,6 +50,7 @@ else:
             "client": "caraway.client",
             "connectors": "caraway.connectors",
             "dataset": "caraway.datasets:dataset",
+            "drift": "caraway.client.profiling:drift",
             "extractor": "caraway.featuresets:extractor",
             "feature": "caraway.featuresets:feature",
             "feature_history": "caraway.client.plotting:feature_history",
@@ -57,6 +59,7 @@ else:
             "meta": "caraway.lib:meta",
             "pipeline": "caraway.datasets:pipeline",
             "plot_features": "caraway.client.plotting:plot_features",
+            "profile": "caraway.client.profiling:profile",
             "training_set": "caraway.client.desk:training_set",
             # Packages that become attributes of `caraway` when they are asked for.
             "datasets": "caraway.datasets",
@@ -85,6 +88,7 @@ __all__ = [
     "client",
     "connectors",
     "dataset",
+    "drift",
     "extractor",
     "feature",
     "feature_history",
@@ -93,5 +97,6 @@ __all__ = [
     "meta",
     "pipeline",
     "plot_features",
+    "profile",
     "training_set",
 ]

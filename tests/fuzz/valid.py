@@ -1,5 +1,6 @@
 """Valid requests for every endpoint, over the definitions that the tests of queries share: what the fuzzer mutates."""
 
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import orjson
 import pyarrow as pa
 
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from caraway.profiles.tables import profiled
 from tests.unit.query import garden
 
 API = "/api/v1"
@@ -15,6 +17,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 PROTOBUF = "application/octet-stream"
 # Commits and changes of branches go here, so that the definitions that the healthy caller reads stay as they are.
 BRANCH = "fuzz"
+# The profile of a feature of the garden, in base64.
+REFERENCE = b64encode(profiled([pa.table({"State.species": ["oak", "elm", None]})]).to_bytes()).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,9 @@ def requests() -> tuple[Valid, ...]:
         _json("POST", f"{API}/branch/rollback", {"commit_id": 1}, ON_BRANCH),
         Valid("GET", f"{API}/datasets"),
         Valid("GET", f"{API}/definition/Pots"),
+        Valid("GET", f"{API}/xray?datasets=Pots&properties=name,tags"),
+        Valid("GET", f"{API}/lineage"),
+        Valid("GET", f"{API}/dataset/Pots/inspect?n=3&fields=pot,species"),
         Valid("GET", f"{API}/dead_letters?limit=5"),
         Valid("GET", f"{API}/dead_letters/0-0"),
         _json("POST", f"{API}/dead_letters/0-0/replay", {}),
@@ -131,7 +138,16 @@ def requests() -> tuple[Valid, ...]:
         _json("POST", f"{API}/query_offline/cancel?request_id=0", {}),
         Valid("GET", f"{API}/query_offline/list"),
         Valid("GET", f"{API}/query_offline/explain?inputs=Tap.pot&outputs=State.species"),
+        _json(
+            "POST",
+            f"{API}/why",
+            {"feature": "State.species", "inputs": {"Tap.pot": 1}, "at": "2024-01-01", "limit": 5, "wait": 0},
+        ),
+        Valid("GET", f"{API}/why?request_id=0&wait=0"),
         Valid("GET", f"{API}/skew?feature=State.species&hours=2"),
+        Valid("GET", f"{API}/drift?feature=State.species&hours=2&reference=week"),
+        _json("POST", f"{API}/drift/reference", {"profile": REFERENCE}),
+        Valid("GET", f"{API}/expectations?dataset=State&hours=2&samples=1"),
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),

@@ -17,6 +17,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 from caraway.stack import ports
+from tests.services.debian import NotInstalledError, cache, libraries, unpack
 from tests.timeouts import deadline_in, scaled
 
 # The second one has a program that makes data folders.
@@ -42,10 +43,6 @@ START_S, STOP_S = 60.0, 60.0
 USER, PASSWORD, DATABASE = "caraway", "test-password", "garden"
 
 
-class NotInstalledError(Exception):
-    """There is no MariaDB on this machine, and it couldn't be fetched."""
-
-
 @dataclass(frozen=True, slots=True)
 class Programs:
     """The programs of a MariaDB; `root` is where its packages were unpacked, None if the system has them."""
@@ -59,10 +56,8 @@ class Programs:
         """The environment in which they run."""
         if self.root is None:
             return dict(os.environ)
-        libraries = {str(found.parent) for found in self.root.glob("usr/lib/**/*.so*")}
-        libraries |= {str(found.parent) for found in self.root.glob("lib/**/*.so*")}
         paths = (str(self.root / "usr/bin"), os.environ.get("PATH", ""))
-        return {**os.environ, "LD_LIBRARY_PATH": ":".join(sorted(libraries)), "PATH": ":".join(paths)}
+        return {**os.environ, "LD_LIBRARY_PATH": libraries(self.root), "PATH": ":".join(paths)}
 
     @property
     def base(self) -> list[str]:
@@ -96,50 +91,11 @@ def make_ready() -> None:
     except NotInstalledError:
         if not shutil.which("apt-get"):
             raise
-        _fetch(_unpacked())
-
-
-def cache() -> Path:
-    """Return the folder for what is fetched once."""
-    return Path(os.environ.get("CARAWAY_CACHE_DIR") or Path.home() / ".cache" / "caraway")
+        unpack("MariaDB", PACKAGES, _unpacked())
 
 
 def _unpacked() -> Path:
     return cache() / "mariadb"
-
-
-def _fetch(root: Path) -> None:
-    """Unpack the packages that the machine lacks, by apt with a list of packages of its own."""
-    shutil.rmtree(root, ignore_errors=True)
-    work = root.with_name("mariadb.unfinished")
-    shutil.rmtree(work, ignore_errors=True)
-    for folder in ("apt/lists/partial", "apt/cache/archives/partial", "tree"):
-        (work / folder).mkdir(parents=True)
-    apt = [
-        "apt-get",
-        *("-o", f"Dir::State::lists={work / 'apt/lists'}"),
-        *("-o", f"Dir::Cache={work / 'apt/cache'}"),
-        *("-o", "Debug::NoLocking=1"),
-        *("-o", "Acquire::Retries=3"),
-        # Root's apt fetches as another user, who may not write here.
-        *("-o", "APT::Sandbox::User="),
-        "-qq",
-    ]
-    try:
-        _run([*apt, "update"], work)
-        planned = _run([*apt, "--simulate", "--no-install-recommends", "install", *PACKAGES], work)
-        names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
-        _run([*apt, "download", *names], work)
-        for package in work.glob("*.deb"):
-            _run(["dpkg-deb", "--extract", str(package), str(work / "tree")], work)
-    except subprocess.CalledProcessError as error:
-        raise NotInstalledError(f"MariaDB couldn't be fetched by apt: {error.stderr.strip()}") from error
-    (work / "tree").rename(root)
-    shutil.rmtree(work)
-
-
-def _run(command: list[str], folder: Path) -> str:
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 class MariaDB:

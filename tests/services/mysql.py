@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB, NotInstalledError, cache
+from tests.services.debian import NotInstalledError, cache
+from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB
 
 PACKAGE = "mysql-server-core"
 # Debian's stable versions have MariaDB only.

@@ -4,8 +4,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from signal import SIGTERM
 
@@ -15,10 +13,6 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from typing_extensions import override
 
 from caraway.children import process
@@ -26,6 +20,7 @@ from caraway.config.settings import load_settings
 from caraway.stack import ports
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
+from tests.services.certificates import write_certificates
 from tests.timeouts import deadline_in
 
 USER, PASSWORD = "ada", "test-password"
@@ -104,7 +99,7 @@ def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     )
     part.more_ports, part.keystore = (sasl, tls), folder / "broker.pem"
     ca_file = folder / "ca.pem"
-    _write_certificates(ca_file, part.keystore)
+    write_certificates(ca_file, part.keystore)
     part.prepare()
     log = folder / "kafka.log"
     child = process.start(part.launch(), log, SIGTERM)
@@ -122,30 +117,3 @@ def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         yield running
     finally:
         process.stop(child, SIGTERM, 20)
-
-
-def _write_certificates(ca_file: Path, keystore: Path) -> None:
-    """Make an authority, and a key with its certificate for this machine."""
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-    broker = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
-    now = datetime.now(UTC)
-
-    def certificate(subject: x509.Name, public: ec.EllipticCurvePublicKey, *, is_ca: bool) -> x509.Certificate:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(authority)
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-            .sign(ca_key, hashes.SHA256())
-        )
-
-    pem = serialization.Encoding.PEM
-    ca_file.write_bytes(certificate(authority, ca_key.public_key(), is_ca=True).public_bytes(pem))
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    keystore.write_bytes(secret + certificate(broker, key.public_key(), is_ca=False).public_bytes(pem))

@@ -35,10 +35,14 @@ SECTIONS = (
         (
             Listed("datasets", "caraway.cli.describe:datasets", "List the datasets of a branch."),
             Listed("describe", "caraway.cli.describe:describe", "Show a definition and who uses it."),
+            Listed("inspect", "caraway.cli.inspect:inspect", "Show the newest rows of a dataset."),
+            Listed("lineage", "caraway.cli.inspect:lineage", "Show what is computed from what."),
+            Listed("xray", "caraway.cli.inspect:xray", "Show properties of datasets and featuresets."),
             Listed("log", "caraway.cli.log:log", "Send rows to an endpoint of a webhook."),
             Listed("wait", "caraway.cli.wait:wait", "Wait until all accepted rows are served."),
             Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
             Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
+            Listed("why", "caraway.cli.why:why", "Explain a value: the events behind it."),
             Listed("source", "caraway.cli.source:source", "List sources, and try one before its commit."),
             Listed(
                 "dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show, repair and replay refused rows."
@@ -47,6 +51,9 @@ SECTIONS = (
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
             Listed("freshness", "caraway.cli.freshness:freshness", "Show how old what queries read is."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
+            Listed("drift", "caraway.cli.drift:drift", "Show which served features have drifted."),
+            Listed("expectations", "caraway.cli.expectations:expectations", "Show how many rows are as expected."),
+            Listed("mcp", "caraway.cli.mcp:mcp", "Serve the catalog and features to AI agents.", "mcp"),
             Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
         ),
     ),

@@ -1,7 +1,7 @@
 """Training sets: features of many rows as of the rows' times, computed by a server and read part by part."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -11,6 +11,8 @@ from caraway.client.batches import Array, Columns, array_batches, torch_dataset
 from caraway.client.progress import Progress
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, NotServedError, OfflineQueryError
+from caraway.featuresets.features import Feature
+from caraway.profiles.tables import Profile, profiled
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,6 +57,7 @@ class TrainingSet:
         self.short = int(status.get("rows_short", 0))
         self._parts = int(status["parts"])
         self._read = read
+        self._profiles: dict[tuple[str, ...], Profile] = {}
 
     def __len__(self) -> int:
         return self.rows
@@ -118,6 +121,26 @@ class TrainingSet:
                 isn't positive, or a worker reads.
         """
         return torch_dataset(lambda: self.batches(rows), columns)
+
+    def profile(self, keys: Sequence[Feature | str] = ()) -> Profile:
+        """Return the profile of the columns: counts, exact moments, quantiles and frequent values.
+
+        It is computed part by part when it is first asked for, and kept. A model that is kept with the bytes of its
+        training set's profile (`Profile.to_bytes`) can always be compared with what it is asked with: see
+        `caraway.drift` and `Client.set_reference`.
+
+        Args:
+            keys: The columns that tell which rows are of the same thing, such as a user's id. If the rows have the
+                same users again and again, they say less about drift than so many rows of different users.
+
+        Raises:
+            InvalidInputError: There is no such column.
+            UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
+        """
+        names = tuple(str(key) if isinstance(key, str) else key.fqn() for key in keys)
+        if names not in self._profiles:
+            self._profiles[names] = profiled((_features(part) for part in self.parts()), keys=names)
+        return self._profiles[names]
 
     def explain(self) -> Any:
         """Return what the query read, where it was computed and why, and the seconds that its steps took.

@@ -338,6 +338,49 @@ class TracesSettings(_Section):
     service: Annotated[str, Field(min_length=1)] = "caraway"
 
 
+class DriftSettings(_Section):
+    """The drift watch, which profiles served features by the hour and compares them with a reference.
+
+    Attributes:
+        enabled: False: nothing is profiled.
+        seconds: The shortest pause between two passes. A pass takes all rows that have come, or 100,000 of them.
+        hours: The hours that are compared for the metrics, up to now.
+        false_alarms: The greatest probability that a comparison has any alarm though nothing has changed.
+        kept_days: Days for which profiles are kept: eight are enough to compare a day with the one a week before.
+    """
+
+    enabled: bool = True
+    seconds: Annotated[float, Field(gt=0)] = 60.0
+    hours: Annotated[int, Field(ge=1, le=24 * 366)] = 24
+    false_alarms: Annotated[float, Field(gt=0, lt=1)] = 0.001
+    kept_days: Annotated[float, Field(gt=0)] = 8.0
+
+
+class QualitySettings(_Section):
+    """The quality watch, which checks the rows of datasets against their expectations.
+
+    Attributes:
+        enabled: False: nothing is checked.
+        seconds: Seconds after which a row is counted, if it came alone.
+        kept_days: Days for which counts by time are kept, back from the newest row of a dataset.
+    """
+
+    enabled: bool = True
+    seconds: Annotated[float, Field(gt=0)] = 10.0
+    kept_days: Annotated[float, Field(gt=0)] = 30.0
+
+
+class AlertSettings(_Section):
+    """Alerts, which are lines of the log and requests to a webhook.
+
+    Attributes:
+        webhook: The address to which alerts are sent in the form of Alertmanager's API, version 2, such as
+            http://alertmanager:9093/api/v2/alerts; None: they are only logged.
+    """
+
+    webhook: str | None = None
+
+
 class SinkSettings(_Section):
     """Sinks, to which the changes of datasets are written.
 
@@ -425,7 +468,10 @@ class Settings(BaseSettings):
     index: IndexSettings = IndexSettings()
     archive: ArchiveSettings = ArchiveSettings()
     offline: OfflineSettings = OfflineSettings()
+    drift: DriftSettings = DriftSettings()
     skew: SkewSettings = SkewSettings()
+    quality: QualitySettings = QualitySettings()
+    alerts: AlertSettings = AlertSettings()
     sinks: SinkSettings = SinkSettings()
     traces: TracesSettings = TracesSettings()
     secrets: SecretsSettings = SecretsSettings()

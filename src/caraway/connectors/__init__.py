@@ -10,6 +10,7 @@ from caraway.connectors.kafka import Kafka, KafkaConnector
 from caraway.connectors.kinesis import Kinesis, KinesisConnector, at_timestamp
 from caraway.connectors.preproc import Eval, PreProcValue, Ref, WhereValue, eval, ref  # noqa: A004 (the API's name)
 from caraway.connectors.pubsub import PubSub, PubSubConnector
+from caraway.connectors.redis import Redis, RedisConnector
 from caraway.connectors.registries import Avro, Protobuf
 from caraway.connectors.s3 import CSV, S3, S3Connector
 from caraway.connectors.sampling import Sample
@@ -49,6 +50,8 @@ __all__ = [
     "Protobuf",
     "PubSub",
     "PubSubConnector",
+    "Redis",
+    "RedisConnector",
     "Redshift",
     "Ref",
     "S3Connector",

@@ -45,8 +45,8 @@ def sink(
     """Write the rows of a dataset, which pipelines fill, to a connector; stands above or below `@dataset`.
 
     Args:
-        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", or a table of
-            Iceberg, Snowflake or Postgres.
+        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", a table of
+            Iceberg, Snowflake or Postgres, or keys of Redis.
         cdc: "debezium" for Kafka and HTTP; none for the others.
         every: The interval of writing, a duration; not for Kafka and HTTP. The default of S3, Iceberg and Snowflake is
             an hour; the others get changes as they come.
@@ -93,8 +93,8 @@ def _writable(conn: object) -> DataConnector:
         return conn
     shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
     raise DefinitionError(
-        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, and tables "
-        "of Iceberg, Snowflake and Postgres"
+        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3, keys of Redis, "
+        "and tables of Iceberg, Snowflake and Postgres"
     )
 
 

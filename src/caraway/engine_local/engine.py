@@ -155,6 +155,22 @@ class LocalEngine:
             rows = [version.row for version in self._tables[dataset].versions]
         return [{name: row[name] for name in names} for row in rows if not erased.hides(row)]
 
+    def table(self, dataset: str) -> Table:
+        """Return the content of a dataset, with the rows of keys that were erased in it alone.
+
+        Raises:
+            UnknownEntityError: No such dataset.
+        """
+        return self._tables[self._spec(dataset).name]
+
+    def is_computed(self, dataset: str) -> bool:
+        """Return whether a pipeline has computed the content of a dataset; see `put_derived`."""
+        return dataset in self._runs and dataset not in self._events
+
+    def hides(self, dataset: str, row: Mapping[str, object]) -> bool:
+        """Return whether a row, or a key, of a dataset is erased."""
+        return self._erased.get(dataset, NOTHING_ERASED).hides(row)
+
     def copy(self) -> "LocalEngine":
         """Return an independent engine with the same datasets and data, which it shares until they change."""
         other = LocalEngine()

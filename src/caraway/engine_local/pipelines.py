@@ -59,21 +59,25 @@ def _compile(operator: ops.Operator, datasets: Mapping[str, DatasetSpec]) -> Run
         case ops.Join():
             return _compile_join(operator, datasets)
         case _:
-            of, step = _compile(operator.of, datasets), _step(operator, schema_of(operator.of, datasets))
+            of, step = _compile(operator.of, datasets), compile_step(operator, schema_of(operator.of, datasets))
             return lambda read: step(of(read))
 
 
 def _compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Run:
-    left, before = _compile(operator.left, datasets), schema_of(operator.left, datasets)
+    left, join = _compile(operator.left, datasets), compile_join(operator, datasets)
+    return lambda read: join(left(read), read(operator.right))
+
+
+def compile_join(operator: ops.Join, datasets: Mapping[str, DatasetSpec]) -> Callable[[Table, Table], Table]:
+    """Return a join as a function of its left and its right input."""
+    before = schema_of(operator.left, datasets)
     keys, right_keys, timestamp = tuple(before.keys), datasets[operator.right].keys, before.timestamp
     if not keys:
-        return lambda read: join_events(operator, left(read), read(operator.right), right_keys)
-    return lambda read: join_tables(
-        operator, left(read), read(operator.right), keys=keys, right_keys=right_keys, timestamp=timestamp
-    )
+        return lambda left, right: join_events(operator, left, right, right_keys)
+    return lambda left, right: join_tables(operator, left, right, keys=keys, right_keys=right_keys, timestamp=timestamp)
 
 
-def _step(operator: ops.Operator, before: Schema) -> Step:
+def compile_step(operator: ops.Operator, before: Schema) -> Step:
     """Return an operator with one input as a function of that input; `before` is the schema of the input."""
     keys = tuple(before.keys)
     match operator:

@@ -69,6 +69,16 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
         ),
         Remains("samples of the skew watch", "features of such rows", "skew.kept_days have passed"),
         Remains(
+            "profiles of the drift watch",
+            "frequent texts, extremes and quantiles of features, as far as rows of the key have a part in them",
+            "drift.kept_days have passed; a reference is set anew",
+        ),
+        Remains(
+            "files of the quality watch",
+            f"hashes of 8 bytes of rows of {dataset}, if a job writes it and it has expectations",
+            "the dataset or its expectations change",
+        ),
+        Remains(
             "archive",
             f"rows of {dataset}, in files of its table that were replaced when the key was erased",
             "archive.replaced_hours (24) have passed",

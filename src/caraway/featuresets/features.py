@@ -8,6 +8,7 @@ from caraway.dtypes.annotations import annotation_of
 from caraway.dtypes.types import DataType
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
+from caraway.graph.drift import Drift
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.runtime import FeatureHandle
 from caraway.graph.specs import FeatureSpec, Metadata
@@ -67,13 +68,18 @@ class Feature:
         *,
         deprecated: bool = False,
         deleted: bool = False,
+        drift: Drift | None = None,
     ) -> Any:
         """Attach metadata.
 
+        `drift` has the thresholds from which a change of the feature's values is an alarm (docs/drift.md).
+
         Raises:
-            DefinitionError: The owner isn't an email address.
+            DefinitionError: The owner isn't an email address, or a threshold is negative.
         """
-        self.metadata = metadata_of_arguments(owner, description, tags, deprecated=deprecated, deleted=deleted)
+        self.metadata = metadata_of_arguments(
+            owner, description, tags, deprecated=deprecated, deleted=deleted, drift=drift
+        )
         return self
 
     def to_spec(self) -> FeatureSpec:

@@ -25,6 +25,7 @@ from caraway.graph.systems import (
     MySQLSystem,
     PostgresSystem,
     PubSubSystem,
+    RedisSystem,
     RegisteredSystem,
     RegistryFormat,
     S3System,
@@ -61,6 +62,8 @@ class Connector:
     forget: ClassVar[str] = ""
     # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
     writer: ClassVar[str] = ""
+    # True if a sink writes a row under its key, so that datasets without keys can't have such a sink.
+    needs_keys: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         CONNECTORS[cls.__name__] = cls
@@ -544,6 +547,32 @@ class IcebergConnector(SystemConnector):
     def inside(self) -> str:
         """The table, for people."""
         return f"table={self.table}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisConnector(SystemConnector):
+    """The keys of a Redis that begin with a prefix and a colon, one for each row, to which only sinks write.
+
+    `format` is "hash" or "json". A row's key expires `ttl_us` after it was written; None if it never does.
+    """
+
+    system: RedisSystem | RegisteredSystem
+    prefix: str
+    format: str = "hash"
+    ttl_us: int | None = None
+
+    library: ClassVar = ("redis", "redis")
+    writer: ClassVar = "caraway.sinks.redis.writer:RedisWriter"
+    needs_keys: ClassVar = True
+
+    def target(self, suffix: str) -> str:
+        """Return the prefix of the keys that a sink writes."""
+        return f"{self.prefix}{suffix}"
+
+    @property
+    def inside(self) -> str:
+        """The prefix, for people."""
+        return f"prefix={self.prefix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

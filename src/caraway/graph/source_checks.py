@@ -65,7 +65,13 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
 
 def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
     """Check a sink against its dataset. Raises `CommitError` if the connector can't be written to."""
-    sink.connector.check_sink(f"dataset {dataset.name}, sink {sink.connector.identifier}")
+    where = f"dataset {dataset.name}, sink {sink.connector.identifier}"
+    sink.connector.check_sink(where)
+    if sink.connector.needs_keys and not dataset.keys:
+        raise CommitError(
+            f"{where}: a row is written under its key, and the dataset has no keys; "
+            "declare them by field(key=True), or write to a table"
+        )
 
 
 def check_systems(graph: Graph) -> None:

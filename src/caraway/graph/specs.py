@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
+from caraway.graph.drift import Drift
 from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.operators import Operator
 from caraway.graph.sources import SinkSpec, SourceSpec
@@ -15,13 +16,14 @@ from caraway.graph.sources import SinkSpec, SourceSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """Owner, description and flags: never part of a definition's identity."""
+    """Owner, description, flags and thresholds of drift: never part of a definition's identity."""
 
     owner: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
     deprecated: bool = False
     deleted: bool = False
+    drift: Drift | None = None
 
 
 NO_METADATA = Metadata()

@@ -4,6 +4,7 @@ A system that is registered on the server is a reference by kind and name. Conne
 the things inside of systems.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -37,6 +38,7 @@ class SystemKind(StrEnum):
     PUBSUB = "PubSub"
     HTTP = "HTTP"
     ICEBERG = "Iceberg"
+    REDIS = "Redis"
     FILES = "Files"
     GCS = "GCS"
     AZURE = "Azure"
@@ -182,18 +184,26 @@ class BigQuerySystem(TableSystem):
     """A BigQuery dataset; the key is JSON text or a secret."""
 
     kind: ClassVar = SystemKind.BIGQUERY
+    reader: ClassVar = "caraway.ingest.sources.tables.bigquery:BigQueryReader"
+    library: ClassVar = ("google.cloud.bigquery", "bigquery")
     project_id: str
     dataset_id: str
     service_account_key: Secretish
 
 
+# The addresses of clusters, <cluster>.<identity>.<region>.redshift.amazonaws.com, and of workgroups of Redshift
+# Serverless, <workgroup>.<account>.<region>.redshift-serverless.amazonaws.com.
+_REDSHIFT_HOST = re.compile(
+    r"([^.]+)\.[^.]+\.([^.]+)\.redshift(-serverless)?\.amazonaws\.com(?:\.cn)?", re.IGNORECASE | re.ASCII
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedshiftSystem(TableSystem):
-    """A schema of a Redshift database; opened by a role through S3, or by username and password."""
+    """A schema of a Redshift database; opened by a role, or by username and password."""
 
     kind: ClassVar = SystemKind.REDSHIFT
     reader: ClassVar = "caraway.ingest.sources.tables.redshift:RedshiftReader"
-    library: ClassVar = ("psycopg", "redshift")
     host: str
     port: int
     database: str
@@ -202,11 +212,26 @@ class RedshiftSystem(TableSystem):
     username: Secretish | None = None
     password: Secretish | None = None
 
+    @property
+    def library(self) -> tuple[str, str]:  # type: ignore[override]  # a role needs another one
+        """The library that the reader needs beside psycopg, which every server has."""
+        return ("psycopg" if self.s3_access_role_arn is None else "boto3", "redshift")
+
+    @property
+    def cluster(self) -> tuple[str, str, bool] | None:
+        """The cluster or workgroup, its region, and whether it is serverless, from its address; None for others."""
+        found = _REDSHIFT_HOST.fullmatch(self.host)
+        return None if found is None else (found[1], found[2], found[3] is not None)
+
     def unreadable(self) -> str:
-        """Return that the server doesn't unload tables through S3."""
-        if self.s3_access_role_arn is None:
+        """Return that the role's access can't be asked for, because the cluster isn't known; empty if it is."""
+        if self.s3_access_role_arn is None or self.cluster is not None:
             return ""
-        return "the server reads Redshift by username and password only so far, not through S3; give both of them"
+        return (
+            f"the host {self.host!r} isn't the address of a cluster or workgroup, which a role needs; give the one "
+            "that ends in .redshift.amazonaws.com or .redshift-serverless.amazonaws.com, and another way to it by "
+            "the setting sources.endpoints"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +290,19 @@ class HTTPSystem(System):
     host: Secretish
     healthz: str
     ca_cert: Secretish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSystem(System):
+    """A database of a Redis server; `transport` is "plain" or "tls". Without a username, it is the default user's."""
+
+    kind: ClassVar = SystemKind.REDIS
+    host: Secretish
+    port: int = 6379
+    database: int = 0
+    username: Secretish | None = None
+    password: Secretish | None = None
+    transport: str = "plain"
 
 
 class RegistryFormat(StrEnum):

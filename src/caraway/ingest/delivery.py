@@ -1,6 +1,7 @@
 """The items that are sent for the rows of a payload: records of datasets, and dead letters for rows that don't fit."""
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ import orjson
 
 from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.ingest.marks import Marks
+from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import Table
-from caraway.ingest.targets import EncodedRecord, RowError, Target
+from caraway.ingest.targets import Encoded, EncodedRecord, RowError, Target
+from caraway.rows.batches import Stage
 from caraway.topics.blocks import block_of, blocks_of
 from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES, MAX_PAYLOAD
 from caraway.topics.producer import TopicItem
@@ -36,7 +39,7 @@ class Delivery:
 
     items: Mapping[str, list[TopicItem]]
     errors: list[RowError]
-    filtered: int
+    counts: RowCounts
 
 
 class Deliverer:
@@ -74,12 +77,32 @@ class Deliverer:
         """Return what rows `start` to `stop` make for a dataset."""
         encoded = target.encode(self._rows, start, stop, now_us)
         records = encoded.records
+        counts = self._counts(target, encoded, stop - start)
         if target.topic in self._hides:
             # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
             records = _not_erased(records, *self._hides[target.topic])
         items = self._unkeyed(target, records) if not target.keys else self._keyed(target, records)
         letters = self._letters(target, encoded.errors, now_us)
-        return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, encoded.filtered)
+        return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, counts)
+
+    def _counts(self, target: Target, encoded: Encoded, read: int) -> RowCounts:
+        """Return what becomes of the rows of a slice; a row is refused at the stage of its first error."""
+        stages: dict[int, Stage] = {}
+        for error in encoded.errors:
+            stages.setdefault(error.row, error.stage)
+        duplicates = 0
+        if (marks := self._marks) is not None and marks.written:
+            # This is only so after a crash, or in a request that is sent again.
+            of, dataset = marks.of, target.dataset
+            rows = {row for row, _, _, _ in encoded.records if row not in stages}
+            fresh = {row for row, change, _, _ in encoded.records if of(dataset, row, change) is not None}
+            stale = [row for row in stages if of(dataset, row) is None]
+            duplicates = len(rows - fresh) + len(stale)
+            for row in stale:
+                del stages[row]
+        refused, left_out = Counter(stages.values()), Counter(encoded.left_out)
+        admitted = read - duplicates - refused.total() - left_out.total()
+        return RowCounts(read=read, admitted=admitted, duplicates=duplicates, refused=refused, left_out=left_out)
 
     def _keyed(self, target: Target, records: Sequence[EncodedRecord]) -> list[TopicItem]:
         """Return a message for each record, since its key says which partition takes it."""

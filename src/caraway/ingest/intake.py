@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from caraway.errors import InvalidInputError, shortened
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
 from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import Table
 from caraway.ingest.targets import RowError, Target
 
@@ -26,8 +26,8 @@ class IngestReport:
     """The outcome of a request.
 
     `accepted` counts the rows that every dataset of the endpoint took, `rejected` those that at least one dataset
-    refused; `taken` has the number of rows that each dataset took, `filtered` how many of these its source left out.
-    `errors` has the first of the reasons for refusals.
+    refused; `taken` has the number of rows that each dataset took, those that its source leaves out included,
+    and `counts` what became of all rows, by dataset. `errors` has the first of the reasons for refusals.
     """
 
     accepted: int
@@ -35,7 +35,7 @@ class IngestReport:
     errors: tuple[RowError, ...]
     warnings: tuple[str, ...]
     taken: dict[str, int]
-    filtered: dict[str, int]
+    counts: dict[str, RowCounts]
 
     @property
     def status(self) -> int:
@@ -75,7 +75,7 @@ class Intake:
         self._deliverer = deliverer
         self._pending: list[Future[None]] = []
         self._errors: list[RowError] = []
-        self._filtered = Counter[str]()
+        self._counts = {target.dataset: RowCounts() for target in endpoint.targets}
         self._refused: dict[str, set[int]] = {target.dataset: set() for target in endpoint.targets}
 
     async def run(self, *, in_thread: bool, step: int = SLICE) -> IngestReport:
@@ -116,7 +116,7 @@ class Intake:
 
     def _slice(self, target: Target, start: int, stop: int) -> None:
         delivery = self._deliverer.deliver(target, start, stop, time.time_ns() // 1000)
-        self._filtered[target.dataset] += delivery.filtered
+        self._counts[target.dataset].add(delivery.counts)
         for topic, items in delivery.items.items():
             if items:
                 self._pending.append(self._writer.write(topic, items))
@@ -143,5 +143,5 @@ class Intake:
             errors=tuple(self._errors),
             warnings=warnings,
             taken=taken,
-            filtered={dataset: self._filtered[dataset] for dataset in taken},
+            counts=self._counts,
         )

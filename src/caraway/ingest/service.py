@@ -1,6 +1,7 @@
 """Ingestion: the part of the server that accepts the rows of log requests."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -13,8 +14,10 @@ from caraway.ingest.intake import THREAD_SLICE, IngestReport, Intake
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.marks import Marks, Written
 from caraway.ingest.requests import Answers, RequestKey, read_back
+from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
+from caraway.rows.batches import LeftOut
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 
@@ -123,10 +126,8 @@ class IngestService:
             topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
             written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
         report = await take(None if request is None else request.marks(written))
-        total = report.accepted + report.rejected
         for target in endpoint.targets:
-            count, filtered = report.taken[target.dataset], report.filtered[target.dataset]
-            metrics.count(target, accepted=count - filtered, refused=total - count, filtered=filtered)
+            metrics.count(target, report.counts[target.dataset])
         return report
 
 
@@ -138,5 +139,5 @@ def _without(report: IngestReport, closed: Sequence[Target], rows: int) -> Inges
         report,
         warnings=(*report.warnings, ended),
         taken=report.taken | dict.fromkeys(names, rows),
-        filtered=report.filtered | dict.fromkeys(names, rows),
+        counts=report.counts | {name: RowCounts(read=rows, left_out=Counter({LeftOut.CLOSED: rows})) for name in names},
     )

@@ -11,7 +11,7 @@ from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.ingest.table import Table
 from caraway.plan.model import Column, IngestPlan
-from caraway.rows.batches import RecordError, Stage, keeps_empty_text, member
+from caraway.rows.batches import LeftOut, RecordError, Stage, keeps_empty_text, member
 from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
 from caraway.rows.cdc import CapturedChange, ChangeKind
 from caraway.rows.changes import admitted_changes, is_plain
@@ -33,6 +33,7 @@ class RowError:
     dataset: str
     field: str
     message: str
+    stage: Stage = Stage.CAST
 
 
 # A record for a dataset's topic: the number of the row that it comes from, its number among the records of that row (a
@@ -46,12 +47,12 @@ _Change = tuple[int, int, int, object, Sequence[object]]
 class Encoded:
     """A slice of a payload, encoded for one dataset: records of valid rows, errors of invalid ones.
 
-    `filtered` counts the rows that where, since, until or sample left out; these are neither.
+    `left_out` counts the rows that make neither, by the reason.
     """
 
     records: list[EncodedRecord]
     errors: list[RowError]
-    filtered: int = 0
+    left_out: Mapping[LeftOut, int]
 
 
 class Target:
@@ -87,7 +88,9 @@ class Target:
 
     def encode(self, table: Table, start: int, stop: int, ingested_us: int) -> Encoded:
         """Return rows `start` to `stop`, cast and encoded."""
-        errors = [self._error(row, fault) for row, fault in table.faults.items() if start <= row < stop]
+        errors = [
+            self._error(row, fault, stage=Stage.DECODE) for row, fault in table.faults.items() if start <= row < stop
+        ]
         if self.is_plain:
             return self._encode_columns(table, start, stop, ingested_us, errors)
         rows = {row: table.row(row) for row in range(start, stop) if row not in table.faults}
@@ -153,7 +156,7 @@ class Target:
             changes = zip(numbers, repeat(0), repeat(PUT), times, _rows(stored, len(numbers)), strict=False)
             records = self._records(changes, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
-        return Encoded(records, errors)
+        return Encoded(records, errors, {})
 
     def _puts(
         self,
@@ -188,7 +191,7 @@ class Target:
         """Return the records of rows for which a cast of their columns isn't enough."""
         objects = {number: row for number, row in rows.items() if isinstance(row, dict)}
         mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
-        errors += [self._error(error.row, _spelled(error), error.field) for error in mapped.errors]
+        errors += [self._error(error.row, _spelled(error), error.field, error.stage) for error in mapped.errors]
         made: Counter[int] = Counter(error.row for error in errors)
         self._see([change.at_us for change in mapped.changes])
         places: list[int] = []
@@ -197,7 +200,8 @@ class Target:
             made[change.number] += 1
         records = self._of_changes(mapped.changes, places, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
-        return Encoded(records, errors, sum(number not in made for number in rows))
+        left_out = Counter(mapped.left_out.get(number, LeftOut.NO_CHANGE) for number in rows if number not in made)
+        return Encoded(records, errors, left_out)
 
     def _of_changes(
         self, changes: Sequence[CapturedChange], places: Sequence[int], ingested_us: int, errors: list[RowError]
@@ -249,8 +253,10 @@ class Target:
             newest = max(known)
             self.newest_us = newest if self.newest_us is None else max(newest, self.newest_us)
 
-    def _error(self, row: int, message: str, field: str = "") -> RowError:
-        return RowError(row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE))
+    def _error(self, row: int, message: str, field: str = "", stage: Stage = Stage.CAST) -> RowError:
+        return RowError(
+            row=row, dataset=self.dataset, field=field, message=shortened(message, MAX_MESSAGE), stage=stage
+        )
 
 
 def _rows(columns: Sequence[list[object]], count: int) -> list[tuple[object, ...]]:

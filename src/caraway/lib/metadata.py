@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from caraway.dtypes.structs import META_ATTRIBUTE
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.drift import Drift
 from caraway.graph.specs import Metadata
 
 __all__ = [
@@ -31,6 +32,7 @@ def metadata_of_arguments(
     *,
     deprecated: bool = False,
     deleted: bool = False,
+    drift: Drift | None = None,
 ) -> Metadata:
     """Return the metadata for the arguments of `meta`, which are checked."""
     for name, value in (("owner", owner), ("description", description)):
@@ -40,13 +42,36 @@ def metadata_of_arguments(
         raise DefinitionTypeError(f"meta: tags are a list of str, not {tags!r}")
     if owner and not _EMAIL.fullmatch(owner):
         raise DefinitionError(f'meta: owner "{owner}" is not an email address')
+    if drift is not None:
+        _check_drift(drift)
     return Metadata(
-        owner=owner, description=description, tags=tuple(tags), deprecated=bool(deprecated), deleted=bool(deleted)
+        owner=owner,
+        description=description,
+        tags=tuple(tags),
+        deprecated=bool(deprecated),
+        deleted=bool(deleted),
+        drift=drift,
     )
 
 
+def _check_drift(drift: Drift) -> None:
+    if not isinstance(drift, Drift):
+        raise DefinitionTypeError(f"meta: drift is caraway.lib.Drift(psi=..., ks=...), not {drift!r}")
+    for name in Drift.__dataclass_fields__:
+        threshold = getattr(drift, name)
+        if threshold is None:
+            continue
+        if not isinstance(threshold, (int, float)) or isinstance(threshold, bool):
+            raise DefinitionTypeError(f"meta: drift: {name} is a number, not {threshold!r}")
+        if not threshold >= 0:
+            raise DefinitionError(f"meta: drift: {name} is a number from 0, not {threshold!r}")
+
+
 class meta:  # noqa: N801 (a decorator)
-    """Attach owner, description, tags and flags to a dataset, pipeline, featureset or extractor."""
+    """Attach owner, description, tags and flags to a dataset, pipeline, featureset or extractor.
+
+    `drift` has the thresholds of a featureset's features; features may have their own (docs/drift.md).
+    """
 
     def __init__(
         self,
@@ -55,8 +80,12 @@ class meta:  # noqa: N801 (a decorator)
         tags: Sequence[str] = (),
         deprecated: bool = False,
         deleted: bool = False,
+        *,
+        drift: Drift | None = None,
     ) -> None:
-        self.metadata = metadata_of_arguments(owner, description, tags, deprecated=deprecated, deleted=deleted)
+        self.metadata = metadata_of_arguments(
+            owner, description, tags, deprecated=deprecated, deleted=deleted, drift=drift
+        )
 
     def __call__(self, obj: T) -> T:
         """Attach the metadata to `obj`, in place of any that it has."""

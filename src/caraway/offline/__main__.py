@@ -21,10 +21,21 @@ from caraway.offline.executions import evaluation_of
 from caraway.offline.queries.context import opened_context, planned_of
 from caraway.offline.queries.credentials import opened
 from caraway.offline.queries.inputs import Files, open_rows
-from caraway.offline.queries.model import LATER, OfflineQuery, Place, QueryStatus, StoredRows, folder_of
+from caraway.offline.queries.model import (
+    JSON_INPUT,
+    LATER,
+    OfflineQuery,
+    Place,
+    QueryStatus,
+    StoredRows,
+    WhyRequest,
+    folder_of,
+)
 from caraway.offline.queries.places import own_prefix
 from caraway.offline.queries.running import QueryRun, attempted
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
+from caraway.offline.why.messages import TopicMessages
+from caraway.offline.why.running import write_explanation
 from caraway.recurring import Recurring
 from caraway.secrets.keyring import open_keyring
 from caraway.state.database import connect
@@ -89,6 +100,8 @@ def _run(
     keyring = open_keyring(settings.key_file)
     objects = ObjectFolder(settings.objects_url)
     request = query.request
+    if request.why is not None:
+        return _explain(settings, queries, query, request.why, objects)
     rows_access = opened(keyring, query.id, request.rows) if isinstance(request.rows, Place) else None
     rows = open_rows(query.id, request, objects, Files(settings.offline.local_files, rows_access))
     planned = planned_of(settings, query.commit)
@@ -121,6 +134,24 @@ def _run(
         if isinstance(request.rows, StoredRows):
             objects.remove(f"{folder_of(query.id)}/{request.rows.name}")
     return status
+
+
+def _explain(
+    settings: Settings, queries: OfflineQueries, query: OfflineQuery, asked: WhyRequest, objects: ObjectFolder
+) -> QueryStatus:
+    planned = planned_of(settings, query.commit)
+    servers = sign_in(settings.kafka)
+    cuts = query.cuts or cuts_now(servers, archived_topics([planned.plan]))
+    queries.begin(query.id, cuts, 1)
+    with opened_context(settings, planned, query.request, query.commit, cuts) as context:
+        messages = TopicMessages(servers, settings.objects_url)
+        memory_mb = settings.offline.memory_mb
+        write_explanation(context, query, asked, objects=objects, messages=messages, memory_mb=memory_mb)
+    queries.end(query.id, QueryStatus.SUCCEEDED)
+    # The inputs are in the explanation, which is removed with the query.
+    objects.remove(f"{folder_of(query.id)}/{JSON_INPUT}")
+    LOG.info("an explanation is ready", query=query.id)
+    return QueryStatus.SUCCEEDED
 
 
 if __name__ == "__main__":

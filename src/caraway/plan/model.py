@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from caraway.dtypes.types import DataType
 from caraway.graph.aggregates import AggregateSpec
+from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.operators import Operator
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.sources import SinkSpec, SourceSpec
@@ -20,6 +21,8 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 BRANCH_DIGITS = 8
 # Separates a topic from a dataset in an erasure scope. Kafka allows no topic with it in its name.
 SCOPE_SEPARATOR = ">"
+# The hexadecimal digits of the hash of a dataset's expectations in the name under which its rows are counted.
+CHECK_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +200,38 @@ class SinkPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPlan:
+    """The rows of a dataset are checked against its expectations.
+
+    The rows are on `topic`, or are computed from its records by `direct`. `schema` is that of the rows. If `repeats` is
+    set, a job or an index writes the topic, so a record may come again after a restart. Keys are erased on the topic
+    `erased_on`; if an index computes the dataset's records itself, `label` stands for the dataset there.
+    """
+
+    dataset: DatasetSpec
+    suite: ExpectationSuite
+    topic: TopicPlan
+    schema: RecordSchema
+    repeats: bool
+    erased_on: str
+    label: str | None = None
+    direct: DirectFeed | None = None
+
+    @property
+    def check_id(self) -> str:
+        """The name under which rows are counted: the data and the expectations, so that other ones begin at zero."""
+        texts = [f"{item.name} {item.arguments}" for item in self.suite.expectations]
+        digest = hashlib.sha256("\n".join([str(self.suite.version), *texts]).encode()).hexdigest()
+        label = "" if self.label is None else f"{SCOPE_SEPARATOR}{self.label}"
+        return f"{self.topic.name}{label}/{digest[:CHECK_DIGITS]}"
+
+    @property
+    def erasure_scope(self) -> str:
+        """The name under which keys of the rows are erased (`IndexPlan.erasure_scope`)."""
+        return self.erased_on if self.label is None else f"{self.erased_on}{SCOPE_SEPARATOR}{self.label}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPlan:
     """All that must run for a graph."""
 
@@ -205,6 +240,7 @@ class GraphPlan:
     indexes: tuple[IndexPlan, ...] = ()
     ingests: tuple[IngestPlan, ...] = ()
     sinks: tuple[SinkPlan, ...] = ()
+    checks: tuple[CheckPlan, ...] = ()
 
 
 def on_branch(plan: GraphPlan, branch: str) -> GraphPlan:

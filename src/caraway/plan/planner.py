@@ -6,7 +6,7 @@ The same definition therefore finds its data again, and a changed one starts wit
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -14,6 +14,7 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
+from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint, sink_fingerprint
 from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import schema_of
@@ -84,7 +85,7 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
             trees[name] = found.operator
     computed, read = _computed_by_jobs(planned, specs)
     in_order = [planned[name] for name in specs]
-    emitted = [(p, p.rows) for p in in_order if p.rows is not None and (p.spec.name in read or p.spec.sinks)]
+    emitted = [(p, p.rows) for p in in_order if p.rows is not None and (p.spec.name in read or _sends(p.spec))]
     return model.GraphPlan(
         topics=(
             *(p.topic for p in in_order if p.operator is None or p.spec.name in computed),
@@ -101,6 +102,42 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
         ),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
         sinks=tuple(_sink(p, sink) for p in in_order for sink in dict.fromkeys(p.spec.sinks)),
+        checks=tuple(
+            _check(p, suite, computed, planned, specs) for p in in_order if (suite := _suite(p.spec)) is not None
+        ),
+    )
+
+
+def _sends(spec: DatasetSpec) -> bool:
+    """Return whether somebody besides jobs reads the rows of an aggregate, so that an index has to write them."""
+    return bool(spec.sinks) or _suite(spec) is not None
+
+
+def _suite(spec: DatasetSpec) -> ExpectationSuite | None:
+    """Return the expectations of a dataset, if there are any."""
+    return spec.expectations if spec.expectations is not None and spec.expectations.expectations else None
+
+
+def _check(
+    planned: _Planned,
+    suite: ExpectationSuite,
+    computed: Collection[str],
+    by_name: Mapping[str, _Planned],
+    specs: Mapping[str, DatasetSpec],
+) -> model.CheckPlan:
+    """Return how the rows of a dataset are checked; `computed` are the datasets that jobs compute."""
+    root = None if planned.root is None or planned.spec.name in computed else by_name[planned.root]
+    is_direct = root is not None and planned.rows is None
+    read = root if root is not None and is_direct else planned
+    return model.CheckPlan(
+        dataset=planned.spec,
+        suite=suite,
+        topic=read.read,
+        schema=planned.read.schema,
+        repeats=read.operator is not None,
+        erased_on=(root or planned).topic.name,
+        label=None if root is None else planned.label,
+        direct=_direct(planned, by_name, specs) if is_direct else None,
     )
 
 
@@ -130,13 +167,14 @@ def _computed_by_jobs(
         if found.operator is None:
             continue
         is_aggregate = found.rows is not None
-        is_sent = name in read or bool(found.spec.sinks)
+        is_checked = _suite(found.spec) is not None
+        is_sent = name in read or bool(found.spec.sinks) or (is_aggregate and is_checked)
         is_served = _is_indexed(found.spec) or (is_aggregate and is_sent)
         needs_topic = not is_aggregate and (is_sent or name in roots)
         if found.root is None or needs_topic or not (is_served or name in used):
             computed.add(name)
             read.update(datasets_read(found.operator))
-        if found.root is not None and is_served:
+        if found.root is not None and (is_served or is_checked):
             roots.add(found.root)
     return frozenset(computed), frozenset(read)
 

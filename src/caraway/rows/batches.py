@@ -26,6 +26,19 @@ class Stage(StrEnum):
     CDC = "cdc"
 
 
+class LeftOut(StrEnum):
+    """The reason why a record that is at no fault makes no change of the dataset."""
+
+    WHERE = "where"
+    SINCE = "since"
+    UNTIL = "until"
+    SAMPLE = "sample"
+    # The source was bounded and has ended.
+    CLOSED = "bounded_closed"
+    # A message of change capture that changes no row, such as a heartbeat.
+    NO_CHANGE = "no_change"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordError:
     """The reason why a row isn't in the dataset.

@@ -6,7 +6,7 @@ the begins and ends of transactions, changes of a table's columns, and messages 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +18,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
-from caraway.rows.batches import RecordError, Stage, batch_of_records
+from caraway.rows.batches import LeftOut, RecordError, Stage, batch_of_records
 from caraway.rows.calls import HERE, Conversion
 from caraway.rows.cdc_images import completed, is_whole
 from caraway.rows.cdc_types import in_logical_types
@@ -53,10 +53,14 @@ class CapturedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedChanges:
-    """Changes of a dataset in the order of their records, and the reasons why other records made none."""
+    """Changes of a dataset in the order of their records, and the reasons why other records made none.
+
+    A record without an error makes a change, or is among those that are left out, by its number.
+    """
 
     changes: tuple[CapturedChange, ...]
     errors: tuple[RecordError, ...]
+    left_out: Mapping[int, LeftOut] = field(default_factory=dict)
 
 
 # One is made for each row, and those that aren't frozen take half of the time.
@@ -103,6 +107,7 @@ def map_envelopes(
     """
     envelopes: list[_Envelope] = []
     errors: list[RecordError] = []
+    left_out: dict[int, LeftOut] = {}
     needed, has_keys = _needed_columns(dataset, source), bool(dataset.keys)
     for number, record in zip(range(len(records)) if numbers is None else numbers, records, strict=True):
         try:
@@ -112,6 +117,8 @@ def map_envelopes(
             continue
         if envelope is not None:
             envelopes.append(envelope)
+        else:
+            left_out[number] = LeftOut.NO_CHANGE
     before, after, failed = _mapped_sides(dataset, source, envelopes, how)
     bad = {error.row for error in failed}
     keys, timestamp = dataset.keys, dataset.timestamp
@@ -119,11 +126,20 @@ def map_envelopes(
     for envelope in envelopes:
         if envelope.number in bad:
             continue
+        old, new = before.get(envelope.number), after.get(envelope.number)
+        if old is None and new is None:
+            # An envelope that is read has a row on one side at least, so `where` has left out what there was.
+            left_out[envelope.number] = LeftOut.WHERE
+            continue
         try:
-            changes += _changes(keys, timestamp, envelope, before.get(envelope.number), after.get(envelope.number))
+            changes += _changes(keys, timestamp, envelope, old, new)
         except InvalidInputError as error:
             failed.append(RecordError(row=envelope.number, stage=Stage.CDC, field="", message=str(error)))
-    return MappedChanges(changes=tuple(changes), errors=tuple(sorted(errors + failed, key=lambda error: error.row)))
+    return MappedChanges(
+        changes=tuple(changes),
+        errors=tuple(sorted(errors + failed, key=lambda error: error.row)),
+        left_out=left_out,
+    )
 
 
 def _needed_columns(dataset: DatasetSpec, source: SourceSpec) -> Collection[str] | None:

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from caraway.graph.source_checks import sample_columns
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec
+from caraway.rows.batches import LeftOut
 from caraway.rows.calls import HERE, Conversion
 from caraway.rows.cdc import CapturedChange, ChangeKind, MappedChanges, map_envelopes
-from caraway.rows.records import admission, map_records
+from caraway.rows.records import map_records, rejection
 from caraway.rows.sampling import sampler
 
 
@@ -29,7 +30,7 @@ def admitted_changes(
     if source.cdc.has_envelopes:
         mapped = map_envelopes(dataset, source, payload, how, numbers=numbers)
         changes: Sequence[CapturedChange] = mapped.changes
-        errors = mapped.errors
+        errors, left_out = mapped.errors, dict(mapped.left_out)
     else:
         rows = map_records(dataset, source, payload, how, numbers=numbers)
         errors = rows.errors
@@ -37,22 +38,30 @@ def admitted_changes(
             CapturedChange(number=number, kind=ChangeKind.INSERT, row=row, at_us=_instant(row[dataset.timestamp]))
             for number, row in rows.rows
         ]
+        left_out = {}
+        if len(rows.rows) + len(errors) < len(numbers):
+            known = {change.number for change in changes} | {error.row for error in errors}
+            left_out = {number: LeftOut.WHERE for number in numbers if number not in known}
     if source.since_us is None and source.until_us is None and source.sample is None:
-        return MappedChanges(changes=tuple(changes), errors=errors)
-    is_admitted, is_sampled = admission(dataset, source), sampler(dataset, source)
-    sampled_by = () if source.sample is None else sample_columns(dataset, source)
-    return MappedChanges(
-        changes=tuple(
-            change
-            for change in changes
-            if (
-                is_admitted(change.row)
-                if change.kind is ChangeKind.INSERT
-                else not change.row.keys() >= set(sampled_by) or is_sampled(change.row)
-            )
-        ),
-        errors=errors,
-    )
+        return MappedChanges(changes=tuple(changes), errors=errors, left_out=left_out)
+    why, is_sampled = rejection(dataset, source), sampler(dataset, source)
+    sampled_by = set(() if source.sample is None else sample_columns(dataset, source))
+    admitted: list[CapturedChange] = []
+    rejected: dict[int, LeftOut] = {}
+    for change in changes:
+        if change.kind is ChangeKind.INSERT:
+            reason = why(change.row)
+        else:
+            reason = None if not change.row.keys() >= sampled_by or is_sampled(change.row) else LeftOut.SAMPLE
+        if reason is None:
+            admitted.append(change)
+        else:
+            rejected[change.number] = reason
+    if rejected:
+        # A record may make two changes, of which one is admitted.
+        kept = {change.number for change in admitted}
+        left_out |= {number: reason for number, reason in rejected.items() if number not in kept}
+    return MappedChanges(changes=tuple(admitted), errors=errors, left_out=left_out)
 
 
 def _instant(value: object) -> int:

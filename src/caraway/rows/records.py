@@ -5,7 +5,7 @@ payload, so datasets don't affect each other.
 
 * `typed_rows` converts a frame that a test logs: all rows or an error.
 * `map_records` converts self-describing records: rows for those that fit, and an error for each of the others.
-* `admission` is the last filter: since, until and sample.
+* `rejection` is the last filter: since, until and sample.
 
 `caraway.rows.cdc` takes the envelopes of change data capture apart.
 """
@@ -19,7 +19,7 @@ import pandas as pd
 from caraway.errors import InvalidInputError
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
-from caraway.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
+from caraway.rows.batches import LeftOut, RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
 from caraway.rows.calls import HERE, Conversion
 from caraway.rows.making import keep_wanted, make_columns
 from caraway.rows.sampling import sampler
@@ -93,18 +93,22 @@ def map_batch(
     return MappedRows(rows=rows, errors=tuple(sorted(batch.errors, key=lambda error: error.row)))
 
 
-def admission(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Row], bool]:
-    """Compile the filter by since, until and sample."""
+def rejection(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Row], LeftOut | None]:
+    """Compile the filter by since, until and sample, which returns why a row is left out; None if it is admitted."""
     timestamp = dataset.timestamp
     since, until = source.since_us, source.until_us
     sampled = sampler(dataset, source)
 
-    def is_admitted(row: Row) -> bool:
+    def reason(row: Row) -> LeftOut | None:
         at = row[timestamp]
         assert isinstance(at, int)  # noqa: S101 (a row in stored form)
-        return (since is None or at >= since) and (until is None or at < until) and sampled(row)
+        if since is not None and at < since:
+            return LeftOut.SINCE
+        if until is not None and at >= until:
+            return LeftOut.UNTIL
+        return None if sampled(row) else LeftOut.SAMPLE
 
-    return is_admitted
+    return reason
 
 
 def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from prometheus_client import REGISTRY, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from caraway.served.drift import Found
 from caraway.served.findings import MISMATCHES, UNCHECKED, Finding
 
 EXTRACT_LATENCY = Histogram(
@@ -74,19 +75,16 @@ class FeatureCounts(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return the counts per feature."""
-        family = CounterMetricFamily(
-            "caraway_extract_features_counter",
-            "Extractions per feature.",
-            labels=["featureset", "feature", "workflow", "target"],
-        )
+        (family,) = self.describe()
         for (name, workflow), rows in self._sums().items():
             featureset, _, feature = name.partition(".")
             family.add_metric([featureset, feature, workflow, QUERY_TARGET], rows)
         return [family]
 
-    def describe(self) -> Sequence[Metric]:
+    def describe(self) -> Sequence[CounterMetricFamily]:
         """Return the metric without counting."""
-        return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.")]
+        labels = ["featureset", "feature", "workflow", "target"]
+        return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.", labels=labels)]
 
 
 FEATURE_COUNTS = FeatureCounts()
@@ -144,3 +142,43 @@ def _parts(name: str) -> tuple[str, str]:
 
 SKEW_FIGURES = SkewFigures()
 REGISTRY.register(SKEW_FIGURES)
+
+
+class DriftFigures(Collector):
+    """The distances that the drift watch found last, which are those of the whole deployment in each server."""
+
+    def __init__(self) -> None:
+        """Create no distances."""
+        self._found: Sequence[Found] = ()
+
+    def set(self, found: Sequence[Found]) -> None:
+        """Show these distances."""
+        self._found = found
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the distances, and for each feature whether it has drifted."""
+        distances, drifted = self.describe()
+        alarms: dict[tuple[str, str], bool] = {}
+        for found in self._found:
+            distances.add_metric([found.branch, *_parts(found.feature), found.distance], found.value)
+            key = found.branch, found.feature
+            alarms[key] = alarms.get(key, False) or found.drifted
+        for (branch, name), alarm in alarms.items():
+            drifted.add_metric([branch, *_parts(name)], float(alarm))
+        return distances, drifted
+
+    def describe(self) -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        """Return the metrics without values."""
+        labels = ["branch", "featureset", "feature"]
+        return (
+            GaugeMetricFamily(
+                "caraway_drift_distance",
+                "Distance of served features from their reference.",
+                labels=[*labels, "distance"],
+            ),
+            GaugeMetricFamily("caraway_drift_drifted", "1 if a served feature has drifted, else 0.", labels=labels),
+        )
+
+
+DRIFT_FIGURES = DriftFigures()
+REGISTRY.register(DRIFT_FIGURES)

@@ -18,8 +18,16 @@ from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.http.body import read_body
 from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
-from caraway.server.http.endpoints import Endpoint, Router
-from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, refusal, status_of
+from caraway.server.http.endpoints import Endpoint, Page, Router
+from caraway.server.http.errors import (
+    CutBodyError,
+    DeadlineError,
+    InternalError,
+    SlowBodyError,
+    error_response,
+    refusal,
+    status_of,
+)
 from caraway.server.http.messages import DECODERS, Exchange, Headers, HttpResponse, Request, RsgiScope, json_response
 from caraway.server.tracing.spans import TRACE, Trace, Tracer
 from caraway.state.permissions import Caller
@@ -82,36 +90,39 @@ class App:
     async def __rsgi__(self, scope: RsgiScope, exchange: Exchange) -> None:
         """Answer a request."""
         started = time.perf_counter()
-        target = UNKNOWN_TARGET
         request_id = accepted(scope.headers.get(HEADER))
         context = REQUEST_ID.set(request_id)
         trace = None if self._tracer is None else self._begin_trace(self._tracer, scope.headers)
+        target, headers, page = UNKNOWN_TARGET, scope.headers, None
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
-            target = endpoint.target
+            target, page = endpoint.target, endpoint.page
+            if page is not None:
+                headers = page.headers(scope.headers, scope.query_string)
             if self._sites is not None:
-                self._sites.check(endpoint, scope.headers)
+                self._sites.check(endpoint, headers)
             # The gate comes before the body is read: a caller who isn't admitted must not fill the memory with bodies.
-            caller = self._gate.admit(endpoint, scope.headers)
+            caller = self._gate.admit(endpoint, headers)
             if endpoint.takes_body:
-                check_media_type(endpoint, scope.headers)
+                check_media_type(endpoint, headers)
             # A probe isn't counted against the limits of a caller (`Shares`), because a load balancer must learn the
             # server's health at any time.
             if endpoint.probe:
-                response = await self._answer(scope, exchange, endpoint, name, caller)
+                response = await self._answer(scope, headers, exchange, endpoint, name, caller=caller)
             else:
                 self._bounds.shares.enter(caller.token_id)
                 try:
-                    response = await self._answer(scope, exchange, endpoint, name, caller)
+                    response = await self._answer(scope, headers, exchange, endpoint, name, caller=caller)
                 finally:
                     self._bounds.shares.leave(caller.token_id)
         except CarawayError as error:
-            response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
+            failure: CarawayError = error if status_of(error) != 500 else _unexpected(error, scope)
+            response = _refusal(failure, scope, page)
         except asyncio.CancelledError:
             # A server that ends cancels the requests that are still under way; their clients get an answer, too.
-            response = error_response(UnavailableError(ENDING))
+            response = _refusal(UnavailableError(ENDING), scope, page)
         except Exception as error:  # noqa: BLE001 (every request gets an answer)
-            response = _unexpected(error, scope)
+            response = _refusal(_unexpected(error, scope), scope, page)
         encodings = scope.headers.get("accept-encoding")
         if encodings is not None and len(response.body) > LARGE_ANSWER_BYTES:
             response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, encodings)
@@ -138,7 +149,7 @@ class App:
         return trace
 
     async def _answer(
-        self, scope: RsgiScope, exchange: Exchange, endpoint: Endpoint, name: str, caller: Caller
+        self, scope: RsgiScope, headers: Headers, exchange: Exchange, endpoint: Endpoint, name: str, *, caller: Caller
     ) -> HttpResponse:
         """Read the body and run the handler, both together within the deadline.
 
@@ -147,7 +158,7 @@ class App:
             CutBodyError: The client has ended the body before it was complete.
             DeadlineError: The handler isn't done in time. Work that it left to a thread goes on to its end.
         """
-        headers, hold = scope.headers, Hold(self._bounds.budget, caller.token_id)
+        hold = Hold(self._bounds.budget, caller.token_id)
         body: bytes | None = None
         try:
             async with asyncio.timeout(self._bounds.seconds) as limit:
@@ -179,9 +190,16 @@ class App:
             hold.release()
 
 
-def _unexpected(error: Exception, scope: RsgiScope) -> HttpResponse:
-    """Log an unexpected error under a number, and return an answer with only that number to the client."""
+def _refusal(error: CarawayError, scope: RsgiScope, page: Page | None) -> HttpResponse:
+    if page is not None:
+        return page.refusal(error, scope.path, scope.query_string, scope.headers)
+    if isinstance(error, InternalError):
+        return json_response(refusal(str(error), error.code, id=error.number), 500)
+    return error_response(error)
+
+
+def _unexpected(error: Exception, scope: RsgiScope) -> InternalError:
+    """Log an unexpected error under a number, and return an error for the client that has only that number."""
     number = uuid.uuid4().hex[:8]
     LOG.error("a request failed", id=number, method=scope.method, path=shortened(scope.path), exc_info=error)
-    message = f"the server failed to answer; its log tells why under the id {number}"
-    return json_response(refusal(message, "internal", id=number), 500)
+    return InternalError(number)

@@ -19,8 +19,10 @@ from caraway.ingest.sources.trials import SourceTrials
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
+from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
+from caraway.served.drift import DriftStore
 from caraway.served.log import ServedLog
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
@@ -35,6 +37,7 @@ from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.letters import LetterReader
+from caraway.topics.newest import NewestReader
 from caraway.topics.producer import TopicWriter
 
 # The longest wait, in seconds, for traces to be sent at the end.
@@ -61,6 +64,8 @@ class Deployment:
     bootstrap_servers: str
     figures: Callable[[], bytes]
     control: Control
+    drift: DriftStore
+    drift_false_alarms: float
     erased: ErasedKeys
     eraser: Eraser
     erasures: ErasureLog
@@ -73,11 +78,13 @@ class Deployment:
     keyring: Keyring
     lags: Lags
     letters: LetterReader
+    newest: NewestReader
     offline_memory_mb: int
     offline_places: AllowedPlaces
     objects: ObjectFolder
     offline_queries: OfflineQueries
     offline_runner: OfflineRunner
+    quality: QualityStore
     replays: Replays
     secrets: SecretStore
     served: ServedLog

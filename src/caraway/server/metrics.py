@@ -10,7 +10,7 @@ from caraway.index.feeding.lag import IndexLag
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.sources.sources import SourceStatus
 from caraway.plan.model import GraphPlan
-from caraway.sinks.metrics import BACKLOG
+from caraway.sinks.metrics import BACKLOG, FAILING, WRITTEN_AT
 from caraway.sinks.sinks import SinkStatus
 from caraway.state.model import DesiredState, JobRecord, JobState
 
@@ -121,30 +121,52 @@ def set_freshness(branches: Mapping[str, Iterable[tuple[str, float]]]) -> None:
 
 
 def set_sources(statuses: Iterable[SourceStatus]) -> None:
-    """Set the metrics of the sources that this server reads: how far they are, and whether they fail."""
+    """Set the metrics of the sources that this server reads: how far they are, and whether they fail.
+
+    A dataset may have several sources in one system. Their lags and loads are added up; of their times the oldest one
+    counts, one that fails counts as all of them, and one that is open, too. `set_backlogs` comes first, which removes
+    what `SOURCES` had.
+    """
+    for family in (SOURCE_OPEN, SOURCE_WATERMARK, SOURCE_ANSWERED):
+        # Nothing stays of sources that another server reads now, or nobody.
+        family.clear()
+    owned: dict[tuple[str, str], list[SourceStatus]] = {}
     for status in statuses:
-        if not status.owned:
-            continue
-        labels = (status.system, status.dataset)
-        SOURCES.labels(*labels, "failing").set(float(bool(status.error)))
-        SOURCE_OPEN.labels(*labels).set(float(status.state != "closed"))
-        if status.lag is not None:
-            SOURCES.labels(*labels, "lag_records").set(status.lag)
-        if status.polled_at is not None:
-            SOURCE_ANSWERED.labels(*labels).set(status.polled_at)
-        if status.watermark_us is not None:
-            SOURCE_WATERMARK.labels(*labels).set(status.watermark_us / US_PER_SECOND)
-        if status.progress is not None:
-            SOURCES.labels(*labels, "load_done").set(status.progress.done)
-            SOURCES.labels(*labels, "load_total").set(status.progress.total)
+        if status.owned:
+            owned.setdefault((status.system, status.dataset), []).append(status)
+    for labels, of in owned.items():
+        SOURCES.labels(*labels, "failing").set(any(status.error for status in of))
+        SOURCE_OPEN.labels(*labels).set(any(status.state != "closed" for status in of))
+        if lags := [status.lag for status in of if status.lag is not None]:
+            SOURCES.labels(*labels, "lag_records").set(sum(lags))
+        if answers := [status.polled_at for status in of if status.polled_at is not None]:
+            SOURCE_ANSWERED.labels(*labels).set(min(answers))
+        if watermarks := [status.watermark_us for status in of if status.watermark_us is not None]:
+            SOURCE_WATERMARK.labels(*labels).set(min(watermarks) / US_PER_SECOND)
+        if newest := [status.newest_us for status in of if status.newest_us is not None]:
+            SOURCES.labels(*labels, "event_timestamp_seconds").set(max(newest) / US_PER_SECOND)
+        if loads := [status.progress for status in of if status.progress is not None]:
+            SOURCES.labels(*labels, "load_done").set(sum(load.done for load in loads))
+            SOURCES.labels(*labels, "load_total").set(sum(load.total for load in loads))
 
 
 def set_sinks(statuses: Iterable[SinkStatus]) -> None:
-    """Set the metrics of the sinks that this server writes: messages that aren't written yet."""
-    BACKLOG.clear()
+    """Set the metrics of the sinks that this server writes: how far they are, and whether they fail.
+
+    Several sinks of a dataset in one system count as the sources in `set_sources` do.
+    """
+    for family in (BACKLOG, FAILING, WRITTEN_AT):
+        family.clear()
+    owned: dict[tuple[str, str], list[SinkStatus]] = {}
     for status in statuses:
-        if status.owned and status.backlog is not None:
-            BACKLOG.labels(status.system, status.dataset).set(status.backlog)
+        if status.owned:
+            owned.setdefault((status.system, status.dataset), []).append(status)
+    for labels, of in owned.items():
+        FAILING.labels(*labels).set(any(status.error for status in of))
+        if backlogs := [status.backlog for status in of if status.backlog is not None]:
+            BACKLOG.labels(*labels).set(sum(backlogs))
+        if times := [status.written_at for status in of if status.written_at is not None]:
+            WRITTEN_AT.labels(*labels).set(min(times))
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:

@@ -1,5 +1,7 @@
 """The REST surface: one row for each endpoint, from which gate, metrics, document and readers derive."""
 
+from typing import Any
+
 from caraway.ingest.service import IngestService
 from caraway.query.explain import QueryExplained
 from caraway.server.access.limits import AccessLimits
@@ -10,9 +12,12 @@ from caraway.server.handlers import (
     branches,
     dead_letters,
     definitions,
+    drift,
     erase,
+    expectations,
     feast,
     freshness,
+    inspection,
     offline,
     openapi,
     reads,
@@ -20,12 +25,14 @@ from caraway.server.handlers import (
     skew,
     sources,
     waiting,
+    why,
     writes,
 )
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Values
 from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC, Endpoint, Permission, Scope, bound
+from caraway.server.pages.surface import pages
 from caraway.server.tracing.writing import TracingWriter
 from caraway.state.permissions import Mode
 
@@ -103,6 +110,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/query_offline/list", offline.list_offline, READ_DATA, answer=offline.OfflineList),
     Endpoint("GET", f"{API}/query_offline/explain", offline.explain_offline, READ_DATA, answer=offline.ExplainAnswer),
     Endpoint("GET", f"{API}/query_offline/result", offline.offline_result, READ_DATA, answer=None),
+    Endpoint("POST", f"{API}/why", why.why, READ_DATA, answer=why.WhyAnswer, recorded=True),
+    Endpoint("GET", f"{API}/why", why.why_answer, READ_DATA, answer=why.WhyAnswer, refusals=(404,)),
     Endpoint("POST", f"{API}/wait", waiting.wait, ANY_MODE, answer=waiting.WaitAnswer),
     Endpoint(
         "POST",
@@ -133,9 +142,29 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("POST", f"{API}/branch/rollback", branches.roll_back, WRITE_DEFINITION, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/datasets", definitions.list_datasets, READ_DEFINITION),
     Endpoint("GET", f"{API}/definition/{{name}}", definitions.describe, READ_DEFINITION),
+    Endpoint("GET", f"{API}/xray", inspection.xray, READ_DEFINITION, answer=inspection.XrayAnswer, refusals=(404,)),
+    Endpoint("GET", f"{API}/lineage", inspection.lineage, READ_DEFINITION, answer=inspection.LineageAnswer),
+    Endpoint("GET", f"{API}/dataset/{{name}}/inspect", inspection.inspect, READ_DATA, answer=list[dict[str, Any]]),
     Endpoint("GET", f"{API}/ledger", branches.ledger, READ_DEFINITION_ANYWHERE),
     Endpoint("GET", f"{API}/archive", archive.archive, READ_DEFINITION, answer=archive.ArchiveAnswer),
     Endpoint("GET", f"{API}/skew", skew.skew, READ_DATA, answer=skew.SkewAnswer, refusals=(404,)),
+    Endpoint("GET", f"{API}/drift", drift.drift, READ_DATA, answer=drift.DriftAnswer, refusals=(404,)),
+    Endpoint(
+        "POST",
+        f"{API}/drift/reference",
+        drift.set_reference,
+        WRITE_DEFINITION,
+        answer=drift.ReferenceAnswer,
+        recorded=True,
+    ),
+    Endpoint(
+        "GET",
+        f"{API}/expectations",
+        expectations.expectations,
+        READ_DATA,
+        answer=expectations.ExpectationsAnswer,
+        refusals=(404,),
+    ),
     Endpoint("POST", f"{API}/dataset/{{name}}/erase", erase.erase, WRITE_DATA, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, READ_DEFINITION),
     # Reads of a secret are recorded in the audit log, as changes are, because its reader can use the secret anywhere.
@@ -178,7 +207,7 @@ DOCUMENT = openapi.document(ENDPOINTS)
 
 
 def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
-    """Return all endpoints, answered by a deployment."""
+    """Return all endpoints and the pages of the console, answered by a deployment."""
     context = ServerContext(
         limits=AccessLimits(deployment.graphs),
         keep=deployment.served.keep,
@@ -193,4 +222,5 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         ),
         document=DOCUMENT,
     )
-    return bound(ENDPOINTS, context)
+    answered = bound(ENDPOINTS, context)
+    return (*answered, *pages(context, answered))

@@ -31,10 +31,13 @@ from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
 from caraway.plan.model import GraphPlan
+from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
 from caraway.secrets.store import SecretStore
+from caraway.served.drift import DriftStore
 from caraway.served.log import CLOSE_S, ServedLog
+from caraway.served.metrics import DRIFT_FIGURES, SKEW_FIGURES
 from caraway.served.skew import SkewStore, watcher
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
@@ -46,12 +49,13 @@ from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
+from caraway.server.quality_runner import QualityRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
-from caraway.server.skew_runner import SkewRunner
 from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
+from caraway.server.watch_runner import ServedWatchRunner
 from caraway.sinks.sinks import Sinks
 from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
@@ -67,6 +71,7 @@ from caraway.state.replays import Replays
 from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
 from caraway.topics.letters import LetterReader
+from caraway.topics.newest import NewestReader
 from caraway.topics.producer import TopicWriter
 
 KAFKA_INTERVAL_S = 2.0
@@ -191,8 +196,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             shards=settings.index.shards,
         )
     state, secrets = StateReader(engine), SecretStore(engine, keyring)
-    plans = Plans(state)
-    functions = function_pool(settings, secrets, server.extractor_processes)
+    plans, functions = Plans(state), function_pool(settings, secrets, server.extractor_processes)
     writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
     # Rows of queries with `log=true` have a producer of their own: in a common queue they could delay rows whose log
     # request waits until Kafka has them.
@@ -215,7 +219,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries, reports, skew = OfflineQueries(engine), ArchiveReports(engine), SkewStore(engine)
+    offline_queries, reports = OfflineQueries(engine), ArchiveReports(engine)
+    skew, quality, drift = SkewStore(engine), QualityStore(engine), DriftStore(engine)
+    runners = _runners(settings, reports, (skew, drift), quality, plans)
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
@@ -224,16 +230,10 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         environment=settings.environment(),
         scratch=spark_folder(settings),
     )
-    skew_runner = SkewRunner(
-        skew,
-        reports,
-        enabled=settings.skew.enabled,
-        name=watcher(settings.data_dir),
-        environment=settings.environment(),
-    )
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
-    lags, letters, freshness = (
+    newest, lags, letters, freshness = (
+        NewestReader(servers),
         Lags(index.positions, state.running_jobs, backpressure),
         LetterReader(servers),
         FreshnessWatch(
@@ -316,7 +316,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
 
     listener = Listener(engine, look_at_once)
     background = [
-        part for part in (listener, expiry, eraser, offline_runner, skew_runner, index.keeper) if part is not None
+        part for part in (listener, expiry, eraser, offline_runner, *runners, index.keeper) if part is not None
     ]
     starts: list[Callable[[], object]] = [
         served.start,
@@ -329,7 +329,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         *(watch.start for watch in watches.values()),
         eraser.start,
         offline_runner.start,
-        skew_runner.start,
+        *(runner.start for runner in runners),
         gate.start,
         listener.start,
     ]
@@ -344,6 +344,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         freshness=freshness,
         figures=generate_latest if shared is None else partial(page, shared),
         control=control,
+        drift=drift,
+        drift_false_alarms=settings.drift.false_alarms,
         erased=erased,
         eraser=eraser,
         erasures=erasures,
@@ -355,6 +357,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         keyring=keyring,
         lags=lags,
         letters=letters,
+        newest=newest,
         offline_memory_mb=settings.offline.memory_mb,
         offline_places=AllowedPlaces(
             settings.offline.local_files, settings.offline.endpoints, settings.offline.own_rights
@@ -362,6 +365,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         objects=objects,
         offline_queries=offline_queries,
         offline_runner=offline_runner,
+        quality=quality,
         replays=Replays(engine),
         secrets=secrets,
         served=served,
@@ -384,6 +388,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             sinks.stop,
             lags.stop,
             letters.close,
+            newest.close,
             partial(intake.stop, STOP_S),
             partial(writer.close, STOP_S),
             partial(served.stop, CLOSE_S),
@@ -396,3 +401,37 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             engine.dispose,
         ],
     )
+
+
+def _runners(
+    settings: Settings,
+    reports: ArchiveReports,
+    served: tuple[SkewStore, DriftStore],
+    quality: QualityStore,
+    plans: Plans,
+) -> list[ServedWatchRunner | QualityRunner]:
+    """Return what keeps the processes running that look at data which is there already."""
+    skew, drift = served
+    name, environment = watcher(settings.data_dir), settings.environment()
+    watches = (
+        ("skew", skew, "caraway.skew", lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
+        ("drift", drift, "caraway.drift_watch", lambda: DRIFT_FIGURES.set(drift.found()), settings.drift.enabled),
+    )
+    return [
+        *(
+            ServedWatchRunner(
+                watch,
+                store,
+                reports,
+                module=module,
+                show=show,
+                enabled=enabled,
+                name=name,
+                environment=environment,
+            )
+            for watch, store, module, show, enabled in watches
+        ),
+        QualityRunner(
+            quality, lambda: plans.needed, enabled=settings.quality.enabled, name=name, environment=environment
+        ),
+    ]

@@ -26,6 +26,7 @@ from caraway.sinks.replays import GONE, OUTDATED, REPLAYED, Again, Asked
 from caraway.sinks.table_state import TableState
 from caraway.sinks.writer import EXACTLY_ONCE, Batch, Refusal, RetryLaterError, SinkWriter
 from caraway.state.sink_replays import SENT
+from caraway.topics.metrics import count_letters
 from caraway.topics.reader import Message
 
 LOG = structlog.get_logger(__name__)
@@ -291,24 +292,27 @@ class SinkWorker:
         assert self._state is not None  # noqa: S101 (it is open)
         if not self._right.keep(succeeds=True):
             raise UnavailableError(LOST)
-        refused = self.refused
         self.refusal = ""
+        system, dataset = self._plan.sink.connector.system_name, self._plan.dataset.name
         if batch.changes or writer.remembers:
+            begun = self._clock()
             writer.write(batch)
             self.written_at = time.time()
+            metrics.observe_write(system, dataset, self._clock() - begun)
+        # Those that earlier calls of `write` for this batch had refused are among them.
+        refused = len(self._refused_now)
         self._save(SinkPosition(branch=self._position.branch, written=batch.reached))
         self._note_again()
         # The state may not have all records of the other partitions before the position yet.
         self._state.commit(self._taken)
         if self._feed is not None:
             self._end_round(self._feed)
-        refused = self.refused - refused
-        system, dataset = self._plan.sink.connector.system_name, self._plan.dataset.name
         metrics.count(system, dataset, written=len(batch.changes) - refused, refused=refused)
 
     def _note_refused(self, branch: str, refusals: Sequence[Refusal]) -> None:
         self._refuse(branch, refusals)
         self.refused += len(refusals)
+        count_letters(self._plan.dataset.name, "sink", len(refusals))
         self._refused_now |= {(each.change.partition, each.change.offset): each.reason for each in refusals}
         if refusals:
             self.refusal = refusals[-1].reason

@@ -11,6 +11,7 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import ExtractorError, InvalidInputError, UnknownEntityError
 from caraway.offline.engine import OfflineEngine, OfflinePlan
 from caraway.offline.history.records import TopicRecords
+from caraway.offline.narrowing import KeyRecords, NarrowReader
 from caraway.offline.reader import OfflineReader, SeriesReader
 from caraway.offline.sizes import sizes_of
 from caraway.query.catalog import Catalog
@@ -18,7 +19,6 @@ from caraway.query.executor import CompilePython
 from caraway.query.model import LookupStep, PythonStep
 from caraway.served.findings import Finding
 from caraway.skew.history import LaterRecords
-from caraway.skew.narrowing import KeyRecords, NarrowReader
 from caraway.skew.sampling import ServedRow
 from caraway.state.plans import Planned
 

@@ -162,6 +162,10 @@ def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphP
             replace(given, sink_id=named(AssetKind.SINK, given.sink_id), topic=topic(given.topic))
             for given in plan.sinks
         ),
+        checks=tuple(
+            replace(given, topic=topic(given.topic), erased_on=named(AssetKind.TOPIC, given.erased_on))
+            for given in plan.checks
+        ),
     )
 
 

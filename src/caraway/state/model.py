@@ -137,3 +137,13 @@ class LedgerEntry:
     due_at: datetime
     opened_at: datetime
     closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRecord:
+    """The lease of a process, by Postgres's clock: `alive` until `expires_at` unless it is renewed."""
+
+    name: str
+    owner: str
+    alive: bool
+    expires_at: datetime

@@ -19,9 +19,10 @@ from caraway.state.model import (
     Head,
     JobRecord,
     JobState,
+    LeaseRecord,
     LedgerEntry,
 )
-from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
+from caraway.state.tables import asset_references, assets, branches, commits, jobs, leases, ledger
 
 COMMIT_COLUMNS = [column for column in commits.c if column.name not in {"graph", "generations"}]
 
@@ -152,6 +153,13 @@ class StateReader(Store):
         running = sa.and_(jobs.c.desired == DesiredState.RUNNING, jobs.c.state == JobState.RUNNING)
         query = sa.select(jobs).where(running).order_by(jobs.c.job_id)
         return tuple(_job_record(row) for row in self._rows(query, "read the running jobs"))
+
+    def leases(self, prefix: str) -> tuple[LeaseRecord, ...]:
+        """Return the leases whose names begin with a text, by name; those of processes that have ended are included."""
+        alive = (leases.c.expires_at > sa.func.clock_timestamp()).label("alive")
+        query = sa.select(leases.c.name, leases.c.holder.label("owner"), leases.c.expires_at, alive)
+        query = query.where(leases.c.name.startswith(prefix, autoescape=True)).order_by(leases.c.name)
+        return tuple(LeaseRecord(**row) for row in self._rows(query, "read the leases"))
 
     def job(self, job_id: str) -> JobRecord | None:
         """Return a job, None if there is none of this id."""

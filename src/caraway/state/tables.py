@@ -258,6 +258,97 @@ skew_samples = sa.Table(
     sa.Index("skew_samples_position", "offset", "partition", "row"),
 )
 
+# The profiles of served features by the hour (`caraway.served.drift`), which are the bytes of
+# `caraway.profiles.tables`. The positions are those up to which served features were profiled.
+drift_positions = sa.Table(
+    "drift_positions",
+    metadata,
+    sa.Column("topic_id", sa.Text, primary_key=True),
+    sa.Column("positions", JSONB, nullable=False),
+    sa.Column("passed_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+drift_profiles = sa.Table(
+    "drift_profiles",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("hour", sa.DateTime(timezone=True), primary_key=True),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+    sa.Index("drift_profiles_hour", "hour"),
+)
+
+# The profiles with which features are compared, such as those of a training set.
+drift_references = sa.Table(
+    "drift_references",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+    sa.Column("set_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("set_by", sa.Text, nullable=False),
+)
+
+# The distances that the last pass found, for metrics.
+drift_findings = sa.Table(
+    "drift_findings",
+    metadata,
+    sa.Column("branch", sa.Text, primary_key=True),
+    sa.Column("feature", sa.Text, primary_key=True),
+    sa.Column("distance", sa.Text, primary_key=True),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("drifted", sa.Boolean, nullable=False),
+)
+
+# The counts of expectations (`caraway.quality`), by the name of a dataset's check and the number of the expectation in
+# it. The positions are those up to which the rows are counted.
+quality_positions = sa.Table(
+    "quality_positions",
+    metadata,
+    sa.Column("check_id", sa.Text, primary_key=True),
+    sa.Column("positions", JSONB, nullable=False),
+    sa.Column("counted_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+# The counts by windows of event time.
+quality_counts = sa.Table(
+    "quality_counts",
+    metadata,
+    sa.Column("check_id", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("start", sa.DateTime(timezone=True), primary_key=True),
+    sa.Column("evaluated", sa.BigInteger, nullable=False),
+    sa.Column("failed", sa.BigInteger, nullable=False),
+)
+
+# The counts of all rows, and the status that was last found, with the time at which it was told to others.
+quality_totals = sa.Table(
+    "quality_totals",
+    metadata,
+    sa.Column("check_id", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("evaluated", sa.BigInteger, nullable=False),
+    sa.Column("failed", sa.BigInteger, nullable=False),
+    sa.Column("status", sa.Text),
+    sa.Column("changed_at", sa.DateTime(timezone=True)),
+    sa.Column("violated_at", sa.DateTime(timezone=True)),
+    sa.Column("notified_at", sa.DateTime(timezone=True)),
+)
+
+# A few rows that failed: the Kafka key of their record, and their columns in stored form as MessagePack.
+quality_samples = sa.Table(
+    "quality_samples",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("check_id", sa.Text, nullable=False),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("row", sa.LargeBinary, nullable=False),
+    sa.Index("quality_samples_check", "check_id", "number", "id"),
+)
+
 accounts = sa.Table(
     "accounts",
     metadata,

@@ -3,27 +3,37 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pandas as pd
 
 from caraway.client import Client, Response, arguments
 from caraway.client.client import MAIN_BRANCH
+from caraway.client.profiling import profile
 from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
+from caraway.client.why import WhyInputs, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.erase_keys import goes_downstream
+from caraway.graph.lineage import effective_tags
+from caraway.graph.lineage_graph import as_json, lineage_of
 from caraway.graph.validation.graphs import validate_placement
+from caraway.profiles.tables import Profile
 from caraway.query.datasets import DatasetLookups
+from caraway.query.xray import Progress, describe
 from caraway.testing import hooks
 from caraway.testing.branch import Branch
-from caraway.testing.catalogue import describe, lineage_of
 from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
 from caraway.testing.responses import committed, failed, ok
+from caraway.why.explaining import Question, explain
+from caraway.why.in_process import EngineHistories
+from caraway.why.lookups import Listing
+from caraway.why.model import LISTED, Why
 
 if TYPE_CHECKING:
     from caraway.client.training import TrainingSet
@@ -252,6 +262,42 @@ class MockClient(Client):
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
 
+    def why(
+        self,
+        feature: Feature | str,
+        inputs: WhyInputs,
+        at: Any = None,
+        *,
+        as_known: bool = False,
+        offset: int = 0,
+        limit: int = LISTED,
+        sample: bool = False,
+        timeout: float = 0.0,
+    ) -> Why:
+        """Explain the value of a feature; see `Client.why`.
+
+        A mock client knows no times of ingestion and no positions.
+
+        Raises:
+            UnknownFeatureError: There is no such feature.
+            InvalidInputError: An argument is wrong, or the feature can't be computed from the inputs.
+            ExtractorError: An extractor failed.
+        """
+        _refuse_as_known(as_known=as_known)
+        asked = question_of(feature, inputs, at, as_known=False, offset=offset, limit=limit, sample=sample)
+        question = Question(
+            feature=asked.feature,
+            inputs=asked.inputs,
+            at_us=asked.at_us,
+            listing=Listing(offset, limit, sample),
+            branch=self._branch,
+        )
+        branch = self._current()
+        histories = EngineHistories(branch.engine, branch.catalog.datasets)
+        with hooks.secrets_of(self.get_secret):
+            found = explain(branch.catalog, branch, histories, question)
+        return msgspec.structs.replace(found, commit="")
+
     def lookup(
         self,
         dataset: Dataset | str,
@@ -410,16 +456,52 @@ class MockClient(Client):
             UnknownEntityError: There is no such dataset or featureset.
             InvalidInputError: There is no such property.
         """
-        return describe(self._current(), datasets, featuresets, fields if fields is not None else properties)
+        branch = self._current()
+        return describe(
+            branch.graph,
+            effective_tags(branch.graph),
+            lambda name: _progress(branch, name),
+            datasets=datasets,
+            featuresets=featuresets,
+            properties=fields if fields is not None else properties,
+        )
 
     def lineage(self) -> dict[str, Any]:
         """Return the lineage of the branch: which entity is computed from which."""
-        return lineage_of(self._current().graph)
+        return as_json(lineage_of(self._current().graph))
 
     def skew(self, feature: str | None = None, *, hours: int = 24, samples: int = 20) -> dict[str, Any]:
         """Return no findings: a mock client logs no served features that could be compared; see `Client.skew`."""
         del feature, hours, samples
         return {"branch": self._branch, "since": None, "features": [], "samples": []}
+
+    def drift(self, feature: str | None = None, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
+        """Return no features: a mock client logs none that it served; see `Client.drift`."""
+        del feature, hours, reference
+        return {"branch": self._branch, "since": None, "false_alarms": None, "features": []}
+
+    def set_reference(self, reference: Any) -> dict[str, Any]:
+        """Check the reference; a mock client compares nothing with it. See `Client.set_reference`."""
+        made = reference if isinstance(reference, Profile) else profile(reference)
+        names = {
+            f"{spec.name}.{feature.name}" for spec in self._current().graph.featuresets for feature in spec.features
+        }
+        known = sorted(names & made.columns.keys())
+        if not known:
+            raise InvalidInputError("no column of the profile is a feature of the branch")
+        return {"features": known, "ignored": [name for name in made.columns if name not in names]}
+
+    def expectations(
+        self, dataset: Dataset | str | None = None, *, hours: int = 24, samples: int = 3
+    ) -> list[dict[str, Any]]:
+        """Return how many rows of the branch's datasets are as expected, counted now; see `Client.expectations`.
+
+        Raises `UnknownEntityError` if the branch has no such dataset.
+        """
+        from caraway.testing.expectations import counted  # noqa: PLC0415 (polars takes long to import)
+
+        name = None if dataset is None else arguments.dataset_name(dataset, "expectations")
+        return counted(self._current(), name, hours=hours, samples=samples)
 
     def get_dataset_df(self, dataset_name: str) -> pd.DataFrame:
         """Return all rows that a dataset ever had, ordered by time stamp, on Arrow.
@@ -471,3 +553,9 @@ class MockClient(Client):
 def _refuse_as_known(*, as_known: bool) -> None:
     if as_known:
         raise InvalidInputError("as_known: a mock client doesn't know when rows were ingested; ask a server")
+
+
+def _progress(branch: Branch, name: str) -> Progress:
+    rows, timestamp = branch.engine.rows(name), branch.catalog.dataset(name).timestamp
+    newest: Any = max((row[timestamp] for row in rows), default=None)  # type: ignore[type-var]  # microseconds
+    return Progress(len(rows), newest, 0)

@@ -73,6 +73,10 @@ def test_floors(kafka: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
+def test_quality(tmp_path: Path) -> None:
+    run("quality", "--rows", "1000", "--repeats", "1", "--json", str(tmp_path / "found"))
+
+
 def test_sources_decoding(tmp_path: Path) -> None:
     run("sources_decoding", "--rows", "1000", "--json", str(tmp_path / "found"))
     found = figures(tmp_path / "found")["rows_per_second"]

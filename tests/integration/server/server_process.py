@@ -15,9 +15,12 @@ import orjson
 from confluent_kafka import Consumer, TopicPartition
 
 from caraway.config.settings import (
+    AlertSettings,
+    DriftSettings,
     KafkaSettings,
     OfflineSettings,
     PostgresSettings,
+    QualitySettings,
     SecretsSettings,
     ServerSettings,
     Settings,
@@ -56,6 +59,9 @@ class ServerProcess:
         more: Mapping[str, object] | None = None,
         offline: OfflineSettings | None = None,
         skew: SkewSettings | None = None,
+        drift: DriftSettings | None = None,
+        quality: QualitySettings | None = None,
+        alerts: AlertSettings | None = None,
         sources: SourcesSettings | None = None,
     ) -> None:
         self.settings = Settings(
@@ -65,8 +71,12 @@ class ServerProcess:
             postgres=PostgresSettings(url=postgres),
             offline=offline or OfflineSettings(),
             sources=sources or SourcesSettings(),
-            # All tests share the topic of served features, so each server would start a process to compare them.
+            # All tests share the topic of served features, so each server would start processes to look at them.
             skew=skew or SkewSettings(enabled=False),
+            drift=drift or DriftSettings(enabled=False),
+            # A process that checks rows takes a second to start, which few tests need.
+            quality=quality or QualitySettings(enabled=False),
+            alerts=alerts or AlertSettings(),
             server=ServerSettings(
                 port=ports.choose(),
                 snapshot_seconds=snapshot_seconds,

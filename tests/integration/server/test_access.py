@@ -1,5 +1,6 @@
 """Tests of a server with tokens: access at every endpoint, the audit log, and that no token leaks."""
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import httpx
 import psycopg
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from psycopg import sql
@@ -17,6 +19,8 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from caraway.profiles.tables import Profile, profiled
+from caraway.served.drift import DriftStore, HourKey, Profiled
 from caraway.served.findings import CountKey, Finding, Findings, Sample
 from caraway.served.skew import SkewStore
 from caraway.server.surface import DOCUMENT, ENDPOINTS
@@ -55,10 +59,18 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("post", "/api/v1/source/try"): ("try_sources", None),
     ("get", "/api/v1/datasets"): ("list_datasets", None),
     ("get", "/api/v1/definition/{name}"): ("describe", None),
+    ("get", "/api/v1/xray"): ("xray", None),
+    ("get", "/api/v1/lineage"): ("lineage", None),
+    ("get", "/api/v1/dataset/{name}/inspect"): ("inspect", None),
     ("post", "/api/v1/wait"): ("wait", {"seconds": 0}),
     ("get", "/api/v1/ledger"): ("ledger", None),
     ("get", "/api/v1/archive"): ("archive", None),
     ("get", "/api/v1/skew"): ("skew", None),
+    ("get", "/api/v1/drift"): ("drift", None),
+    ("post", "/api/v1/drift/reference"): ("set_reference", {"profile": ""}),
+    ("get", "/api/v1/expectations"): ("expectations", None),
+    ("post", "/api/v1/why"): ("why", {}),
+    ("get", "/api/v1/why"): ("why_answer", None),
     ("post", "/api/v1/query_offline"): ("extract_historical_features", {}),
     ("get", "/api/v1/query_offline/status"): ("offline_status", None),
     ("post", "/api/v1/query_offline/cancel"): ("cancel_offline", None),
@@ -255,8 +267,28 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     assert [feature["feature"] for feature in found["features"]] == ["State.mean"]
     assert [sample["served"] for sample in found["samples"]] == ["of State.mean"]
     assert client.get("/api/v1/skew", params={"feature": "State.species"}).json()["features"] == []
+    served = profiled([pa.table({"State.mean": [1.0], "State.species": ["oak"]})]).columns
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    keys = {
+        HourKey(branch="main", feature=name, kind=column.kind, hour=hour): column for name, column in served.items()
+    }
+    assert DriftStore(users.engine).add(Profiled(topic_id="t", since={}, until={0: 1}, columns=keys))
+    drift = client.get("/api/v1/drift").json()
+    assert [feature["feature"] for feature in drift["features"]] == ["State.mean"]
+    assert client.get("/api/v1/drift", params={"feature": "State.species"}).json()["features"] == []
+    assert [feature["feature"] for feature in guarded.http.get("/drift").json()["features"]] == [*served]
+    references = {"profile": b64encode(Profile(served).to_bytes()).decode()}
+    refused = client.post("/api/v1/drift/reference", json=references)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    own = {"profile": b64encode(Profile({"State.mean": served["State.mean"]}).to_bytes()).decode()}
+    assert client.post("/api/v1/drift/reference", json=own).json() == {"features": ["State.mean"], "ignored": []}
     every = guarded.http.get("/skew").json()
     assert [feature["feature"] for feature in every["features"]] == ["Former.x", "State.mean", "State.species"]
+    assert client.get("/api/v1/dataset/Pots/inspect").status_code == 403
+    assert client.get("/api/v1/dataset/Rules/inspect").status_code == 200
+    named = client.get("/api/v1/xray").text + client.get("/api/v1/lineage").text
+    assert ("Pots" in named, "State.species" in named, "Rules" in named) == (False, False, True)
+    assert client.get("/api/v1/xray", params={"datasets": "Pots"}).status_code == 404
     rule = {"species": "private oak", "text": "rarely", "water": 1, "since": "2026-01-01T00:00:00Z"}
     taken = client.post("/api/v1/log", json={"webhook": "garden", "endpoint": "rules", "data": [rule]})
     assert taken.status_code == 200, taken.text

@@ -1,6 +1,7 @@
 """Tables that a real server's sinks write in systems which are killed."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -8,13 +9,14 @@ from typing import Protocol
 import psycopg
 import pytest
 
-from caraway.connectors import Postgres, sink
+from caraway.connectors import Postgres, Redis, sink
 from caraway.connectors.data_connector import DataConnector
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_sinks import Shop, graph_of, states
 from tests.integration.sinks.test_postgres_sink import system_at
 from tests.services.postgres import Postgres as PostgresServer
 from tests.services.postgres import running_postgres
+from tests.services.redis import RedisServer, running_redis
 
 KILLS = 8
 
@@ -63,9 +65,28 @@ class PostgresTarget:
         return {buyer: (cents, orders) for buyer, cents, orders in rows}
 
 
-@pytest.fixture(params=["postgres"])
+class RedisTarget:
+    kind, where = "Redis", "totals_main_v1"
+
+    def __init__(self, server: RedisServer) -> None:
+        self.kill, self.start = server.kill, server.start
+        self._server = server
+
+    def connector(self) -> DataConnector:
+        return Redis(name="own", host="127.0.0.1", port=self._server.port).keys("totals")
+
+    def totals(self) -> Totals:
+        with closing(self._server.client(decode_responses=True)) as client:
+            rows = [client.hgetall(key) for key in client.scan_iter("totals_main_v1:*")]
+        return {row["buyer"]: (int(row["cents"]), int(row["orders"])) for row in rows if row}
+
+
+@pytest.fixture(params=["postgres", "redis"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
-    assert request.param == "postgres"
+    if request.param == "redis":
+        with running_redis(tmp_path / "own") as redis:
+            yield RedisTarget(redis)
+        return
     with running_postgres(tmp_path / "own") as server:
         yield PostgresTarget(server)
 

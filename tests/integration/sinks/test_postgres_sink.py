@@ -109,12 +109,14 @@ def test_a_table_is_the_dataset_whatever_dies_and_whoever_writes(
                 with pytest.raises(UnavailableError, match="Postgres own at"):
                     writer.write(batch)
                 writer.close()
-                writer = opened(plan)
+                stale.close()
+                # The stale one is connected again, so that it is stopped by the position and not by its connection.
+                writer, stale = opened(plan), opened(plan)
             case 1:
                 writer.write(batch)
                 with pytest.raises(UnavailableError):
-                    # An owner that was paused writes the same batch.
-                    stale.write(batch)
+                    # An owner that was paused writes what it read before.
+                    stale.write(Batch([change("stale", None, row("stale", 1.0), offset)], {0: offset, 1: 0}))
                 stale.close()
                 stale, table = opened(plan), after_batch
             case _:

@@ -100,17 +100,15 @@ class RedshiftDatabase(PostgresDatabase):
     kind = "Redshift"
     reader: type[CursorReader] = RedshiftReader
 
-    def system(self, **more: Any) -> RedshiftSystem:  # type: ignore[override]  # the other settings are the same
-        of = super().system(**more)
-        return RedshiftSystem(
-            name="db",
-            host=of.host,
-            port=of.port,
-            database=of.database,
-            schema="public",
-            username=of.username,
-            password=of.password,
-        )
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {"db": f"{self.url.hostname}:{self.url.port}"}
+
+    def system(self, **more: Any) -> RedshiftSystem:  # type: ignore[override]  # the settings are Redshift's
+        of = self.url
+        settings: dict[str, Any] = {"username": of.username, "password": of.password, **more}
+        host = "hives.c1abc.eu-west-1.redshift.amazonaws.com"
+        return RedshiftSystem(name="db", host=host, port=5439, database=of.path[1:], schema="public", **settings)
 
 
 class MariaDatabase:

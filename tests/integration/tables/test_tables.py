@@ -25,6 +25,7 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
+from caraway.graph.systems import RedshiftSystem
 from tests.integration.tables.systems import (
     PASSWORD_OF_READER,
     PLAIN,
@@ -36,6 +37,7 @@ from tests.integration.tables.systems import (
     field_of,
 )
 from tests.services.mariadb import MariaDB
+from tests.services.redshift import ROLE, Aws
 from tests.unit.ingest.test_sources import letters
 
 
@@ -376,6 +378,46 @@ def test_redshift_is_read_over_the_protocol_of_postgres(postgres: str) -> None:
     assert reading.rows()[4:] == [[5, 50]]
     with pytest.raises(UnavailableError, match="no table hivs in the schema public that this user may see; tables: h"):
         replace(reading, table="hivs").reader().peek(1)
-    system = replace(database.system(), s3_access_role_arn="arn:aws:iam::1:role/r", username=None, password=None)
-    assert "not through S3" in TableConnector(system=system, table="hives", cursor="at").unreadable()
     database.close()
+
+
+@pytest.mark.spec("connectors:11:5")
+def test_a_role_gets_access_to_redshift_for_each_connection(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, aws = RedshiftDatabase(postgres), Aws(postgres)
+    settings = {"AWS_ENDPOINT_URL": aws.address, "AWS_ACCESS_KEY_ID": "of-server", "AWS_SECRET_ACCESS_KEY": "secret"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    try:
+        database.execute("CREATE FUNCTION getdate() RETURNS timestamp LANGUAGE sql AS 'SELECT now()::timestamp'")
+        create(database, key=False)
+        insert(database, (1, 10, 1))
+        by_role = {"username": None, "password": None, "s3_access_role_arn": ROLE}
+        reading = Reading(database, "hives", more=by_role)
+        worker = reading.worker()
+        reading.round(worker)
+        assert aws.calls == [("AssumeRole", ROLE, "of-server"), ("GetClusterCredentialsWithIAM", "hives", "of-role")]
+        # The connection is lost, and the password that it had is asked for anew.
+        database.end_connections()
+        insert(database, (2, 20, 2))
+        with pytest.raises(UnavailableError):
+            reading.round(worker)
+        reading.round(worker)
+        assert reading.rows() == [[1, 10], [2, 20]]
+        assert len(aws.calls) == 4
+        wrong = Reading(database, "hives", more={**by_role, "s3_access_role_arn": f"{ROLE}s"})
+        expected = r"AWS refuses AssumeRole \(AccessDenied\); .*needs the right redshift:GetClusterCredentialsWithIAM"
+        with pytest.raises(UnavailableError, match=expected):
+            wrong.reader().peek(1)
+    finally:
+        aws.close()
+        database.close()
+
+
+def test_a_role_needs_the_address_of_a_cluster() -> None:
+    def unreadable(host: str) -> str:
+        system = RedshiftSystem(name="db", host=host, port=5439, database="d", schema="public", s3_access_role_arn=ROLE)
+        return TableConnector(system=system, table="hives", cursor="at").unreadable()
+
+    assert unreadable("hives.c1abc.eu-west-1.redshift.amazonaws.com") == ""
+    assert unreadable("bees.123456789012.eu-west-1.redshift-serverless.amazonaws.com") == ""
+    assert "'hives.example.com' isn't the address of a cluster or workgroup" in unreadable("hives.example.com")

@@ -24,6 +24,7 @@ WITHOUT_JSON = {
     "down",
     "jars",
     "init",
+    "mcp",
     "demo",
     "branch create",
     "branch clone",

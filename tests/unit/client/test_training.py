@@ -114,3 +114,19 @@ def test_a_query_that_takes_too_long_goes_on_without_the_caller() -> None:
         wait_for(
             lambda: status("running", 2), timeout=4, progress=Silent(), clock=lambda: next(times), sleep=lambda _: None
         )
+
+
+def test_a_training_set_has_a_profile_that_is_computed_once() -> None:
+    reads: list[int] = []
+
+    def read(number: int) -> pa.Table:
+        reads.append(number)
+        return PARTS[number]
+
+    found = TrainingSet(DONE, read)
+    profile = found.profile()
+    assert found.profile() is profile
+    assert reads == [0, 1]
+    assert list(profile.columns) == ["S.n", "S.x", "label"]
+    assert (profile.rows, profile.columns["S.n"].nulls, profile.columns["S.n"].mean) == (3, 1, 2.0)
+    assert list(found.profile(keys=["S.n"]).columns) == ["S.x", "label"]

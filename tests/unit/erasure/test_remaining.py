@@ -85,6 +85,8 @@ def test_the_places_of_every_dataset() -> None:
         "topic caraway.served-features",
         "archive of served features",
         "samples of the skew watch",
+        "profiles of the drift watch",
+        "files of the quality watch",
         "archive",
         "results of offline queries",
         "backups, and the systems that sent the rows or that sinks write",

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from caraway.dtypes.types import STRING, DataType
 from caraway.expr.nodes import NODE_TYPES, IsNull, Node, ParseJson, Ref
 from caraway.graph.connectors import Connector, S3Connector, TableConnector
+from caraway.graph.drift import Drift
 from caraway.graph.operators import OPERATOR_TYPES, Drop, Input, Operator
 from caraway.graph.pb.caraway.v1.connectors_pb2 import Source
 from caraway.graph.pb.caraway.v1.expressions_pb2 import Expr
@@ -19,7 +20,7 @@ from caraway.graph.pb.caraway.v1.graph_pb2 import Graph as GraphMessage
 from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.sources import Cdc, Computed, Constant, SourceSpec
 from caraway.graph.sources import Ref as PayloadRef
-from caraway.graph.specs import Extractor, Graph
+from caraway.graph.specs import Extractor, FeaturesetSpec, FeatureSpec, Graph, Metadata
 from caraway.graph.systems import SYSTEMS, CSVFormat, RegisteredSystem, System, TableSystem
 from caraway.graph.wire import differences
 
@@ -42,6 +43,10 @@ BASES: dict[type, tuple[type, ...]] = {
     TableSystem: tuple(system for system in SYSTEMS.values() if issubclass(system, TableSystem)),
 }
 
+# Fields that came later, and are absent from the samples that were there before: so these show that definitions without
+# them have the bytes that they always had. Samples of their own have them.
+LATER = {(Metadata, "drift")}
+
 RECURSIVE = {*NODE_TYPES, *OPERATOR_TYPES, *get_args(DataType)}
 
 
@@ -52,9 +57,9 @@ def members(hint: Any) -> list[Any]:
 
 
 def sample(cls: Any) -> Any:
-    """Return a value of a class with all of its fields set."""
+    """Return a value of a class with all of its fields set, but for those of `LATER`."""
     hints = get_type_hints(cls)
-    return cls(**{f.name: _value(hints[f.name], f.name) for f in fields(cls)})
+    return cls(**{f.name: _value(hints[f.name], f.name) for f in fields(cls) if (cls, f.name) not in LATER})
 
 
 def _value(hint: Any, name: str) -> Any:
@@ -90,6 +95,9 @@ def variants(cls: Any) -> Iterator[tuple[str, Any]]:
 def samples() -> dict[str, tuple[object, type[Message]]]:
     """Return values of every class, in something that has a message of its own, by the name of the class."""
     found: dict[str, tuple[object, type[Message]]] = {"Graph": (sample(Graph), GraphMessage)}
+    feature = FeatureSpec(name="feature", dtype=STRING, metadata=Metadata(drift=sample(Drift)))
+    featureset = FeaturesetSpec(name="featureset", features=(feature,), extractors=())
+    found["Graph with drift"] = Graph(datasets=(), featuresets=(featureset,)), GraphMessage
     found |= {f"Node {name}": (node, Expr) for cls in members(Node) for name, node in variants(cls)}
     found |= {f"Operator {name}": (tree, OperatorTree) for cls in members(Operator) for name, tree in variants(cls)}
     found |= {f"Extractor {name}": (e, ExtractorMessage) for cls in members(Extractor) for name, e in variants(cls)}

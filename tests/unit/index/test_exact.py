@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caraway.index.aggregates.exact import Moments
+from caraway.moments import Moments
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 any_float = st.floats()

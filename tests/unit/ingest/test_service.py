@@ -1,6 +1,7 @@
 """The outcome of the rows of a log request. The writer keeps records in memory; Kafka has its own tests."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -34,10 +35,12 @@ from caraway.ingest.endpoints import Endpoint, Endpoints
 from caraway.ingest.intake import IngestReport
 from caraway.ingest.marks import Marks
 from caraway.ingest.requests import HEADER, MAX_KEY_LENGTH, RequestKey
+from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.service import IngestService
 from caraway.ingest.table import MAX_ROWS, table
 from caraway.ingest.targets import Target
 from caraway.plan.planner import plan_graph
+from caraway.rows.batches import LeftOut
 from caraway.topics.blocks import MAX_RECORDS, records_in
 from caraway.topics.codec import RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
@@ -460,7 +463,8 @@ def test_rows_are_left_out_for_datasets_whose_sources_have_ended() -> None:
     assert "rows for Ages were ignored" in both.warnings[-1]
     assert (len(writer.rows("Users")), writer.rows("Ages")) == (2, [])
     alone = asyncio.run(service.put(Endpoint("hook", "people", (ended,)), rows))
-    assert (alone.status, alone.accepted, len(alone.warnings), alone.filtered) == (200, 2, 1, {"Ages": 2})
+    assert (alone.status, alone.accepted, len(alone.warnings)) == (200, 2, 1)
+    assert alone.counts == {"Ages": RowCounts(read=2, left_out=Counter({LeftOut.CLOSED: 2}))}
     assert writer.rows("Ages") == []
     # Other sources never end, so nobody asks.
     assert set(asked) == {ended}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caraway.index.aggregates.exact import Moments
+from caraway.moments import Moments
 from caraway.offline.kernel import exact_sums
 from caraway.offline.kernel.exact_sums import ExactSums
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.index.aggregates.exact import _rounded_root
+from caraway.moments import _rounded_root
 from caraway.offline.kernel.rounding import MAX_DIVISOR, ratios, roots
 
 LIMBS = (

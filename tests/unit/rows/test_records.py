@@ -36,8 +36,8 @@ from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import CSVFormat, S3System
-from caraway.rows.batches import Stage
-from caraway.rows.records import admission, map_records, typed_rows
+from caraway.rows.batches import LeftOut, Stage
+from caraway.rows.records import map_records, rejection, typed_rows
 
 NOON = 1_700_000_000_000_000
 NOON_TEXT = "2023-11-14T22:13:20Z"
@@ -437,19 +437,21 @@ def test_where_that_gives_no_booleans_is_an_error() -> None:
 @pytest.mark.spec("connectors:2.3:since", "connectors:2.3:until", "connectors:2.3:pushdown")
 def test_since_is_within_and_until_is_not() -> None:
     bounded = replace(SOURCE, since_us=5, until_us=7)
-    is_admitted = admission(WEIGHING, bounded)
-    assert [at for at in range(4, 9) if is_admitted({"hive": "a", "grams": 1.0, "at": at})] == [5, 6]
+    why = rejection(WEIGHING, bounded)
+    reasons = [why({"hive": "a", "grams": 1.0, "at": at}) for at in range(4, 9)]
+    assert reasons == [LeftOut.SINCE, None, None, LeftOut.UNTIL, LeftOut.UNTIL]
 
 
 def test_two_sources_at_one_instant_split_history() -> None:
     first, second = replace(SOURCE, until_us=5), replace(SOURCE, since_us=5)
     for at in range(3, 8):
         row = {"hive": "a", "grams": 1.0, "at": at}
-        assert admission(WEIGHING, first)(row) != admission(WEIGHING, second)(row)
+        assert (rejection(WEIGHING, first)(row) is None) != (rejection(WEIGHING, second)(row) is None)
 
 
 def test_admission_samples() -> None:
     half = replace(SOURCE, sample=SampleSpec(rate=0.5, using=("hive",)))
-    is_admitted = admission(WEIGHING, half)
-    kept = [is_admitted({"hive": f"hive {n}", "grams": float(n), "at": n}) for n in range(1000)]
-    assert 450 < sum(kept) < 550
+    why = rejection(WEIGHING, half)
+    reasons = [why({"hive": f"hive {n}", "grams": float(n), "at": n}) for n in range(1000)]
+    assert set(reasons) == {None, LeftOut.SAMPLE}
+    assert 450 < reasons.count(None) < 550

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
+from caraway.graph.lineage_graph import lineage_of
 from caraway.graph.specs import Graph
 from caraway.query.catalog import Catalog
 from caraway.query.executor import QueryEngine
 from caraway.query.model import Instants, QueryReader
 from caraway.server.access.gate import Gate
-from caraway.server.access.limits import LimitedQueries, Tags
+from caraway.server.access.limits import LimitedQueries, Tags, readable
 from caraway.server.http.endpoints import Endpoint, Scope
 from caraway.server.http.messages import HttpResponse, Request, text_response
 from caraway.server.surface import ENDPOINTS
@@ -54,9 +55,9 @@ def test_an_endpoint_without_a_permission_can_not_be_written() -> None:
 def test_what_is_changed_is_recorded() -> None:
     changes = {each.target for each in ENDPOINTS if Mode.WRITE_DEFINITION in each.permission.modes} - {"wait"}
     # These are exceptions: a secret that was read can be used elsewhere, an offline query takes a great many rows out,
-    # and a replay writes rows that were refused once.
+    # a replay writes rows that were refused once, and an explanation shows single events of somebody.
     private = {"erase", "replay", "get_secret", "add_secret", "update_secret", "delete_secret"}
-    private |= {"extract_historical_features"}
+    private |= {"extract_historical_features", "why"}
     assert changes | private == {each.target for each in ENDPOINTS if each.recorded}
 
 
@@ -279,3 +280,37 @@ def test_a_query_is_allowed_exactly_if_each_entity_is(
     else:
         with pytest.raises(ForbiddenError):
             queries.plan(["Tap.pot"], [feature])
+
+
+def test_definitions_that_a_caller_may_not_read_are_left_out() -> None:
+    graph = garden.graph()
+    private = {"Pots": ("pii",), "Rules": ()}
+    datasets = tuple(
+        replace(
+            spec,
+            metadata=replace(spec.metadata, tags=private.get(spec.name, ())),
+            fields=tuple(
+                replace(f, metadata=replace(f.metadata, tags=("secret",))) if f.name == "moisture" else f
+                for f in spec.fields
+            ),
+        )
+        for spec in graph.datasets
+    )
+    graph = replace(graph, datasets=datasets)
+    grant = Grant(modes=frozenset({Mode.READ_DEFINITION}), without=frozenset({"pii", "secret"}))
+    found = readable(graph, Tags.of(graph), Caller(account="a", token_id="t", grants=(grant,)), "main")
+    fields = {spec.name: [field.name for field in spec.fields] for spec in found.datasets}
+    assert "Pots" not in fields
+    assert fields["Readings"] == ["pot", "at"]
+    features = {f"{spec.name}.{feature.name}" for spec in found.featuresets for feature in spec.features}
+    assert {"State.species", "State.advice", "ByText.species"}.isdisjoint(features)
+    assert {"State.mean", "State.count", "Tap.pot"} <= features
+    shown = lineage_of(found)
+    names = {node.name for node in shown.nodes}
+    assert {"Pots", "State.species", "State.advise"}.isdisjoint(names)
+    columns = {column for edge in shown.edges for pair in edge.columns for column in pair}
+    assert {"species", "moisture"}.isdisjoint(columns)
+    everything = Caller(account="a", token_id="t", grants=(Grant(modes=frozenset({Mode.READ_DEFINITION})),))
+    assert readable(graph, Tags.of(graph), everything, "main") == graph
+    other = Caller(account="a", token_id="t", grants=(replace(grant, branches=frozenset({"dev"})),))
+    assert readable(graph, Tags.of(graph), other, "main") == Graph()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from caraway.config.settings import ServerSettings
+from caraway.erasure.keys import ErasedKeys
 from caraway.ingest.endpoints import Endpoints
 from caraway.ingest.service import IngestService
 from caraway.plan.planner import plan_graph
@@ -101,6 +102,7 @@ def make_app(tracer: Tracer | None = None, writer: Any = None, freshness: Any = 
             ledger=lambda closed: ()[:closed],
             assets=tuple,
             references=dict,
+            leases=lambda _prefix: (),
         ),
         freshness=freshness or MADE(ages=dict, of=lambda _plan: [UNREAD]),
         index=MADE(positions=list, status=lambda: {"indexes": []}),
@@ -108,6 +110,8 @@ def make_app(tracer: Tracer | None = None, writer: Any = None, freshness: Any = 
         lags=MADE(look=tuple),
         sinks=MADE(statuses=list),
         sources=MADE(statuses=list),
+        newest=MADE(newest=lambda *_, **__: []),
+        erased=ErasedKeys(dict),
         secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )
     context = ServerContext(
@@ -158,6 +162,14 @@ def ask(app: App, method: str, path: str, body: object = None, **headers: str) -
         ("get", f"{API}/health", None, 200),
         ("get", f"{API}/freshness", None, 200),
         ("get", f"{API}/datasets", None, 200),
+        ("get", f"{API}/xray", None, 200),
+        ("get", f"{API}/xray?datasets=Pots&properties=name,tags", None, 200),
+        ("get", f"{API}/xray?datasets=Nowhere", None, 404),
+        ("get", f"{API}/xray?properties=nam", None, 400),
+        ("get", f"{API}/lineage", None, 200),
+        ("get", f"{API}/dataset/{{name}}/inspect?n=3&fields=pot", None, 200),
+        ("get", f"{API}/dataset/{{name}}/inspect?fields=pots", None, 400),
+        ("get", f"{API}/dataset/{{name}}/inspect?n=0", None, 400),
         ("get", f"{API}/secrets", None, 200),
         ("get", f"{API}/secret/{{name}}", None, 200),
         ("get", f"{API}/openapi.json", None, 200),

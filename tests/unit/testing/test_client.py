@@ -280,8 +280,17 @@ def test_xray_and_lineage_describe_the_branch() -> None:
         "featuresets": [],
     }
     assert client.xray(featuresets=["Buyer"], fields=["name"])["featuresets"] == [{"name": "Buyer"}]
-    edges = {(edge["from"], edge["to"]) for edge in client.lineage()["edges"]}
-    assert {("Orders", "Spending"), ("Spending", "Buyer.mean"), ("Buyer.name", "Buyer.greeting")} <= edges
+    lineage = client.lineage()
+    kinds = {node["id"]: node["kind"] for node in lineage["nodes"]}
+    edges = [(edge["from"], edge["to"]) for edge in lineage["edges"]]
+    assert all(end in kinds for edge in edges for end in edge)
+    # A pipeline or an extractor stands between what it reads and what it computes.
+    ways = {(before, after) for before, middle in edges for again, after in edges if again == middle}
+    assert {
+        ("dataset:Orders", "dataset:Spending"),
+        ("dataset:Spending", "feature:Buyer.mean"),
+        ("feature:Buyer.name", "feature:Buyer.greeting"),
+    } <= ways
 
 
 def test_secrets_are_read_inside_extractors() -> None:

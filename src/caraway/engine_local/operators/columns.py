@@ -52,13 +52,14 @@ def explode(table: Table, columns: Sequence[str]) -> Table:
     """
     versions = []
     for row, begin_us, end_us in table.versions:
-        for element in _elements(row, columns):
+        for element in elements(row, columns):
             exploded = {**row, **dict(zip(columns, element, strict=True))}
             versions.append(Version(exploded, begin_us, end_us))
     return Relation((), versions)
 
 
-def _elements(row: Row, columns: Sequence[str]) -> list[tuple[object, ...]]:
+def elements(row: Row, columns: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return the values of the rows into which `explode` divides a row."""
     lists = [value if isinstance(value, list) else [] for value in (row[name] for name in columns)]
     if len({len(items) for items in lists}) > 1:
         lengths = ", ".join(f"{name} has {len(items)}" for name, items in zip(columns, lists, strict=True))

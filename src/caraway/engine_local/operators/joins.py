@@ -12,7 +12,7 @@ def join_events(operator: Join, left: Table, right: Table, right_keys: Sequence[
     If that version began earlier than `within_low_us` before the event, the event has no match.
     """
     versions = []
-    left_on = _in_order_of(right_keys, operator)
+    left_on = in_order_of(right_keys, operator)
     for row, time_us, _ in left.versions:
         match = right.find(key_of(row, left_on), time_us + operator.within_high_us)
         low_us = operator.within_low_us
@@ -31,16 +31,16 @@ def join_tables(
     A version of the output begins where a version of the left or of the right side begins, and ends where one ends.
     """
     versions = []
-    left_on = _in_order_of(right_keys, operator)
+    left_on = in_order_of(right_keys, operator)
     for version in left.versions:
-        for begin_us, end_us, match in _pieces(version, right.by_key.get(key_of(version.row, left_on), ())):
+        for begin_us, end_us, match in pieces(version, right.by_key.get(key_of(version.row, left_on), ())):
             if match is not None or operator.how is JoinKind.LEFT:
                 row = {**version.row, timestamp: begin_us}
                 versions.append(Version(_joined(operator, row, match), begin_us, end_us))
     return Relation(keys, ordered(versions))
 
 
-def _pieces(left: Version, rights: Sequence[Version]) -> Iterator[tuple[int, int | None, Version | None]]:
+def pieces(left: Version, rights: Sequence[Version]) -> Iterator[tuple[int, int | None, Version | None]]:
     """Yield the parts into which the right versions divide the interval of a left one.
 
     Each part comes with its right version, or None if there is none.
@@ -67,7 +67,7 @@ def _earlier(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-def _in_order_of(right_keys: Sequence[str], operator: Join) -> list[str]:
+def in_order_of(right_keys: Sequence[str], operator: Join) -> list[str]:
     """Return the left columns in the order of the right side's keys."""
     left_of = dict(zip(operator.right_on, operator.left_on, strict=True))
     return [left_of[key] for key in right_keys]

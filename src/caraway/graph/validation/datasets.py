@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from caraway.errors import CommitError
+from caraway.errors import CommitError, DefinitionError
 from caraway.graph.expectations import EXPECTATION_NAMES, argument_fault, arguments_of, columns_of, unsupported
+from caraway.graph.row_conditions import row_condition
 from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
 from caraway.graph.specs import DatasetSpec
@@ -107,6 +108,11 @@ def expectations_are_sound(scope: CheckedGraph) -> None:
                     raise CommitError(f"{where}: {expectation.name}: no column {column}; columns: {', '.join(names)}")
             if fault := argument_fault(expectation.name, arguments) or unsupported(arguments):
                 raise CommitError(f"{where}: {expectation.name}: {fault}")
+            if (condition := arguments.get("row_condition")) is not None:
+                try:
+                    row_condition(condition, {f.name: f.dtype for f in dataset.fields})
+                except DefinitionError as error:
+                    raise CommitError(f"{where}: {expectation.name}: {error}") from None
 
 
 DATASET_CHECKS = (datasets_are_sound, rows_come_from_one_side, sources_and_sinks_fit, sinks_are_fed)

@@ -9,8 +9,8 @@ import msgspec
 
 from caraway.index.aggregates.columns import Family
 from caraway.index.aggregates.decay import DecayedSum
-from caraway.index.aggregates.exact import Moments
 from caraway.index.aggregates.values import Values
+from caraway.moments import Moments
 
 # ruff: noqa: PLR1730 - these comparisons take most of the time, and a call would take three times as long
 

@@ -21,7 +21,7 @@ from caraway.graph import operators as ops
 from caraway.index.records.delivery import Delivered, Puts
 from caraway.index.records.versions import VersionFeed
 from caraway.index.windows.aggregate_inputs import AggregateInputFeed
-from caraway.plan.model import DirectFeed, IndexPlan
+from caraway.plan.model import DirectFeed, IndexPlan, RecordSchema
 from caraway.topics.codec import FORMAT, PUT, Record, RecordCodec
 from caraway.topics.dead_letters import MAX_PAYLOAD
 from caraway.topics.identity import position_ids
@@ -60,7 +60,7 @@ class DirectReader:
         self._codec = RecordCodec(plan.schema)
         self._keys = len(plan.schema.keys)
         self._fingerprint = plan.schema.fingerprint
-        self._make = _compiled(plan, direct)
+        self._make = compiled(plan.schema, direct)
         # By the value of the key column, or by a tuple of several values.
         self._known_keys: dict[object, bytes] = {}
 
@@ -174,7 +174,7 @@ def _shown(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-class _Make(Protocol):
+class MakesRows(Protocol):
     """Makes the records of the index from those of the input. If it `picks`, their values are those of the input."""
 
     picks: bool
@@ -188,11 +188,11 @@ class _Make(Protocol):
         ...
 
 
-def _compiled(plan: IndexPlan, direct: DirectFeed) -> _Make:
-    """Return what makes records of a plan."""
+def compiled(schema: RecordSchema, direct: DirectFeed) -> MakesRows:
+    """Return what makes rows with the columns of a schema from records of the pipeline's input."""
     operator, source = direct.operator, direct.source
     names = [column.name for column in source.columns]
-    columns = [column.name for column in plan.schema.columns]
+    columns = [column.name for column in schema.columns]
     end = operator.of if isinstance(operator, ops.Aggregate | ops.Latest) else operator
     along = operator.along if isinstance(operator, ops.Aggregate) else None
     original = _originals(end)

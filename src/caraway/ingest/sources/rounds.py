@@ -5,7 +5,8 @@ may jump, so it is never trusted to be far away: a next round that lies more tha
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from caraway.dtypes.durations import US_PER_SECOND
 
@@ -37,12 +38,37 @@ class Rounds:
         self._every_s = EVERY_S if every_us is None else every_us / US_PER_SECOND
         self._now = now
         self._sleep = sleep
+        self._found = False
         self.next_at = 0.0
         """When the next round may begin, in seconds since the epoch: to be kept in the position, and set from it."""
+        self.is_on = False
+        """True while a round goes on."""
+        self.idle_at: float | None = None
+        """When the last poll of a round without rows began, by `time.monotonic`; None if rows were found since."""
 
     def begin(self) -> None:
         """Note that a round begins now."""
         self.next_at = self._now() + self._every_s
+        self.is_on, self._found = True, False
+
+    def end(self) -> None:
+        """Note that the round has looked at everything."""
+        self.is_on = False
+
+    def note(self, rows: int, begun: float) -> None:
+        """Note how many rows a poll has found that began at a time of `time.monotonic`."""
+        if rows:
+            self._found, self.idle_at = True, None
+        elif not self.is_on and not self._found:
+            self.idle_at = begun
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a position keeps."""
+        return {"next": self.next_at, "reading": self.is_on}
+
+    def go_on(self, position: Mapping[str, Any]) -> None:
+        """Go on from what a position keeps: an interrupted round goes on at once."""
+        self.next_at, self.is_on = float(position.get("next", 0.0)), bool(position.get("reading"))
 
     def wait(self, most_s: float) -> bool:
         """Wait for the next round, at most for some seconds; return whether it is due."""

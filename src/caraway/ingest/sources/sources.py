@@ -68,6 +68,8 @@ class SourceStatus:
         dead_letters: How many rows became dead letters since this server started to read.
         watermark_us: The newest event time that this server read, less the source's disorder, in microseconds since the
             epoch; None if it has read no row.
+        newest_us: The newest event time that this server read, in microseconds since the epoch; None if it has read no
+            row.
         error: Why this server can't read it now; empty if nothing failed.
     """
 
@@ -86,6 +88,7 @@ class SourceStatus:
     polled_at: float | None
     dead_letters: int
     watermark_us: int | None
+    newest_us: int | None
     error: str
 
 
@@ -277,6 +280,7 @@ class _Running:
             polled_at=worker.polled_at,
             dead_letters=worker.dead_letters,
             watermark_us=None if target.newest_us is None else target.newest_us - self.plan.source.disorder_us,
+            newest_us=target.newest_us,
             error=error,
         )
 
@@ -314,6 +318,7 @@ def _standby(plan: IngestPlan) -> SourceStatus:
         polled_at=None,
         dead_letters=0,
         watermark_us=None,
+        newest_us=None,
         error="",
     )
 

@@ -20,6 +20,7 @@ from caraway.errors import UnavailableError
 from caraway.ingest import metrics
 from caraway.ingest.delivery import SLICE, Deliverer, Writer
 from caraway.ingest.marks import Marks, Starts, Written
+from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.sources.pace import Pace
 from caraway.ingest.sources.ports import Positions, Topics
 from caraway.ingest.sources.positions import Checkpoint
@@ -55,13 +56,12 @@ LOST = "another server reads it now"
 
 @dataclass(slots=True)
 class _Sent:
-    """A batch that is on its way to Kafka: the writes that must succeed, and the rows that make no records."""
+    """A batch that is on its way to Kafka: the writes that must succeed, and what becomes of its rows."""
 
     batch: SourceBatch
     begun: float
     writes: list[Future[None]] = field(default_factory=list)
-    refused: set[int] = field(default_factory=set)
-    filtered: int = 0
+    counts: RowCounts = field(default_factory=RowCounts)
 
     @property
     def is_done(self) -> bool:
@@ -302,8 +302,7 @@ class SourceWorker:
         for start in range(0, len(batch.rows), SLICE):
             stop = min(start + SLICE, len(batch.rows))
             delivery = deliverer.deliver(self._target, start, stop, time.time_ns() // 1000)
-            sent.refused.update(error.row for error in delivery.errors)
-            sent.filtered += delivery.filtered
+            sent.counts.add(delivery.counts)
             # The rows above may have taken long in a user's function. If another server has claimed the lease
             # meanwhile, it reads the same rows, so this one must not write them.
             if not self._right.keep(succeeds=True):
@@ -322,13 +321,12 @@ class SourceWorker:
             self._count(sent)
 
     def _count(self, sent: "_Sent") -> None:
-        rows, refused = len(sent.batch.rows), len(sent.refused)
-        self.rows += rows
-        self.dead_letters += refused
-        accepted = rows - refused - sent.filtered
-        metrics.count(self._target, accepted=accepted, refused=refused, filtered=sent.filtered)
+        self.rows += sent.counts.read
+        self.dead_letters += sent.counts.refused.total()
+        metrics.count(self._target, sent.counts)
         metrics.count_bytes(self._target, sent.batch.size)
-        metrics.observe_poll(self._target, self._clock() - sent.begun)
+        if sent.counts.read:
+            metrics.observe_poll(self._target, self._clock() - sent.begun)
 
     def _save(self, *, closed: bool = False) -> None:
         """Save a checkpoint of all that was read, when it is durable."""

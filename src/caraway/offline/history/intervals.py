@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from caraway.index.aggregates.columns import Family
-from caraway.index.aggregates.exact import Moments
+from caraway.moments import Moments
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from caraway.index.aggregates.exact import Moments
+from caraway.moments import Moments
 from caraway.offline.kernel.blocks import Blocks
 from caraway.offline.kernel.exact_sums import SQUARES, TOTALS, ExactSums, Prefixes, shifts_of, used
 from caraway.offline.kernel.extremes import Extremes, worst

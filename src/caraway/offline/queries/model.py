@@ -66,12 +66,34 @@ class Place(Struct, frozen=True, tag="files"):
     credentials: tuple[str, str] | None = None
 
 
+class WhyRequest(Struct, frozen=True, kw_only=True):
+    """The request of an explanation (docs/why.md), whose inputs are the object JSON_INPUT of the query.
+
+    Attributes:
+        feature: The full name of the feature.
+        at_us: The time as of which it is explained in microseconds.
+        as_known: Only records count that had been ingested by then.
+        offset: How many parts of a lookup come before the listed ones.
+        limit: How many are listed at most.
+        sample: List a sample of them.
+        hidden: Datasets, and fields as `Dataset.field`, that the caller may not read, each with the reason.
+    """
+
+    feature: str
+    at_us: int
+    as_known: bool = False
+    offset: int = 0
+    limit: int = 100
+    sample: bool = False
+    hidden: dict[str, str] = field(default_factory=dict)
+
+
 class OfflineRequest(Struct, frozen=True, kw_only=True):
     """The request of an offline query.
 
     `rows` are its input, `output` is the place of its results, None for the server's own. If it is `as_known`, a row
     sees only records that had been ingested by its time. `execution` is where it is computed, AUTO: on Spark if its
-    records don't fit into the memory of a process.
+    records don't fit into the memory of a process. If there is a `why`, it asks for the explanation of one value.
     """
 
     inputs: tuple[str, ...]
@@ -81,6 +103,7 @@ class OfflineRequest(Struct, frozen=True, kw_only=True):
     output: Place | None = None
     as_known: bool = False
     execution: Execution = Execution.AUTO
+    why: WhyRequest | None = None
 
 
 class Part(Struct, frozen=True):

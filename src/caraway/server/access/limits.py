@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from caraway.errors import ForbiddenError
 from caraway.graph.lineage import effective_field_tags, effective_tags
+from caraway.graph.references import outputs_of
 from caraway.graph.specs import Graph
 from caraway.ingest.endpoints import Endpoint
 from caraway.query.catalog import Catalog
@@ -18,12 +19,14 @@ from caraway.query.executor import Answer, CompiledPlan
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.server.http.messages import Request
 from caraway.server.served_graph import Queryable, ServedGraph, ServedGraphs
-from caraway.state.permissions import Caller, Mode
+from caraway.state.permissions import Caller, Grant, Mode
 
 # The most query plans that are remembered for one graph as permitted to a caller on a branch, and the most graphs whose
 # tags are remembered. If there are as many, all of them are forgotten, and computed again when they are needed.
 MAX_CHECKED = 10_000
 MAX_GRAPHS = 100
+# The most combinations of grants and branch for which the readable part of a graph is kept; there are few roles.
+MAX_READABLE = 50
 
 # The full name of an entity, and its tags.
 Tagged = tuple[str, Collection[str]]
@@ -31,7 +34,7 @@ Tagged = tuple[str, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tags of a graph's entities, and the query plans that callers were found to be permitted.
+    """The tags of a graph's entities, the query plans that callers were found to be permitted, and what they may see.
 
     Plans and callers are compared by `id`, which is quick. The entries hold both objects, so that no new object can get
     the `id` of a freed one.
@@ -41,6 +44,7 @@ class Tags:
     fields: Mapping[str, frozenset[str]]
     extractors: Mapping[str, frozenset[str]]
     checked: dict[tuple[int, int, str], tuple[CompiledPlan, Caller]] = field(default_factory=dict)
+    readable: dict[tuple[tuple[Grant, ...], str], Graph] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> "Tags":
@@ -129,6 +133,31 @@ class AccessLimits:
             )
         require(request.caller, Mode.WRITE_DATA, request.branch, fed)
 
+    def definitions(self, request: Request[Any, Any], served: ServedGraph) -> Graph:
+        """Return the definitions of the request's branch that the caller may read.
+
+        Fields, features and extractors that the caller may not read are left out of their datasets and featuresets. A
+        definition that stays may name one that is left out.
+        """
+        caller, branch = request.caller, request.branch
+        if caller.may_all(Mode.READ_DEFINITION, branch):
+            return served.graph
+        tags = self.tags(served)
+        key = (caller.grants, branch)
+        found = tags.readable.get(key)
+        if found is None:
+            if len(tags.readable) >= MAX_READABLE:
+                tags.readable.clear()
+            found = tags.readable[key] = readable(served.graph, tags, caller, branch)
+        return found
+
+    def check_fields(
+        self, request: Request[Any, Any], served: ServedGraph, mode: Mode, dataset: str, names: Iterable[str]
+    ) -> None:
+        """Check that the caller has a mode on fields of a dataset. Raises `ForbiddenError` if not."""
+        if not request.caller.may_all(mode, request.branch):
+            require(request.caller, mode, request.branch, self.tags(served).fields_of(dataset, names))
+
     def check_branch(self, caller: Caller, modes: Iterable[Mode], branch: str, graph_of: str) -> None:
         """Check that the caller has modes on a branch for all that the branch `graph_of` holds.
 
@@ -202,6 +231,34 @@ class LimitedQueries:
         wanted = fields or [spec.name for spec in self.queries.catalog.dataset(dataset).fields]
         require(self.caller, Mode.READ_DATA, self.branch, self.tags.fields_of(dataset, wanted))
         return self.queries.lookup(dataset, keys, fields, timestamps)
+
+
+def readable(graph: Graph, tags: Tags, caller: Caller, branch: str) -> Graph:
+    """Return the part of a graph whose definitions a caller may read on a branch."""
+
+    def kept(entities: Mapping[str, Collection[str]]) -> frozenset[str]:
+        return frozenset(entities).difference(caller.refused(Mode.READ_DEFINITION, branch, entities.items()))
+
+    entities, fields, extractors = kept(tags.entities), kept(tags.fields), kept(tags.extractors)
+    featuresets = []
+    for spec in graph.featuresets:
+        features = tuple(feature for feature in spec.features if f"{spec.name}.{feature.name}" in entities)
+        # A featureset has no entry of its own: it is shown if one of its features is.
+        if features or not spec.features:
+            left = tuple(
+                extractor
+                for extractor in spec.extractors
+                if f"{spec.name}.{extractor.name}" in extractors and entities.issuperset(outputs_of(extractor))
+            )
+            featuresets.append(replace(spec, features=features, extractors=left))
+    return Graph(
+        datasets=tuple(
+            replace(spec, fields=tuple(f for f in spec.fields if f.timestamp or f"{spec.name}.{f.name}" in fields))
+            for spec in graph.datasets
+            if spec.name in entities
+        ),
+        featuresets=tuple(featuresets),
+    )
 
 
 def approval(caller: Caller, branch: str) -> Callable[[Iterable[Tagged]], None]:

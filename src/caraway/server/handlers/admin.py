@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from caraway.cluster.members import ENGINES
 from caraway.errors import UnavailableError
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.context import ServerContext
@@ -22,7 +23,7 @@ async def root(context: ServerContext, request: Request) -> HttpResponse:
     """Return the name and version of the server."""
     return text_response(
         f"Caraway {VERSION}, a real-time feature platform.\n"
-        f"The API is under {API}; GET {API}/status tells how this server is.\n"
+        f"The API is under {API}; GET {API}/status tells how this server is. People find the console under /console.\n"
     )
 
 
@@ -37,10 +38,11 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
 
 
 async def status(context: ServerContext, request: Request) -> HttpResponse:
-    """Return the version, the commit, topics, the index, the sources and sinks of this server, and jobs."""
+    """Return the version, the commit, topics, the index, the sources and sinks of this server, engines and jobs."""
     deployment = context.deployment
     served = deployment.graphs.require_served_graph()
     jobs = await asyncio.to_thread(deployment.state.jobs)
+    engines = await asyncio.to_thread(deployment.state.leases, ENGINES.members)
     index = await asyncio.to_thread(_index, deployment)
     return json_response(
         {
@@ -92,6 +94,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                 }
                 for status in deployment.sinks.statuses()
             ],
+            "engines": [{"node": lease.owner, "alive": lease.alive, "until": lease.expires_at} for lease in engines],
             "jobs": [
                 {
                     "id": job.job_id,

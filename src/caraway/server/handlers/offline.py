@@ -266,7 +266,7 @@ async def offline_status(context: ServerContext, request: Request[Any, RequestPa
 
 async def cancel_offline(context: ServerContext, request: Request[Any, RequestParameters]) -> HttpResponse:
     """Request the end of an offline query, which ends after the part that it computes."""
-    query = await _found(context, request, request.parameters().request_id)
+    query = await query_seen(context, request, request.parameters().request_id)
     await asyncio.to_thread(context.deployment.offline_queries.cancel, query.id)
     context.deployment.offline_runner.wake()
     return await _answered(context, request, query.id)
@@ -283,7 +283,7 @@ async def explain_offline(context: ServerContext, request: Request[Any, ExplainP
     """Explain what an offline query reads, where it is computed and why, before it is asked or afterwards."""
     asked = request.parameters()
     if asked.request_id:
-        query = await _found(context, request, asked.request_id)
+        query = await query_seen(context, request, asked.request_id)
         found = await asyncio.to_thread(_recorded, context.deployment.objects, query.id)
         return json_response({**found, "progress": _shown(context, query)})
     served = context.limits.seen(request)
@@ -321,7 +321,7 @@ def _explained(
 async def offline_result(context: ServerContext, request: Request[Any, PartParameters]) -> HttpResponse:
     """Return a part of the result of an offline query as an Arrow IPC stream."""
     asked = request.parameters()
-    query = await _found(context, request, asked.request_id)
+    query = await query_seen(context, request, asked.request_id)
     if query.request.output is not None:
         raise InvalidInputError(f"the results of this query are at {query.request.output.url}; read them there")
     if asked.part >= len(query.parts):
@@ -423,8 +423,13 @@ def _listed(names: str) -> list[str]:
     return [name for name in names.split(",") if name]
 
 
-async def _found(context: ServerContext, request: Request[Any, Any], query_id: str) -> OfflineQuery:
-    """Return a query of the request's branch that the caller may see."""
+async def query_seen(context: ServerContext, request: Request[Any, Any], query_id: str) -> OfflineQuery:
+    """Return a query of the request's branch that the caller may see.
+
+    Raises:
+        UnknownEntityError: The branch has no such query.
+        ForbiddenError: The caller may not see it.
+    """
     query = await asyncio.to_thread(context.deployment.offline_queries.get, query_id)
     if query.branch != request.branch:
         raise UnknownEntityError(f"there is no offline query {query_id[:100]!r} on branch {request.branch[:100]!r}")
@@ -443,7 +448,7 @@ def _shown(context: ServerContext, query: OfflineQuery) -> dict[str, Any]:
 
 
 async def _answered(context: ServerContext, request: Request[Any, Any], query_id: str) -> HttpResponse:
-    return json_response(_shown(context, await _found(context, request, query_id)))
+    return json_response(_shown(context, await query_seen(context, request, query_id)))
 
 
 def _streamed(table: pa.Table) -> bytes:

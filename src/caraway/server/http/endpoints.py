@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache, partial
-from typing import Any, get_args, get_type_hints
+from typing import Any, Protocol, get_args, get_type_hints
 
 from msgspec import Struct
 
 from caraway.server.http.bodies import Nothing, prepare
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
-from caraway.server.http.messages import HttpResponse, Request
+from caraway.server.http.messages import Headers, HttpResponse, Request
 from caraway.state.permissions import Caller, Mode
 
 API = "/api/v1"
@@ -70,6 +70,18 @@ PUBLIC = Permission((), public=True)
 ANY_TOKEN = Permission(())
 
 
+class Page(Protocol):
+    """The manner of endpoints that people open in a browser, instead of programs."""
+
+    def headers(self, headers: Headers, query_string: str) -> Headers:
+        """Return the headers of a request, with the token and the branch that the browser sends in other ways."""
+        ...
+
+    def refusal(self, error: Exception, path: str, query_string: str, headers: Headers) -> HttpResponse:
+        """Return the answer to a request that failed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A method and path with its handler, and all that the gate, the metrics, the document and the readers derive.
@@ -89,6 +101,7 @@ class Endpoint:
         probe: True for the check of a load balancer, which asks by any name and as often as it likes.
         refusals: Statuses that the handler answers beyond those that follow from the other attributes.
         operation: The id in the document; the handler's name in camel case if it is empty.
+        page: How browsers ask and get errors, if people open the endpoint in one; None for programs.
     """
 
     method: str
@@ -104,6 +117,7 @@ class Endpoint:
     probe: bool = False
     refusals: tuple[int, ...] = ()
     operation: str = ""
+    page: Page | None = None
     body: type[Struct] = field(init=False)
     parameters: type[Struct] = field(init=False)
 

@@ -88,6 +88,17 @@ class WrongMethodError(CarawayError):
         self.allowed = allowed
 
 
+class InternalError(CarawayError):
+    """The server failed in a way that nobody expected; the client learns only the number of the line in the log."""
+
+    code = "internal"
+
+    def __init__(self, number: str) -> None:
+        """Keep the number of the line in the log."""
+        super().__init__(f"the server failed to answer; its log tells why under the id {number}")
+        self.number = number
+
+
 # The HTTP statuses of error classes; a class that isn't listed has the status of its parent.
 STATUS_BY_CLASS: Mapping[type[BaseException], int] = {
     InvalidInputError: 400,

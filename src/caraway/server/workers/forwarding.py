@@ -13,9 +13,29 @@ from caraway.server.http.errors import DeadlineError
 from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 from caraway.server.tracing.spans import TRACE
 
+# The headers that pages of the console read.
+BROWSERS = ("cookie", "origin", "sec-fetch-site")
 # The headers that the writer's handlers read. A reader has decompressed the body, so its encoding isn't passed on.
-PASSED_ON = ("authorization", "content-type", "accept", "idempotency-key", "caraway-elapsed-ms", *BRANCH_HEADERS)
-PASSED_BACK = ("content-type", "retry-after", "allow")
+PASSED_ON = (
+    "authorization",
+    "content-type",
+    "accept",
+    "idempotency-key",
+    "caraway-elapsed-ms",
+    *BRANCH_HEADERS,
+    *BROWSERS,
+)
+PASSED_BACK = (
+    "content-type",
+    "retry-after",
+    "allow",
+    "location",
+    "set-cookie",
+    "cache-control",
+    "content-security-policy",
+    "referrer-policy",
+    "x-content-type-options",
+)
 # The most seconds for which a reader waits: 2 for a connection to the writer, 60 for the answer, since a commit may
 # take half a minute.
 TIMEOUT = httpx.Timeout(60.0, connect=2.0)

@@ -31,6 +31,7 @@ from caraway.server.handlers.context import ReadContext
 from caraway.server.http.endpoints import ANY_TOKEN, PUBLIC, Endpoint, Handler, Router, bound
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import HttpResponse
+from caraway.server.pages.session import CONSOLE, HOME, OPEN_PAGES
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.surface import READS
 from caraway.server.tracing.tracer import tracer_of
@@ -202,7 +203,10 @@ class ReaderRouter(Router):
             # The writer checks the permission for these requests. A reader admits a body only with a valid token, so
             # that strangers can't fill its memory with bodies.
             permission, target = (PUBLIC, Forwarding.READ) if method == "GET" else (ANY_TOKEN, Forwarding.CHANGE)
-            return Endpoint(method, path, self._forwarder.answer, permission, target=target, accepts=()), ""
+            page = CONSOLE if path == HOME or path.startswith(f"{HOME}/") else None
+            if page is not None and path in OPEN_PAGES:
+                permission = PUBLIC
+            return Endpoint(method, path, self._forwarder.answer, permission, target=target, accepts=(), page=page), ""
 
 
 def _current(graphs: ReaderGraphs, handler: Handler) -> Handler:

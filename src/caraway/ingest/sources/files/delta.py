@@ -96,12 +96,9 @@ class DeltaReader:
         self._is_snapshot = False
         # The last version that this round reads.
         self._last = -1
-        self._in_round = False
         self._open: StoreFile | None = None
         self._rows: Iterator[tuple[int, dict[str, object]]] | None = None
         self._there: frozenset[tuple[object, ...]] | None = None
-        self._idle_at: float | None = None
-        self._found = False
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on; the first time, begin with a snapshot of the version that is the newest now."""
@@ -111,25 +108,21 @@ class DeltaReader:
             position = {"version": table.version(), "snapshot": True, "file": 0, "row": 0, "next": 0.0, "reading": True}
         self._number, self._file, self._row = (int(position[name]) for name in ("version", "file", "row"))
         self._is_snapshot = bool(position["snapshot"])
-        self._rounds.next_at = float(position["next"])
-        self._in_round = bool(position["reading"])
+        self._rounds.go_on(position)
         return position
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows; see `SourceReader.poll`."""
         begun = time.monotonic()
-        if not self._in_round:
+        if not self._rounds.is_on:
             if not self._rounds.wait(timeout_s):
                 return None
             self._rounds.begin()
-            self._in_round, self._last, self._found = True, -1, False
+            self._last = -1
         if self._last < 0:
             self._last = self._table(None).version()
         batch = self._read(rows, size)
-        if len(batch.rows):
-            self._found, self._idle_at = True, None
-        elif not self._in_round and not self._found:
-            self._idle_at = begun
+        self._rounds.note(len(batch.rows), begun)
         return batch
 
     def is_ahead(self, mark: str) -> bool:
@@ -143,15 +136,15 @@ class DeltaReader:
 
     def lag(self) -> int | None:
         """Return 0 between rounds; None within one, since the number of rows isn't known."""
-        return None if self._in_round else 0
+        return None if self._rounds.is_on else 0
 
     def idle_at(self) -> float | None:
         """Return when the last round began, if it found no row."""
-        return self._idle_at
+        return self._rounds.idle_at
 
     def progress(self) -> Progress | None:
         """Return how many bytes of the snapshot's files, or of a version's, are read."""
-        if not self._in_round or self._version is None:
+        if not self._rounds.is_on or self._version is None:
             return None
         sizes = [file.size for file in self._version.files]
         current = 0 if self._open is None else self._open.read_bytes
@@ -162,7 +155,7 @@ class DeltaReader:
         """Return some rows of the newest version, and check that the table records its changes."""
         table = self._table(None)
         self._number, self._file, self._row, self._is_snapshot = table.version(), 0, 0, True
-        self._last, self._in_round = self._number, True
+        self._last, self._rounds.is_on = self._number, True
         return self._read(rows, 1 << 40)
 
     def close(self) -> None:
@@ -212,9 +205,9 @@ class DeltaReader:
         marks: list[str] = []
         origins: list[dict[str, object]] = []
         read = 0
-        while len(found) < rows and read < size and self._in_round:
+        while len(found) < rows and read < size and self._rounds.is_on:
             if self._version is None and not self._next_version():
-                self._in_round = False
+                self._rounds.end()
                 break
             version = self._version
             assert version is not None  # noqa: S101 (there is one, or the round would be over)
@@ -249,8 +242,7 @@ class DeltaReader:
             "snapshot": self._is_snapshot,
             "file": self._file,
             "row": self._row,
-            "next": self._rounds.next_at,
-            "reading": self._in_round,
+            **self._rounds.to_json(),
         }
 
     def _next_version(self) -> bool:

@@ -71,7 +71,6 @@ class FilesReader:
         self._opened: FileStore | None = None
         # The version of each file that was read, by the digest of its path.
         self._known: dict[str, bytes] = {}
-        self._in_round = False
         self._is_listed = False
         # The versions of the files to read, or before the listing those of the files that were read; None if nobody has
         # asked for them.
@@ -82,19 +81,15 @@ class FilesReader:
         self._pending: list[StoredFile] = []
         self._current: _Reading | None = None
         self._done = self._total = 0
-        self._idle_at: float | None = None
-        self._found = False
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on in the file that was being read, if it is still the same; see `SourceReader.seek`."""
         self._known = dict(items)
-        self._rounds.next_at = float(position.get("next", 0.0))
+        self._rounds.go_on(position)
         if position.get("file") is not None:
             path, size, written_ns = position["file"]
             self._current = self._reading(StoredFile(path, size, written_ns), int(position["row"]))
             self._total += size
-        # A round that was interrupted goes on at once: files that it has read are known.
-        self._in_round = bool(position.get("reading"))
         return position
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
@@ -102,19 +97,16 @@ class FilesReader:
 
         The listing at the beginning of a round isn't bounded in time.
         """
-        if not self._in_round:
+        if not self._rounds.is_on:
             if not self._rounds.wait(timeout_s):
                 return None
             self._rounds.begin()
-            self._in_round, self._is_listed, self._found, self._versions = True, False, False, None
+            self._is_listed, self._versions = False, None
         begun = time.monotonic()
         if self._current is None and not self._is_listed:
             self._list()
         batch = self._read(rows, size, begun + timeout_s)
-        if len(batch.rows):
-            self._found, self._idle_at = True, None
-        elif not self._in_round and not self._found:
-            self._idle_at = begun
+        self._rounds.note(len(batch.rows), begun)
         return batch
 
     def is_ahead(self, mark: str) -> bool:
@@ -134,15 +126,15 @@ class FilesReader:
 
     def lag(self) -> int | None:
         """Return 0 between rounds: what came since the last one isn't known before the next; None within a round."""
-        return None if self._in_round else 0
+        return None if self._rounds.is_on else 0
 
     def idle_at(self) -> float | None:
         """Return when the last round began, if it found no row."""
-        return self._idle_at
+        return self._rounds.idle_at
 
     def progress(self) -> Progress | None:
         """Return how many bytes of the files of this round are read."""
-        if not self._in_round or not self._is_listed or not self._total:
+        if not self._rounds.is_on or not self._is_listed or not self._total:
             return None
         current = 0 if self._current is None else min(self._current.read_bytes, self._current.file.size)
         return Progress(done=min(self._total, self._done + current), total=self._total, unit="bytes")
@@ -242,7 +234,7 @@ class FilesReader:
                 parts.append(part)
                 left -= len(part.piece)
         if self._current is None and not self._pending and self._is_listed:
-            self._in_round = False
+            self._rounds.end()
             for path in self._gone:
                 items[path] = None
                 self._known.pop(path, None)
@@ -279,7 +271,7 @@ class FilesReader:
         )
 
     def _position(self) -> dict[str, Any]:
-        position: dict[str, Any] = {"next": self._rounds.next_at, "reading": self._in_round}
+        position: dict[str, Any] = self._rounds.to_json()
         if (current := self._current) is not None:
             file = current.file
             position |= {"file": [file.path, file.size, file.written_ns], "row": current.row}

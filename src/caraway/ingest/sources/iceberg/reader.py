@@ -76,15 +76,12 @@ class IcebergReader:
         self._snapshot: int | None = None
         self._sequence = self._number = self._file = self._row = 0
         self._is_first = False
-        self._in_round = False
         # The table as it was at the beginning of the round, the snapshots of the commit that is read, and those of the
         # commits of this round that aren't begun.
         self._table: Table | None = None
         self._commit: Sequence[Snapshot] = ()
         self._pending: list[list[Snapshot]] | None = None
         self._reading: SnapshotRows | None = None
-        self._idle_at: float | None = None
-        self._found = False
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on; the first time, begin with the rows of the snapshot that is the newest now."""
@@ -106,25 +103,20 @@ class IcebergReader:
         self._is_first = bool(position["first"])
         self._number, self._file, self._row = (int(position[name]) for name in ("number", "file", "row"))
         self._sequence = int(position["sequence"])
-        self._rounds.next_at = float(position["next"])
-        self._in_round = bool(position["reading"])
+        self._rounds.go_on(position)
         return position
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows; see `SourceReader.poll`."""
         begun = time.monotonic()
-        if not self._in_round:
+        if not self._rounds.is_on:
             if not self._rounds.wait(timeout_s):
                 return None
             self._rounds.begin()
-            self._in_round, self._found = True, False
         if self._pending is None:
             self._begin()
         batch = self._read(rows, size)
-        if len(batch.rows):
-            self._found, self._idle_at = True, None
-        elif not self._in_round and not self._found:
-            self._idle_at = begun
+        self._rounds.note(len(batch.rows), begun)
         return batch
 
     def is_ahead(self, mark: str) -> bool:
@@ -138,15 +130,15 @@ class IcebergReader:
 
     def lag(self) -> int | None:
         """Return 0 between rounds; None within one, since the number of rows isn't known."""
-        return None if self._in_round else 0
+        return None if self._rounds.is_on else 0
 
     def idle_at(self) -> float | None:
         """Return when the last round began, if it found no row."""
-        return self._idle_at
+        return self._rounds.idle_at
 
     def progress(self) -> Progress | None:
         """Return how many bytes of the data files of the current snapshot are read."""
-        if not self._in_round or self._reading is None:
+        if not self._rounds.is_on or self._reading is None:
             return None
         sizes = [each.file.file_size_in_bytes for each in self._reading.files]
         current = min(self._reading.read_bytes, sizes[self._file]) if self._file < len(sizes) else 0
@@ -208,7 +200,8 @@ class IcebergReader:
         while left > 0 and read < size and passed < BATCH_SNAPSHOTS:
             if self._snapshot is None:
                 if not self._next_commit():
-                    self._in_round, self._pending = False, None
+                    self._rounds.end()
+                    self._pending = None
                     break
                 if len(self._commit) > 1:
                     # The log of metadata forgets by and by which snapshots are of one commit.
@@ -314,6 +307,5 @@ class IcebergReader:
             "number": self._number,
             "file": self._file,
             "row": self._row,
-            "next": self._rounds.next_at,
-            "reading": self._in_round,
+            **self._rounds.to_json(),
         }

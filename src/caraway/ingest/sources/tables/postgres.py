@@ -214,10 +214,7 @@ class PostgresTable:
         return self._connection
 
     def _connect(self) -> "psycopg.Connection[Any]":
-        system, resolve = self._system, self._context.resolve
-        user, password = system.username, system.password
-        assert user is not None  # noqa: S101 (checked by the definition)
-        assert password is not None  # noqa: S101 (as above)
+        user, password = self._login()
         settings = dict(self._settings)
         schema = settings.pop("schema", None)
         keywords: dict[str, Any] = {
@@ -230,9 +227,9 @@ class PostgresTable:
         connection = psycopg.connect(
             host=self._host,
             port=self._port,
-            dbname=system.database,
-            user=resolve(user),
-            password=resolve(password),
+            dbname=self._system.database,
+            user=user,
+            password=password,
             autocommit=True,
             prepare_threshold=None,  # a pooler may give each statement another connection
             **keywords,
@@ -250,6 +247,13 @@ class PostgresTable:
             connection.close()
             raise
         return connection
+
+    def _login(self) -> tuple[str, str]:
+        """Return the user's name and password as they are now."""
+        system, resolve = self._system, self._context.resolve
+        assert system.username is not None  # noqa: S101 (checked by the definition)
+        assert system.password is not None  # noqa: S101 (as above)
+        return resolve(system.username), resolve(system.password)
 
     def _session(self) -> list[str]:
         """Return the statements that begin a session."""

@@ -1,4 +1,10 @@
-"""Tables of Redshift, read in the order of a cursor over Postgres's protocol, by a user with a password."""
+"""Tables of Redshift, read in the order of a cursor over Postgres's protocol.
+
+A user with a password signs in, or a role of AWS, which gets a user and a password for each connection.
+"""
+
+from pkgutil import resolve_name
+from typing import cast
 
 from typing_extensions import override
 
@@ -11,6 +17,8 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.database import TableShape
 from caraway.ingest.sources.tables.postgres import STATEMENT_S, PostgresTable
+
+ACCESS_OF_ROLE = "caraway.warehouses.redshift:access_of_role"
 
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable, udt_name FROM information_schema.columns
@@ -63,6 +71,15 @@ class RedshiftTable(PostgresTable):
             for name, shown, nullable, base in found
         }
         return TableShape(columns=columns, folds_case=True)
+
+    @override
+    def _login(self) -> tuple[str, str]:
+        system = self._system
+        if not isinstance(system, RedshiftSystem) or system.s3_access_role_arn is None:
+            return super()._login()
+        # Only a role needs the library of AWS, which the function's module imports.
+        access = resolve_name(ACCESS_OF_ROLE)(system, system.s3_access_role_arn, self.where)
+        return cast("tuple[str, str]", access)
 
     @override
     def _session(self) -> list[str]:

@@ -8,8 +8,10 @@ which is then read again.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import Page, Row
 
 # The most rows of one statement. More of them would have to be sorted at once, which BigQuery does on one machine.
@@ -82,6 +84,9 @@ class Scan:
         if known.after is not None and floor < known.after[0]:
             return False
         self._held = [row for row in self._held if row[0] > floor]
+        if not self._held:
+            # The value at which the page begins may have been read by a statement of its own. Its rows don't count.
+            self._fetch(floor)
         # The last rows of a result that its limit has cut may lack others of the same value.
         is_there = not self._is_cut or page.limit is None or len(self._held) + self._to_come >= page.limit
         self._page = replace(known, after=page.after)
@@ -105,6 +110,25 @@ class Scan:
                 self._held += rows
                 return True
         return False
+
+
+def limits(page: Page, kind: CursorKind | None) -> Iterator[tuple[str, Any]]:
+    """Yield the operators and values by which the cursor of a page is compared.
+
+    Warehouses may have times of nine or more digits of a second, and Python's have six: a value of the cursor stands
+    for all times of its microsecond.
+    """
+    is_time = kind is CursorKind.TIME
+    # The end of time has no time behind it.
+    if is_time and page.most.replace(tzinfo=UTC) < datetime.max.replace(tzinfo=UTC):
+        yield "<", page.most + timedelta(microseconds=1)
+    else:
+        yield "<=", page.most
+    if page.after is not None:
+        after = page.after[0]
+        yield (">=", after + timedelta(microseconds=1)) if is_time else (">", after)
+    elif page.least is not None:
+        yield ">=", page.least
 
 
 def _divided(chunks: Iterator[Sequence[Row]]) -> Iterator[Sequence[Row]]:

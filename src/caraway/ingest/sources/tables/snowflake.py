@@ -5,7 +5,7 @@ Python's have six: a value of the cursor stands for all times of its microsecond
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +21,7 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.scan import CHUNK_ROWS, Result, Scan
+from caraway.ingest.sources.tables.scan import CHUNK_ROWS, Result, Scan, limits
 from caraway.warehouses.snowflake import NOT_FOUND, connect, errors, quote
 
 try:
@@ -145,7 +145,7 @@ class SnowflakeTable:
         names = [quote(name) for name in page.columns]
         conditions: list[str] = []
         parameters: list[Any] = []
-        for operator, value in _limits(page, column.kind):
+        for operator, value in limits(page, column.kind):
             text, bound = _bound(value, column.type)
             conditions.append(f"{names[0]} {operator} {text}")
             parameters += bound
@@ -166,21 +166,6 @@ class SnowflakeTable:
 
     def _rows_of(self, cursor: SnowflakeCursor) -> list[Row]:
         return [row for chunk in self._chunks(cursor) for row in chunk]
-
-
-def _limits(page: Page, kind: CursorKind | None) -> Iterator[tuple[str, Any]]:
-    """Yield the operators and values by which the cursor of a page is compared."""
-    is_time = kind is CursorKind.TIME
-    # The end of time has no time behind it.
-    if is_time and page.most.replace(tzinfo=UTC) < datetime.max.replace(tzinfo=UTC):
-        yield "<", page.most + timedelta(microseconds=1)
-    else:
-        yield "<=", page.most
-    if page.after is not None:
-        after = page.after[0]
-        yield (">=", after + timedelta(microseconds=1)) if is_time else (">", after)
-    elif page.least is not None:
-        yield ">=", page.least
 
 
 def _bound(value: Any, kind: str) -> tuple[str, list[Any]]:

@@ -85,6 +85,17 @@ class Queries:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
+    def all_or_none(self, statement: str, *, refused: int) -> Sequence[Any] | None:
+        """Return the rows of a query; None if the server refuses it by an error of this number."""
+        with errors(self.where), self.connection.cursor() as cursor:
+            try:
+                cursor.execute(statement)
+            except pymysql.Error as error:
+                if error.args and error.args[0] == refused:
+                    return None
+                raise
+            return list(cursor.fetchall())
+
     def setting(self, name: str) -> str | None:
         """Return a variable of the server, in upper case; None if it has none of this name."""
         rows = self.all("SHOW GLOBAL VARIABLES WHERE variable_name = %s", name)

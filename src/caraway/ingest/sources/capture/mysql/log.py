@@ -37,6 +37,7 @@ from caraway.ingest.sources.capture.log import (
 )
 from caraway.ingest.sources.capture.mysql import catalog, chunks
 from caraway.ingest.sources.capture.mysql.connection import Queries, Server
+from caraway.ingest.sources.capture.mysql.prepared import Prepared, listed, spelled_xid
 from caraway.ingest.sources.capture.mysql.statements import Effect, effect
 from caraway.ingest.sources.capture.mysql.stream import MOST, START, Stream, file_number
 from caraway.ingest.sources.capture.mysql.transactions import (
@@ -68,6 +69,8 @@ _MEMBERS = frozenset({FIELD_TYPE.ENUM, FIELD_TYPE.SET})
 SECOND_US = 1_000_000
 # The remedy if changes are missing: nothing else loads the table anew.
 RELOAD = "raise the version of the dataset, which loads the table anew"
+# A load waits so many seconds for transactions of XA before it tells what it waits for.
+OLDER_S = 5.0
 # The files of the log whose births are remembered: the one of the position, and those that the reader is ahead.
 _REMEMBERED = 8
 
@@ -78,7 +81,7 @@ class MySQLLog:
     A coordinate is the number of a file of the log, and a position in it: that of its begin for a transaction, that
     behind its commit for an end. The state has the name of the files, when each was begun (which tells logs that were
     reset from those that were read), the columns of the key, the places of transactions of XA that were prepared, and
-    for MySQL the GTIDs of transactions that weren't seen in the table yet.
+    the transactions that weren't seen in the table yet: for MySQL their GTIDs, for MariaDB the names of those of XA.
     """
 
     def __init__(self, system: MySQLSystem, table: str, context: SourceContext, texts: frozenset[str]) -> None:
@@ -92,10 +95,10 @@ class MySQLLog:
         self._stream: Stream | None = None
         self._prefix = ""
         self._births: dict[int, list[int]] = {}
-        self._prepared: dict[str, Coordinate | None] = {}
-        # Those of them that have ended, with the place behind. They are forgotten when that is saved.
-        self._completed: dict[str, Coordinate] = {}
+        self._prepared = Prepared()
         self._unseen: set[str] = set()
+        # When chunks were first held up by transactions that are older than the log that is read.
+        self._held_at: float | None = None
         self._key: list[str] = []
         self._loading = False
         self._is_stale = False
@@ -119,7 +122,7 @@ class MySQLLog:
         catalog.check_server(queries, self._names[0])
         self._read_catalog()
         self._births = {int(number): birth for number, birth in state.get("births", {}).items()}
-        self._prepared = {xid: place and tuple(place) for xid, place in state.get("prepared", {}).items()}
+        self._prepared = Prepared() if at is None else Prepared.of_state(state)
         self._unseen = set(state.get("unseen", ()))
         self._is_starting = at is None
         if at is None:
@@ -158,10 +161,8 @@ class MySQLLog:
         """Return what tells the log, and what is known beyond the position; see the class."""
         if self._loading and self._unseen:
             self._see(self._connected)
-        found: dict[str, Any] = {"log": self._prefix, "key": self._key}
+        found: dict[str, Any] = {"log": self._prefix, "key": self._key, **self._prepared.state()}
         found["births"] = {str(number): birth for number, birth in self._births.items()}
-        if self._prepared:
-            found["prepared"] = dict(self._prepared)
         if self._unseen:
             found["unseen"] = sorted(self._unseen)
         return found
@@ -173,7 +174,7 @@ class MySQLLog:
         queries = self._connected
         if self._key != list(self._table.key_names):
             raise UnavailableError(f"{self._where}: the key of table {self._names[1]} has changed, so it is read anew")
-        if not queries.is_mariadb and not self._see(queries):
+        if not self._may_begin(queries) or not self._see(queries):
             return None
         queries.all("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         try:
@@ -198,9 +199,7 @@ class MySQLLog:
 
     def confirm(self, at: Coordinate) -> None:
         """Forget what is needed only before a place. The server keeps its log for as long as its settings say."""
-        for xid in [xid for xid, end in self._completed.items() if end <= at]:
-            del self._completed[xid]
-            self._prepared.pop(xid, None)
+        self._prepared.forget(at)
 
     def estimated_rows(self) -> int:
         """Return how many rows the table has by its statistics."""
@@ -319,10 +318,30 @@ class MySQLLog:
         file, end, _, _ = catalog.log_status(queries)
         return file_number(file), end
 
+    def _may_begin(self, queries: Queries) -> bool:
+        """Return whether chunks may be read, since no transaction is prepared that is older than the log that is read.
+
+        It raises `UnavailableError` if such a transaction stays for some seconds.
+        """
+        if not self._prepared.is_begun and (older := self._prepared.begin(queries, self._end)):
+            self._held_at = self._held_at or time.monotonic()
+            if time.monotonic() >= self._held_at + OLDER_S:
+                raise UnavailableError(
+                    f"{self._where}: the load of table {self._names[1]} waits for transactions of XA that were "
+                    f"prepared before it: {', '.join(sorted(older)[:3])[:200]}; commit them or roll them back"
+                )
+        return self._prepared.is_begun
+
     def _see(self, queries: Queries) -> bool:
-        """Return whether all transactions that were returned can be seen. MySQL counts a GTID when that is so."""
+        """Return whether all transactions that were returned can be seen by a new snapshot.
+
+        MySQL counts a GTID when that is so; MariaDB lists a transaction of XA as prepared until then.
+        """
         if not self._unseen:
             return True
+        if queries.is_mariadb:
+            self._unseen &= listed(queries) or frozenset()
+            return not self._unseen
         unseen = ",".join(sorted(self._unseen))
         ((left,),) = queries.all("SELECT GTID_SUBTRACT(%s, @@global.gtid_executed)", unseen)
         if not left:
@@ -495,7 +514,7 @@ class MySQLLog:
             case "COMMIT":
                 self._commit_prepared(xid)
             case "ROLLBACK":
-                self._completed[xid] = self._opened.end
+                self._prepared.end(xid, self._opened.end)
                 self._transaction = None
 
     def _prepare(self, event: XAPrepareEvent) -> None:
@@ -507,23 +526,24 @@ class MySQLLog:
             self._finish_known(known)
         elif transaction is not None:
             # As in the statement that ends it.
-            xid = f"X'{event.xid_gtrid.hex()}',X'{event.xid_bqual.hex()}',{event.xid_format_id}"
-            self._prepared[xid] = transaction.start if transaction.has_changes else None
-            self._completed.pop(xid, None)
+            xid = spelled_xid(event.xid_gtrid, event.xid_bqual, event.xid_format_id)
+            self._prepared.prepare(xid, transaction.start if transaction.has_changes else None)
             self._transaction = None
 
     def _commit_prepared(self, xid: str) -> None:
         transaction, end = self._transaction, self._opened.end
         self._transaction = None
-        if xid not in self._prepared:
+        if not self._prepared.is_known(xid, end):
             raise UnavailableError(
                 f"{self._where}: {self._here}: the transaction {xid[:80]} was prepared before the log was read, so its "
                 f"changes may be missing; {RELOAD}"
             )
-        start = self._prepared[xid]
-        self._completed[xid] = end
+        start = self._prepared.place(xid)
+        self._prepared.end(xid, end)
         if start is None or transaction is None:
             return
+        if self._loading and self._connected.is_mariadb:
+            self._unseen.add(xid)
         self._see_later(transaction)
         self._read_again(Known(start, transaction.start, end, ()))
 

@@ -1,0 +1,100 @@
+"""The picture of an entity's lineage: the entities around it in columns, as coordinates for SVG."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# The most entities of a column. More of them would make a picture that nobody can read; the column then ends with a box
+# that says how many were left out.
+MAX_IN_COLUMN = 10
+# The sizes of boxes and gaps, in pixels, and the most characters of a name that fit into a box.
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 208, 40, 56, 12, 8
+LABEL = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """An entity, or with an empty `id` the number of those that were left out of its column."""
+
+    id: str
+    kind: str
+    name: str
+    label: str
+    x: int
+    y: int
+    is_center: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Boxes, the paths of lines between them, and the size of the whole in pixels."""
+
+    boxes: tuple[Box, ...]
+    lines: tuple[str, ...]
+    width: int
+    height: int
+    left_out: int
+
+
+def picture_of(
+    center: str, above: Mapping[str, Sequence[str]], below: Mapping[str, Sequence[str]], depth: int
+) -> Picture:
+    """Return the picture of the entities that are up to `depth` steps above or below an entity.
+
+    Args:
+        center: The id of the entity.
+        above: By id, the ids of entities from which an entity is computed.
+        below: By id, the ids of entities that are computed from an entity.
+        depth: The most steps from the center.
+    """
+    columns, left_out = {0: [center]}, dict[int, int]()
+    for sign, edges in ((-1, above), (1, below)):
+        seen, last = {center}, [center]
+        for step in range(1, depth + 1):
+            following = dict.fromkeys(after for before in last for after in edges.get(before, ()))
+            found = [node for node in following if node not in seen]
+            if not found:
+                break
+            seen.update(found)
+            last = columns[sign * step] = found[:MAX_IN_COLUMN]
+            if len(found) > MAX_IN_COLUMN:
+                left_out[sign * step] = len(found) - MAX_IN_COLUMN
+    return _drawn(center, columns, left_out, below)
+
+
+def _drawn(
+    center: str, columns: Mapping[int, Sequence[str]], left_out: Mapping[int, int], below: Mapping[str, Sequence[str]]
+) -> Picture:
+    rows = max(len(nodes) + (number in left_out) for number, nodes in columns.items())
+    height = 2 * MARGIN + rows * BOX_HEIGHT + (rows - 1) * GAP_Y
+    boxes: dict[str, Box] = {}
+    others: list[Box] = []
+    for place, number in enumerate(sorted(columns)):
+        x, nodes = MARGIN + place * (BOX_WIDTH + GAP_X), columns[number]
+        count = len(nodes) + (number in left_out)
+        y = (height - count * BOX_HEIGHT - (count - 1) * GAP_Y) // 2
+        for node in nodes:
+            kind, _, name = node.partition(":")
+            boxes[node] = Box(id=node, kind=kind, name=name, label=_label(name), x=x, y=y, is_center=node == center)
+            y += BOX_HEIGHT + GAP_Y
+        if number in left_out:
+            text = f"{left_out[number]:,} more"
+            others.append(Box(id="", kind="", name=text, label=text, x=x, y=y))
+    lines = [
+        _line(boxes[before], boxes[after])
+        for before in boxes
+        for after in below.get(before, ())
+        if after in boxes and boxes[before].x < boxes[after].x
+    ]
+    width = 2 * MARGIN + len(columns) * BOX_WIDTH + (len(columns) - 1) * GAP_X
+    return Picture((*boxes.values(), *others), tuple(lines), width, height, sum(left_out.values()))
+
+
+def _label(name: str) -> str:
+    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
+
+
+def _line(before: Box, after: Box) -> str:
+    x1, y1 = before.x + BOX_WIDTH, before.y + BOX_HEIGHT // 2
+    x2, y2 = after.x, after.y + BOX_HEIGHT // 2
+    bend = GAP_X // 2
+    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"

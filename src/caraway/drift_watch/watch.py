@@ -1,0 +1,131 @@
+"""The passes of the drift watch: each profiles the new served rows, and records how features compare."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+
+import sqlalchemy as sa
+import structlog
+
+from caraway.archive.served import ServedErasures
+from caraway.archive.store.model import table_path
+from caraway.archive.store.tables import ArchiveTable
+from caraway.config.settings import Settings
+from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
+from caraway.dtypes.instants import to_datetime
+from caraway.erasure.keys import ErasedKeys
+from caraway.erasure.requests import LOCK_KEY, ErasureLog, erasures
+from caraway.erasure.served_rows import ErasedRows
+from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.graph.wire.graphs import decode_graph
+from caraway.profiles.kinds import Kind
+from caraway.served.drift import DriftStore, Profiled
+from caraway.served.drift_reports import drift_of, features_of, findings, last_hours
+from caraway.served.log import SERVED
+from caraway.state.reader import StateReader
+from caraway.topics.credentials import sign_in
+from caraway.topics.ids import topic_id
+from caraway.topics.positions import TopicEnds
+
+LOG = structlog.get_logger(__name__)
+
+# The features of so many commits are kept.
+KEPT_COMMITS = 50
+PRUNE_SECONDS = 3600.0
+US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The connections of a watch: Postgres, and the erased keys."""
+
+    database: sa.Engine
+    erased: ErasedKeys
+
+
+class DriftWatch:
+    """Profiles served features. Not thread safe."""
+
+    def __init__(self, settings: Settings, parts: Parts, *, clock: Callable[[], float] = time.time) -> None:
+        """Prepare; nothing is read yet. `clock` returns the time in seconds since the epoch."""
+        self._settings = settings
+        self._servers = sign_in(settings.kafka)
+        self._clock = clock
+        self._store = DriftStore(parts.database)
+        self._state = StateReader(parts.database)
+        self._kinds = lru_cache(maxsize=KEPT_COMMITS)(self._read_kinds)
+        log = ErasureLog(parts.database)
+        self._erased_rows = ErasedRows(parts.erased, lambda commit: decode_graph(self._state.graph(commit)))
+        self._erasures = ServedErasures(log, self._erased_rows, lambda _: None)
+        self._pruned_at = float("-inf")
+
+    def run_once(self) -> bool:
+        """Profile new rows, and return whether there were any.
+
+        Raises `UnavailableError` if Postgres, the broker or the object store doesn't answer; the rows are then looked
+        at again.
+        """
+        began = time.monotonic()
+        branches = [branch.name for branch in self._state.branch_heads().branches]
+        self._prune(branches)
+        path = table_path(SERVED, topic_id(self._servers, SERVED))
+        table = ArchiveTable.existing(self._settings.objects_url, path)
+        if table is None:
+            return False
+        # A key that is erased after this moment makes the profiles void: see `_no_newer_erasure`.
+        self._erasures.refresh()
+        name = table.url.rpartition("/")[2]
+        since = self._store.positions(name)
+        partitions = TopicEnds(self._servers).ends([SERVED]).get(SERVED, {})
+        found = new_rows(table, since, table.positions(partitions), most=MAX_ROWS)
+        if dict(found.until) == since:
+            return False
+        columns = profiles_of(found.rows, self._kinds, self._erased_rows.hides, branches)
+        profiled = Profiled(topic_id=name, since=since, until=found.until, columns=columns)
+        if not self._store.add(profiled, self._no_newer_erasure):
+            raise UnavailableError("a key was erased, or another process has profiled the same rows meanwhile")
+        for branch in branches:
+            self._compare(branch)
+        LOG.info(
+            "served features were profiled",
+            rows=len(found.rows),
+            profiles=len(columns),
+            seconds=round(time.monotonic() - began, 3),
+        )
+        return True
+
+    def _compare(self, branch: str) -> None:
+        graph = decode_graph(self._state.head(branch).graph)
+        window = last_hours(to_datetime(int(self._clock() * US)), self._settings.drift.hours)
+        found = drift_of(
+            self._store,
+            branch,
+            features_of(graph),
+            window,
+            against=None,
+            false_alarms=self._settings.drift.false_alarms,
+        )
+        self._store.record(branch, findings(branch, found))
+
+    def _read_kinds(self, commit: str) -> Mapping[str, Kind]:
+        try:
+            graph = decode_graph(self._state.graph(commit))
+        except UnknownEntityError:
+            # The topic may be shared with another deployment, which has commits of its own.
+            return {}
+        return {name: kind for name, (kind, _) in features_of(graph).items()}
+
+    def _no_newer_erasure(self, connection: sa.Connection) -> bool:
+        """Return whether all erased keys are known here, and keep others from being erased until the commit."""
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        newest = connection.execute(sa.select(sa.func.max(erasures.c.id))).scalar() or 0
+        return int(newest) <= self._erasures.number
+
+    def _prune(self, branches: list[str]) -> None:
+        now = self._clock()
+        if now >= self._pruned_at + PRUNE_SECONDS:
+            self._pruned_at = now
+            before = to_datetime(int(now * US)) - timedelta(days=self._settings.drift.kept_days)
+            self._store.prune(before, branches)

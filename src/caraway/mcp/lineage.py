@@ -1,0 +1,72 @@
+"""The neighbourhood of one node in a branch's lineage: what it is computed from, and what is computed from it."""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal
+
+from caraway.errors import UnknownEntityError
+
+Direction = Literal["upstream", "downstream", "both"]
+
+
+def around(
+    graph: Mapping[str, Any], name: str, direction: Direction = "both", depth: int = 3, limit: int = 200
+) -> dict[str, Any]:
+    """Return the nodes and edges within some steps of the nodes that have a name.
+
+    Args:
+        graph: The answer of `GET /lineage`: `nodes` with `id` and `name`, `edges` with `from` and `to`.
+        name: The name or the id of a node.
+        direction: Follow edges against their direction, along it, or both.
+        depth: The most steps from the node.
+        limit: The most nodes; those that are nearer come first.
+
+    Returns:
+        `nodes`, `edges`, and in `left_out` how many nodes within these steps exceed the limit.
+
+    Raises:
+        UnknownEntityError: The branch has no node of this name, or the token may not see it.
+    """
+    nodes = {node["id"]: node for node in graph["nodes"]}
+    starts = [id_ for id_, node in nodes.items() if name in {id_, node["name"]}]
+    if not starts:
+        raise UnknownEntityError(f"the lineage of the branch has nothing named {name!r}; search_catalog finds names")
+    distances = dict.fromkeys(starts, 0)
+    if direction != "downstream":
+        distances |= _steps(starts, _ends(graph["edges"], "to", "from"), depth)
+    if direction != "upstream":
+        # A node that is reached both ways would be part of a cycle, which commits refuse.
+        distances |= _steps(starts, _ends(graph["edges"], "from", "to"), depth)
+    reached = sorted(distances, key=lambda id_: distances[id_])
+    shown = reached[:limit]
+    return {
+        "nodes": [nodes[id_] for id_ in shown if id_ in nodes],
+        "edges": _between(graph["edges"], set(shown)),
+        "left_out": len(reached) - len(shown),
+    }
+
+
+def _ends(edges: Iterable[Mapping[str, Any]], start: str, end: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for edge in edges:
+        found.setdefault(edge[start], []).append(edge[end])
+    return found
+
+
+def _steps(starts: Iterable[str], ends: Mapping[str, list[str]], depth: int) -> dict[str, int]:
+    """Return the nodes within `depth` steps, each with the number of its steps."""
+    distances = dict.fromkeys(starts, 0)
+    waiting = deque(distances)
+    while waiting:
+        here = waiting.popleft()
+        if distances[here] == depth:
+            continue
+        for there in ends.get(here, ()):
+            if there not in distances:
+                distances[there] = distances[here] + 1
+                waiting.append(there)
+    return distances
+
+
+def _between(edges: Iterable[Mapping[str, Any]], shown: Collection[str]) -> list[Any]:
+    return [edge for edge in edges if edge["from"] in shown and edge["to"] in shown]

@@ -1,0 +1,1 @@
+"""Profiles of columns, which can be merged, and the distances between two of them (docs/drift.md)."""

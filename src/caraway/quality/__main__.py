@@ -1,0 +1,202 @@
+"""`python -m caraway.quality`: check the rows of datasets against their expectations, until SIGTERM."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from functools import partial
+
+import sqlalchemy as sa
+import structlog
+
+from caraway.alerts.webhook import Webhook
+from caraway.archive.store.past import ArchivedPast
+from caraway.children.ending import on_request_to_end
+from caraway.cluster.leases import HeldLease, Lease
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import Settings, load_settings
+from caraway.erasure.keys import ErasedKeys, HidesRecord
+from caraway.erasure.requests import ErasureLog, erasure_by
+from caraway.errors import CarawayError, UnavailableError
+from caraway.logs import configure_logging
+from caraway.plan.model import CheckPlan, TopicPlan
+from caraway.quality.checks import branches_of, checks_of
+from caraway.quality.counting import is_hidden
+from caraway.quality.follower import QualityFollower
+from caraway.quality.store import LEASE, QualityStore
+from caraway.quality.watching import QualityWatch
+from caraway.recurring import Recurring
+from caraway.secrets.keyring import open_keyring
+from caraway.served.skew import watcher
+from caraway.state.database import connect, require_tables
+from caraway.state.plans import Plans
+from caraway.state.reader import StateReader
+from caraway.state.tables import metadata
+from caraway.topics.credentials import sign_in
+
+LOG = structlog.get_logger(__name__)
+
+# A process that hasn't renewed its lease for so long has died, and another one goes on.
+LASTING = timedelta(seconds=15)
+RENEW_SECONDS = 3.0
+# A count that comes some seconds later harms nobody, so all that answers requests goes first.
+NICENESS = 15
+# A process without expectations ends after so long. The server starts one when a commit has some.
+IDLE_SECONDS = 60.0
+# Seconds between two looks at the commits and the erased keys; between two looks at all alerts; and between two
+# removals of old counts.
+LOOK_SECONDS, ALERT_SECONDS, PRUNE_SECONDS = 2.0, 60.0, 3600.0
+# The exit code if another process checks rows.
+LATER = 75
+
+
+class Quality:
+    """Checks the rows of all branches' datasets, round by round. Not thread safe."""
+
+    def __init__(self, settings: Settings, database: sa.Engine) -> None:
+        """Prepare; nothing is read yet."""
+        servers = sign_in(settings.kafka)
+        self._store = QualityStore(database)
+        self._plans = Plans(StateReader(database))
+        self._log, self._number = ErasureLog(database), 0
+        self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+        self._watch = QualityWatch(self._store, Webhook(settings.alerts.webhook))
+        self._kept = timedelta(days=settings.quality.kept_days)
+
+        def past(topic: TopicPlan) -> ArchivedPast:
+            return ArchivedPast(servers, settings.objects_url, topic.name, topic.schema)
+
+        self._follower = QualityFollower(
+            servers,
+            self._store,
+            folder=settings.data_dir,
+            seconds=settings.quality.seconds,
+            kept_s=self._kept.total_seconds(),
+            hides=self._hides,
+            past=past,
+        )
+        self._checks: Mapping[str, CheckPlan] = {}
+        self._branches: Mapping[str, Collection[str]] = {}
+        self._looked_at = self._told_at = self._pruned_at = float("-inf")
+        self._worked_at = time.monotonic()
+
+    def round(self) -> None:
+        """Do what there is to do, for about a second.
+
+        Raises `UnavailableError` if Postgres, the broker or the object store doesn't answer.
+        """
+        now = time.monotonic()
+        if now >= self._looked_at + LOOK_SECONDS:
+            self._look()
+            self._looked_at = now
+        recorded = self._follower.step()
+        self._tell({check_id: self._checks[check_id] for check_id in recorded})
+        if now >= self._told_at + ALERT_SECONDS:
+            self._tell(self._checks)
+            self._told_at = now
+        if now >= self._pruned_at + PRUNE_SECONDS:
+            self._store.prune(self._kept, self._checks)
+            self._pruned_at = now
+
+    @property
+    def has_work(self) -> bool:
+        """False if no dataset has had expectations for a while."""
+        if self._checks:
+            self._worked_at = time.monotonic()
+        return time.monotonic() < self._worked_at + IDLE_SECONDS
+
+    def finish(self) -> None:
+        """Record what was counted."""
+        self._tell({check_id: self._checks[check_id] for check_id in self._follower.flush()})
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._follower.close()
+
+    def _look(self) -> None:
+        needed = self._plans.refresh()
+        checks, self._branches = checks_of(needed), branches_of(needed)
+        if checks != self._checks:
+            self._follower.follow(checks)
+            self._checks = checks
+        self._erase()
+
+    def _erase(self) -> None:
+        """Read the keys that were erased since the last call, and remove their samples."""
+        found = False
+        while records := self._log.since(self._number):
+            for record in records:
+                self._erased.add(record.key.topic, [erasure_by(record.key)])
+            self._number, found = records[-1].id, True
+        if not found:
+            return
+        for check_id, plan in self._checks.items():
+            hides = self._hides(plan)
+            if hides is not None:
+                self._store.forget(check_id, partial(is_hidden, hides))
+
+    def _hides(self, plan: CheckPlan) -> HidesRecord | None:
+        return self._erased.hides_record(plan.erasure_scope, plan.schema)
+
+    def _tell(self, checks: Mapping[str, CheckPlan]) -> None:
+        self._watch.look(checks, self._branches)
+
+
+def main() -> int:
+    """Check rows with the settings of the environment; return the exit code."""
+    try:
+        os.umask(0o077)
+        os.nice(NICENESS)
+        settings = load_settings()
+        configure_logging(settings.log_level)
+        if settings.postgres.url is None:
+            raise ConfigurationError("postgres.url: the quality watch needs to know the database")
+        return _run(settings, settings.postgres.url)
+    except CarawayError as error:
+        sys.stderr.write(f"quality: {error}\n")
+        return 1
+
+
+def _run(settings: Settings, url: str) -> int:
+    database = connect(url)
+    require_tables(database, metadata.tables)
+    lease = HeldLease(
+        Lease(engine=database, name=LEASE, owner=watcher(settings.data_dir)), LASTING, renew_s=RENEW_SECONDS
+    )
+    # A process that was started anew takes the lease of its predecessor at once, since its server runs one at a time.
+    if not lease.keep(succeeds=True):
+        return LATER
+    stopping = threading.Event()
+    on_request_to_end(stopping.set)
+    renewing = Recurring("lease", partial(_keep, lease), RENEW_SECONDS)
+    renewing.start()
+    quality = Quality(settings, database)
+    failure = ""
+    try:
+        while not stopping.is_set() and quality.has_work:
+            try:
+                quality.round()
+                failure = ""
+            except UnavailableError as error:
+                if str(error) != failure:
+                    LOG.warning("the quality watch waits", reason=str(error))
+                failure = str(error)
+                stopping.wait(LOOK_SECONDS)
+        quality.finish()
+    finally:
+        renewing.stop(RENEW_SECONDS)
+        quality.close()
+        lease.release()
+    return 0
+
+
+def _keep(lease: HeldLease) -> None:
+    if not lease.keep(succeeds=False):
+        LOG.error("the lease of the quality watch is lost")
+        os._exit(LATER)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""The profiles of served features in Postgres, by the hour, the references of branches, and what was found last.
+
+The profiles of a pass are merged with those that are there, in the same transaction that moves the positions up to
+which served features were looked at. So a row is in a profile once, whenever the process is killed.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from caraway.profiles.columns import ColumnProfile
+from caraway.profiles.kinds import Kind
+from caraway.profiles.tables import Profile
+from caraway.state.database import Store
+from caraway.state.tables import drift_findings, drift_positions, drift_profiles, drift_references, leases
+
+NOW = sa.func.clock_timestamp()
+# The name of the lease of the process that profiles served features.
+LEASE = "drift"
+# So many profiles are read or written by one statement: some MB.
+AT_ONCE = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourKey:
+    """The values that are profiled together: those of a feature that a branch served within an hour."""
+
+    branch: str
+    feature: str
+    kind: Kind
+    hour: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """The profiles of a pass.
+
+    Attributes:
+        topic_id: The id of the topic of served features.
+        since: The positions from which the pass began, by partition, as they were recorded.
+        until: The positions up to which it has looked.
+        columns: The profiles of the rows between them.
+    """
+
+    topic_id: str
+    since: Mapping[int, int]
+    until: Mapping[int, int]
+    columns: Mapping[HourKey, ColumnProfile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """The profile with which a feature is compared, and when and by whom it was set."""
+
+    profile: ColumnProfile
+    set_at: datetime
+    set_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A distance of a feature, as it was found last."""
+
+    branch: str
+    feature: str
+    distance: str
+    value: float
+    drifted: bool
+
+
+class DriftStore(Store):
+    """Writes and reads profiles, references and findings. Thread safe.
+
+    All methods raise `UnavailableError` if Postgres doesn't answer.
+    """
+
+    def positions(self, topic_id: str) -> dict[int, int]:
+        """Return the positions up to which served features were profiled, by partition."""
+        query = sa.select(drift_positions.c.positions).where(drift_positions.c.topic_id == topic_id)
+        found = self._in_transaction(lambda connection: connection.execute(query).scalar(), "read what was profiled")
+        return _by_partition(found)
+
+    def add(self, found: Profiled, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
+        """Add the profiles of a pass, and return whether they count now.
+
+        They don't count, and nothing is written, if another pass has gone on from the same positions meanwhile, or if
+        `allowed` returns False in the same transaction.
+        """
+
+        def write(connection: sa.Connection) -> bool:
+            if not allowed(connection) or not _advance(connection, found):
+                # If the answer to an earlier try of this transaction was lost, its positions are there.
+                return _recorded(connection, found.topic_id) == found.until
+            for keys in _groups(found.columns):
+                _merge(connection, {key: found.columns[key] for key in keys})
+            return True
+
+        return self._in_transaction(write, "record profiles of served features")
+
+    def window(
+        self, branch: str, since: datetime, until: datetime, features: Collection[str]
+    ) -> dict[tuple[str, Kind], ColumnProfile]:
+        """Return the profiles of what a branch served from one hour up to, not including, another one.
+
+        Profiles of hours are merged one by one, so there are never many in memory.
+        """
+        table = drift_profiles
+        made: dict[tuple[str, Kind], ColumnProfile] = {}
+        for names in _groups(sorted(features), 50):
+            query = sa.select(table.c.profile, table.c.feature).where(
+                table.c.branch == branch, table.c.feature.in_(names), table.c.hour >= since, table.c.hour < until
+            )
+
+            def read(connection: sa.Connection, query: sa.Select[Any] = query) -> dict[tuple[str, Kind], ColumnProfile]:
+                merged: dict[tuple[str, Kind], ColumnProfile] = {}
+                for data, feature in connection.execution_options(yield_per=AT_ONCE).execute(query):
+                    for column in Profile.from_bytes(data).columns.values():
+                        key = feature, column.kind
+                        if key in merged:
+                            merged[key].merge(column)
+                        else:
+                            merged[key] = column
+                return merged
+
+            made |= self._in_transaction(read, "read profiles of served features")
+        return made
+
+    def set_references(self, branch: str, columns: Mapping[str, ColumnProfile], by: str) -> None:
+        """Set the references of features of a branch, in place of those that they have."""
+        table = drift_references
+        rows = [
+            {"branch": branch, "feature": name, "profile": Profile({name: column}).to_bytes(), "set_by": by}
+            for name, column in columns.items()
+        ]
+
+        def write(connection: sa.Connection) -> None:
+            for some in _groups(rows):
+                statement = insert(table).values([{**row, "set_at": NOW} for row in some])
+                new = statement.excluded
+                values = {"profile": new.profile, "set_at": new.set_at, "set_by": new.set_by}
+                connection.execute(statement.on_conflict_do_update(index_elements=["branch", "feature"], set_=values))
+
+        self._in_transaction(write, "set references of drift")
+
+    def references(self, branch: str, features: Collection[str]) -> dict[str, Reference]:
+        """Return the references of those of the features that have one."""
+        table = drift_references
+        query = sa.select(table).where(table.c.branch == branch, table.c.feature.in_(features))
+        rows = self._in_transaction(
+            lambda connection: connection.execute(query).mappings().all(), "read references of drift"
+        )
+        return {
+            row["feature"]: Reference(
+                profile=Profile.from_bytes(row["profile"]).columns[row["feature"]],
+                set_at=row["set_at"],
+                set_by=row["set_by"],
+            )
+            for row in rows
+        }
+
+    def record(self, branch: str, found: Sequence[Found]) -> None:
+        """Record the distances of a branch in place of those that were found before."""
+        table = drift_findings
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(sa.delete(table).where(table.c.branch == branch))
+            if found:
+                rows = [{name: getattr(item, name) for name in Found.__dataclass_fields__} for item in found]
+                connection.execute(sa.insert(table), rows)
+
+        self._in_transaction(write, "record drift")
+
+    def found(self) -> list[Found]:
+        """Return the distances of all branches, as they were found last."""
+        rows = self._in_transaction(
+            lambda connection: connection.execute(sa.select(drift_findings)).mappings().all(), "read drift"
+        )
+        return [Found(**{name: row[name] for name in Found.__dataclass_fields__}) for row in rows]
+
+    def prune(self, before: datetime, branches: Collection[str]) -> None:
+        """Remove the profiles of hours before a time, and all of other branches than these."""
+
+        def remove(connection: sa.Connection) -> None:
+            connection.execute(sa.delete(drift_profiles).where(drift_profiles.c.hour < before))
+            for table in (drift_profiles, drift_references, drift_findings):
+                connection.execute(sa.delete(table).where(table.c.branch.not_in(branches)))
+
+        self._in_transaction(remove, "remove old profiles of served features")
+
+    def is_watched(self, *, besides: str) -> bool:
+        """Return whether a process of another name profiles served features now."""
+        held = leases.c.name == LEASE, leases.c.expires_at > NOW, leases.c.holder != besides
+        query = sa.select(sa.literal(1)).where(*held)
+        return self._in_transaction(
+            lambda connection: connection.execute(query).first() is not None, "look for the drift watch"
+        )
+
+
+def _groups(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while group := list(islice(iterator, size)):
+        yield group
+
+
+def _by_partition(found: Mapping[str, int] | None) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in (found or {}).items()}
+
+
+def _recorded(connection: sa.Connection, topic_id: str) -> dict[int, int]:
+    query = sa.select(drift_positions.c.positions).where(drift_positions.c.topic_id == topic_id).with_for_update()
+    return _by_partition(connection.execute(query).scalar())
+
+
+def _advance(connection: sa.Connection, found: Profiled) -> bool:
+    """Move the positions on, if they are still those from which the pass began."""
+    values = {"positions": {}, "topic_id": found.topic_id}
+    connection.execute(insert(drift_positions).values(values).on_conflict_do_nothing())
+    if _recorded(connection, found.topic_id) != found.since:
+        return False
+    moved = {str(partition): offset for partition, offset in found.until.items()}
+    update = sa.update(drift_positions).where(drift_positions.c.topic_id == found.topic_id)
+    connection.execute(update.values(positions=moved, passed_at=NOW))
+    return True
+
+
+def _merge(connection: sa.Connection, columns: Mapping[HourKey, ColumnProfile]) -> None:
+    """Merge profiles with those that are there. The row of the positions, which is locked, keeps others out."""
+    table = drift_profiles
+    at = sa.tuple_(table.c.branch, table.c.feature, table.c.kind, table.c.hour)
+    wanted = [(key.branch, key.feature, key.kind.value, key.hour) for key in columns]
+    merged = {}
+    for row in connection.execute(sa.select(table).where(at.in_(wanted))).mappings():
+        key = HourKey(branch=row["branch"], feature=row["feature"], kind=Kind(row["kind"]), hour=row["hour"])
+        profile = Profile.from_bytes(row["profile"])
+        profile.merge(Profile({key.feature: columns[key]}))
+        merged[key] = profile
+    rows = [
+        {
+            "branch": key.branch,
+            "feature": key.feature,
+            "kind": key.kind.value,
+            "hour": key.hour,
+            "profile": merged.get(key, Profile({key.feature: column})).to_bytes(),
+        }
+        for key, column in columns.items()
+    ]
+    statement = insert(table).values(rows)
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns), set_={"profile": statement.excluded.profile}
+        )
+    )

@@ -1,0 +1,183 @@
+"""The handlers of drift: how served features compare with a reference, and the setting of references (docs/drift.md).
+
+A caller sees the features of the branch that they may read. References change what is an alarm for everybody, so
+setting one needs the mode that definitions need.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.drift import Drift
+from caraway.profiles.comparing import Shift
+from caraway.profiles.kinds import Kind
+from caraway.profiles.tables import Profile
+from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours
+from caraway.server.access.limits import require
+from caraway.server.handlers.context import ServerContext
+from caraway.server.http.bodies import Nothing
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.state.permissions import Mode
+
+# The hours of an answer without this parameter, and the greatest value of it.
+HOURS, MAX_HOURS = 24, 24 * 366
+# The most bytes of a profile, in base64: some thousands of features.
+MAX_PROFILE = 24 << 20
+
+
+class DriftParameters(Struct):
+    """The features that are compared, when they were served, and with what they are compared."""
+
+    feature: Annotated[str | None, Meta(description="the name of a feature or featureset, to show only that")] = None
+    hours: Annotated[int, Meta(ge=1, le=MAX_HOURS, description="how many hours back values were served")] = HOURS
+    reference: Annotated[
+        Against | None,
+        Meta(
+            description="training: the reference that was set; previous, day, week: what was served in the hours "
+            "before, a day before, a week before; by default training, or day if none was set"
+        ),
+    ] = None
+
+
+class DriftDistance(Struct):
+    """A distance of a feature. Without a threshold it is never an alarm."""
+
+    distance: str
+    value: float
+    at_least: float
+    threshold: float | None
+    drifted: bool
+    note: str
+
+
+class DriftFeature(Struct):
+    """How a feature compares with its reference. Without a reference there are no distances."""
+
+    feature: str
+    drifted: bool
+    rows: int
+    reference: str | None
+    reference_rows: int
+    reference_set_at: str | None
+    distances: list[DriftDistance]
+
+
+class DriftAnswer(Struct):
+    """How the features that a branch served since a time compare with their references."""
+
+    branch: str
+    since: str
+    false_alarms: float
+    features: list[DriftFeature]
+
+
+async def drift(context: ServerContext, request: Request[Nothing, DriftParameters]) -> HttpResponse:
+    """Return how features that were served compare with a reference.
+
+    Raises `UnknownEntityError` if the branch has no such feature.
+    """
+    deployment, asked = context.deployment, request.parameters()
+    served = deployment.graphs.require_served_graph(request.branch)
+    entities = context.limits.tags(served).entities
+    features = features_of(served.graph)
+    known = features if asked.feature is None else _only(asked.feature, features)
+    pairs = [(name, entities.get(name, frozenset())) for name in known]
+    refused = set(request.caller.refused(Mode.READ_DATA, request.branch, pairs))
+    seen = {name: found for name, found in known.items() if name not in refused}
+    window = last_hours(datetime.now(UTC), asked.hours)
+    found = await asyncio.to_thread(
+        drift_of,
+        deployment.drift,
+        request.branch,
+        seen,
+        window,
+        against=asked.reference,
+        false_alarms=deployment.drift_false_alarms,
+    )
+    answer = DriftAnswer(
+        request.branch, window.since.isoformat(), deployment.drift_false_alarms, [_feature(one) for one in found]
+    )
+    return json_response(msgspec.to_builtins(answer))
+
+
+class ReferenceBody(Struct):
+    """The profile that features are compared with."""
+
+    profile: Annotated[
+        bytes,
+        Meta(max_length=MAX_PROFILE, description="the bytes of a profile, in base64, whose columns are features"),
+    ]
+
+
+class ReferenceAnswer(Struct):
+    """The features whose reference was set, and the columns of the profile that aren't features of the branch."""
+
+    features: list[str]
+    ignored: list[str]
+
+
+async def set_reference(context: ServerContext, request: Request[ReferenceBody]) -> HttpResponse:
+    """Set the reference of the features that a profile has, in place of any that they have.
+
+    Raises:
+        InvalidInputError: The bytes aren't a profile, or no column is a feature of the branch of the column's kind.
+        ForbiddenError: The caller may not change one of the features.
+    """
+    deployment = context.deployment
+    served = deployment.graphs.require_served_graph(request.branch)
+    body = await request.read()
+    profile = await asyncio.to_thread(Profile.from_bytes, body.profile)
+    features = features_of(served.graph)
+    kept = {
+        name: column
+        for name, column in profile.columns.items()
+        if name in features and features[name][0] is column.kind and column.rows
+    }
+    if not kept:
+        shown = ", ".join(f"{name} ({column.kind})" for name, column in list(profile.columns.items())[:5])
+        raise InvalidInputError(
+            f"no column of the profile is a feature of the branch with values of its kind; columns: {shown or 'none'}"
+        )
+    tags = context.limits.tags(served).entities
+    pairs = [(name, tags.get(name, frozenset())) for name in kept]
+    require(request.caller, Mode.WRITE_DEFINITION, request.branch, pairs)
+    await asyncio.to_thread(deployment.drift.set_references, request.branch, kept, request.caller.account)
+    ignored = [name for name in profile.columns if name not in kept]
+    return json_response(msgspec.to_builtins(ReferenceAnswer(sorted(kept), ignored)))
+
+
+def _only(name: str, features: Mapping[str, tuple[Kind, Drift]]) -> dict[str, tuple[Kind, Drift]]:
+    """Return a feature, or all features of a featureset."""
+    found = {known: what for known, what in features.items() if known == name or known.startswith(f"{name}.")}
+    if not found:
+        raise UnknownEntityError(f"there is no feature or featureset {name[:100]!r} on the branch")
+    return found
+
+
+def _feature(found: FeatureDrift) -> DriftFeature:
+    return DriftFeature(
+        feature=found.feature,
+        drifted=any(shift.drifted for shift in found.shifts),
+        rows=found.rows,
+        reference=None if found.against is None else found.against.value,
+        reference_rows=found.reference_rows,
+        reference_set_at=None if found.set_at is None else found.set_at.astimezone(UTC).isoformat(),
+        distances=[_distance(shift) for shift in found.shifts],
+    )
+
+
+def _distance(shift: Shift) -> DriftDistance:
+    return DriftDistance(
+        distance=shift.distance.value,
+        value=shift.value,
+        at_least=shift.at_least,
+        threshold=shift.threshold if math.isfinite(shift.threshold) else None,
+        drifted=shift.drifted,
+        note=shift.note,
+    )

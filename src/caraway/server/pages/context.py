@@ -1,0 +1,111 @@
+"""The parts that all pages have: the API with the rights of the caller, and the entities that the caller may see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from caraway.console.catalogue import Catalogue
+from caraway.console.rendering import link, render
+from caraway.errors import CarawayError, ForbiddenError
+from caraway.server.handlers.context import ServerContext
+from caraway.server.http.endpoints import Endpoint
+from caraway.server.http.messages import HttpResponse, Request
+from caraway.server.pages.session import code_of, html
+from caraway.state.permissions import ANYBODY
+
+# The most graphs whose catalogues are kept: those of the branches and roles that people look at.
+MAX_CATALOGUES = 8
+
+
+@dataclass(slots=True, kw_only=True)
+class PageContext:
+    """The parts of all pages.
+
+    Attributes:
+        server: The parts of the handlers of the API.
+        endpoints: The endpoints of the API by their targets, with their handlers' context.
+    """
+
+    server: ServerContext
+    endpoints: Mapping[str, Endpoint]
+    catalogues: dict[int, Catalogue] = field(default_factory=dict)
+
+    async def ask(self, request: Request[Any, Any], target: str, name: str = "", /, **given: Any) -> Any:
+        """Return the JSON that an endpoint of the API answers to the caller of a page.
+
+        Args:
+            request: The request of the page, whose caller and branch count.
+            target: The target of the endpoint.
+            name: The part of its path that stands in braces.
+            given: The members of the body, or the parameters of an endpoint without a body; None is left out.
+
+        Raises `CarawayError` as the endpoint does, and `ForbiddenError` if the caller lacks its permission.
+        """
+        endpoint, caller = self.endpoints[target], request.caller
+        if not endpoint.permission.public and not endpoint.permission.admits(caller, request.branch):
+            modes = " or ".join(endpoint.permission.modes)
+            error = ForbiddenError(f"account {caller.account!r} lacks {modes} on branch {request.branch[:100]!r}")
+            self.server.deployment.gate.refuse(caller, target, request.branch, error)
+            raise error
+        members = {key: value for key, value in given.items() if value is not None}
+        inner: Request[Any, Any] = replace(
+            request,
+            method=endpoint.method,
+            path=endpoint.path.replace("{name}", name),
+            query_string="" if endpoint.takes_body else urlencode(members),
+            body=orjson.dumps(members) if endpoint.takes_body else b"",
+            body_form=endpoint.body,
+            parameters_form=endpoint.parameters,
+        )
+        gate = self.server.deployment.gate
+        response = await gate.pass_on(endpoint, inner, lambda: endpoint.respond(inner, name))
+        return orjson.loads(response.body)
+
+    async def ask_if_allowed(self, request: Request[Any, Any], target: str, name: str = "", /, **given: Any) -> Any:
+        """Return what `ask` does, or a text that says why there is no answer."""
+        try:
+            return await self.ask(request, target, name, **given)
+        except CarawayError as error:
+            return str(error)
+
+    def catalogue(self, request: Request[Any, Any]) -> Catalogue:
+        """Return the entities of the request's branch that the caller may see."""
+        served = self.server.deployment.graphs.require_served_graph(request.branch)
+        graph = self.server.limits.definitions(request, served)
+        found = self.catalogues.get(id(graph))
+        # The catalogue holds its graph, so no other graph can have the same `id` meanwhile.
+        if found is None:
+            if len(self.catalogues) >= MAX_CATALOGUES:
+                self.catalogues.clear()
+            found = self.catalogues[id(graph)] = Catalogue(graph, self._tags(request))
+        return found
+
+    def _tags(self, request: Request[Any, Any]) -> Mapping[str, frozenset[str]]:
+        served = self.server.deployment.graphs.require_served_graph(request.branch)
+        return self.server.limits.tags(served).entities
+
+    def page(
+        self, request: Request[Any, Any], template: str, *, http_status: int = 200, **values: object
+    ) -> HttpResponse:
+        """Return a page."""
+
+        def to(path: str, **parameters: object) -> str:
+            branch = None if request.branch == "main" else request.branch
+            return link(path, **{"branch": branch, **parameters})
+
+        text = render(
+            template,
+            to=to,
+            branch=request.branch,
+            account=request.caller.account,
+            signed_in=request.caller is not ANYBODY,
+            code=code_of(request.headers),
+            now=datetime.now(UTC),
+            path=request.path,
+            **values,
+        )
+        return html(text, http_status)

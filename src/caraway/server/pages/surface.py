@@ -1,0 +1,61 @@
+"""The pages of the console: one row for each, as the REST surface has them."""
+
+from collections.abc import Iterable
+
+from caraway.server.handlers.context import ServerContext
+from caraway.server.http.endpoints import PUBLIC, Endpoint, Handler, Permission, bound
+from caraway.server.pages import access, branches, entities, letters, lineage, overview, query
+from caraway.server.pages.context import PageContext
+from caraway.server.pages.session import CONSOLE, FORM, HOME
+from caraway.state.permissions import Mode
+
+READ_DEFINITION, READ_DATA = Permission((Mode.READ_DEFINITION,)), Permission((Mode.READ_DATA,))
+WRITE_DATA = Permission((Mode.WRITE_DATA,))
+
+
+def _page(path: str, handler: Handler, permission: Permission, method: str = "GET") -> Endpoint:
+    return Endpoint(
+        method,
+        f"{HOME}{path}",
+        handler,
+        permission,
+        answer=None,
+        target=f"console_{handler.__name__}",
+        accepts=(FORM,),
+        page=CONSOLE,
+    )
+
+
+PAGES: tuple[Endpoint, ...] = (
+    _page("", overview.overview, READ_DEFINITION),
+    _page("/catalog", overview.catalog, READ_DEFINITION),
+    _page("/dataset", entities.dataset, READ_DEFINITION),
+    _page("/featureset", entities.featureset, READ_DEFINITION),
+    _page("/feature", entities.feature, READ_DEFINITION),
+    _page("/source", entities.source, READ_DEFINITION),
+    _page("/sink", entities.sink, READ_DEFINITION),
+    _page("/job", entities.job, READ_DEFINITION),
+    _page("/lineage", lineage.lineage, READ_DEFINITION),
+    _page("/dead-letters", letters.letters, READ_DATA),
+    _page("/dead-letter", letters.letter, READ_DATA),
+    # The change of a replay is recorded by the endpoint of the API that it asks.
+    _page("/replay", letters.replay, WRITE_DATA, "POST"),
+    _page("/branches", branches.branches, READ_DEFINITION),
+    _page("/commit", branches.commit, READ_DEFINITION),
+    _page("/query", query.query_form, READ_DATA),
+    _page("/query", query.query, READ_DATA, "POST"),
+    _page("/sign-in", access.sign_in_page, PUBLIC),
+    _page("/sign-in", access.sign_in, PUBLIC, "POST"),
+    _page("/sign-out", access.sign_out, PUBLIC, "POST"),
+    _page("/console.css", access.style, PUBLIC),
+    _page("/{name}", access.missing, PUBLIC),
+)
+
+
+def pages(context: ServerContext, endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """Return all pages, which ask some endpoints of the API whose handlers have their context."""
+    by_target: dict[str, Endpoint] = {}
+    for each in endpoints:
+        # Some targets have two endpoints, of which the first is Caraway's own.
+        by_target.setdefault(each.target, each)
+    return bound(PAGES, PageContext(server=context, endpoints=by_target))

@@ -1,0 +1,122 @@
+"""The processes that look at served features, which a server starts when there are some that nobody has looked at.
+
+The skew watch and the drift watch have a process each.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from caraway.archive.reports import ArchiveReports
+from caraway.children.process import LAUNCHER
+from caraway.recurring import Recurring
+from caraway.served.log import SERVED
+
+LOG = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 5.0
+# After the process has ended, another one isn't begun for so long: starting one takes a second of a processor.
+PAUSE_SECONDS = 10.0
+
+
+class Watched(Protocol):
+    """The record of what a watch has looked at, in Postgres."""
+
+    def positions(self, topic_id: str) -> dict[int, int]:
+        """Return the positions up to which served features were looked at, by partition."""
+        ...
+
+    def is_watched(self, *, besides: str) -> bool:
+        """Return whether a process of another name looks at served features now."""
+        ...
+
+
+class ServedWatchRunner(Recurring):
+    """Keeps a process running while there are served features to look at, and shows its findings as metrics.
+
+    If there are several servers, only one runs a process at a time. It ends with its server, and another one goes on.
+    """
+
+    def __init__(
+        self,
+        watch: str,
+        store: Watched,
+        reports: ArchiveReports,
+        *,
+        module: str,
+        show: Callable[[], None],
+        enabled: bool,
+        name: str,
+        environment: Mapping[str, str],
+        look_seconds: float = LOOK_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; nothing is started before `start`.
+
+        Args:
+            watch: The name of the watch, such as "skew".
+            store: The positions up to which the watch has looked at served features.
+            reports: The tables of the archive.
+            module: The module that the process runs.
+            show: A function that shows the findings as metrics.
+            enabled: False: no process is started, and the metrics show what was found before.
+            name: The name of the process, by which others know that it runs.
+            environment: The environment of the process, beside that of this one.
+            look_seconds: Seconds between two looks.
+            clock: Returns the time in seconds.
+        """
+        super().__init__(watch, self._look, look_seconds)
+        self._watch = watch
+        self._store = store
+        self._program = (sys.executable, "-m", module)
+        self._show = show
+        self._reports = reports
+        self._enabled = enabled
+        self._name_of_process = name
+        self._environment = environment
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._paused_until = float("-inf")
+
+    def _look(self) -> None:
+        self._show()
+        if self._process is not None and self._process.poll() is not None:
+            LOG.info("the process of a watch has ended", watch=self._watch, code=self._process.returncode)
+            self._process, self._paused_until = None, self._clock() + PAUSE_SECONDS
+        if self._enabled and self._process is None and self._clock() >= self._paused_until and self.has_work():
+            self._begin()
+
+    def has_work(self) -> bool:
+        """Return whether the table of served features has rows that weren't looked at, and no process looks at any.
+
+        Raises `UnavailableError` if Postgres doesn't answer.
+        """
+        found = self._reports.all().get(SERVED)
+        if found is None:
+            return False
+        seen = self._store.positions(found.report.url.rpartition("/")[2])
+        new = any(end > seen.get(partition, 0) for partition, end in found.report.positions.items())
+        return new and not self._store.is_watched(besides=self._name_of_process)
+
+    def _begin(self) -> None:
+        # The kernel ends the process when this thread ends.
+        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}"]
+        command = [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *self._program]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **self._environment})
+        except OSError as error:
+            LOG.warning("a watch can't be started", watch=self._watch, reason=str(error))
+            self._paused_until = self._clock() + PAUSE_SECONDS
+
+    def stop(self, timeout_s: float | None) -> bool:
+        """Ask the process to end, and stop; see `Recurring.stop`."""
+        process = self._process
+        if process is not None:
+            process.terminate()
+        return super().stop(timeout_s)

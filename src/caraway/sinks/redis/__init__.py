@@ -1,0 +1,1 @@
+"""The sink that writes keys of Redis."""

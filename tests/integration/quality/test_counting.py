@@ -1,0 +1,209 @@
+"""Rows are counted once, whenever the process dies: against real Kafka and Postgres, and a count by hand."""
+
+import random
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from caraway.client import arguments
+from caraway.expectations.counts import Counts
+from caraway.expectations.report import Status
+from caraway.plan.model import CheckPlan, RecordSchema
+from caraway.plan.planner import plan_graph
+from caraway.quality.follower import FOLDER, QualityFollower
+from caraway.quality.store import Findings, QualityStore
+from caraway.quality.watching import states_of
+from caraway.state.database import connect
+from caraway.state.migrate import migrate
+from caraway.topics.blocks import block_of
+from caraway.topics.codec import PUT, RETRACT, RecordCodec
+from caraway.topics.positions import TopicEnds, is_behind
+from tests.integration.quality.stalls import definitions
+from tests.timeouts import deadline_in
+
+PARTITIONS = 2
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+class DiedError(Exception):
+    """The process died."""
+
+
+class Dying(QualityStore):
+    """A store whose process dies before or after it has recorded something, as often as it is told."""
+
+    def __init__(self, engine: Any, chance: random.Random) -> None:
+        super().__init__(engine)
+        self.chance, self.deaths = chance, 4
+
+    def add(self, found: Findings, allowed: Any = lambda _: True) -> bool:
+        """Record, or die."""
+        dies = self.deaths and self.chance.random() < 0.7
+        before = self.chance.random() < 0.5
+        if dies and before:
+            self.deaths -= 1
+            raise DiedError
+        added = super().add(found, allowed)
+        if dies:
+            self.deaths -= 1
+            raise DiedError
+        return added
+
+
+@pytest.fixture
+def store(postgres: str) -> Iterator[QualityStore]:
+    migrate(postgres)
+    engine = connect(postgres)
+    yield QualityStore(engine)
+    engine.dispose()
+
+
+def planned(kafka: str) -> dict[str, CheckPlan]:
+    """Return the checks of the stalls by dataset; their topics exist."""
+    datasets = definitions(int.from_bytes(secrets.token_bytes(3)))
+    checks = {check.dataset.name: check for check in plan_graph(arguments.gather(datasets, ())).checks}
+    topics = {check.topic.name for check in checks.values()}
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in topics]).values():
+        future.result()
+    return checks
+
+
+def test_the_plan_says_where_rows_are_checked() -> None:
+    checks = {check.dataset.name: check for check in plan_graph(arguments.gather(definitions(1), ())).checks}
+    sales, dear, twice, hours = (checks[name] for name in ("Sales", "Dear", "Twice", "Hours"))
+    assert (sales.repeats, twice.repeats, hours.repeats, dear.repeats) == (False, True, True, False)
+    assert dear.topic == sales.topic
+    assert dear.direct is not None
+    assert hours.topic.name.endswith(".rows")
+    assert dear.erasure_scope.startswith(f"{sales.topic.name}>Dear.")
+    assert hours.erasure_scope.startswith(f"{sales.topic.name}>Hours.")
+    assert len({check.check_id for check in checks.values()}) == len(checks)
+    # Other expectations of the same rows are counted apart.
+    other = replace(sales, suite=replace(sales.suite, version=99))
+    assert other.check_id.partition("/")[0] == sales.check_id.partition("/")[0]
+    assert other.check_id != sales.check_id
+
+
+def sent(kafka: str, topic: str, messages: list[tuple[bytes | None, bytes, int]]) -> None:
+    producer = Producer({"bootstrap.servers": kafka})
+    for key, value, partition in messages:
+        producer.produce(topic, value, key, partition)
+    assert producer.flush(60) == 0
+
+
+Row = tuple[str, float | None, datetime]
+
+
+def some_rows(chance: random.Random, count: int) -> list[Row]:
+    return [
+        (
+            chance.choice(["apples", "Pears", "b2"]),
+            chance.choice([None, -1.0, 0.5, 60.0, 99.0, 101.0, float("nan")]),
+            NOW - timedelta(minutes=chance.randrange(60)),
+        )
+        for _ in range(count)
+    ]
+
+
+def record(schema: RecordSchema, row: Row, *, op: int = PUT, **more: Any) -> bytes:
+    stall, price, at = row
+    values = {"stall": stall, "price": price}
+    columns = [values[column.name] for column in schema.columns]
+    return RecordCodec(schema).encode_value(
+        op=op, time_us=round(at.timestamp() * 1e6), ingested_us=0, row=columns, **more
+    )
+
+
+def expected_of_sales(rows: list[Row]) -> dict[int, Counts]:
+    prices = [(stall, price) for stall, price, _ in rows if price is not None and price == price]  # noqa: PLR0124 (NaN)
+    meant = [stall for stall, price in prices if price > 1]
+    return {
+        0: Counts(len(prices), sum(not 0 <= price <= 100 for _, price in prices)),
+        1: Counts(len(meant), sum(re.search("^[a-z]+$", stall) is None for stall in meant)),
+        2: Counts(len(rows), len(rows) - len(prices)),
+    }
+
+
+@pytest.mark.spec("connectors:10:6", "featuresets:11:4")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_row_is_counted_once_whenever_the_process_dies(
+    kafka: str, store: QualityStore, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    checks = planned(kafka)
+    sales, twice, dear = checks["Sales"], checks["Twice"], checks["Dear"]
+    dying = Dying(store._engine, chance)
+
+    def follower() -> QualityFollower:
+        made = QualityFollower(kafka, dying, folder=tmp_path, seconds=0.0, kept_s=30 * 86_400)
+        made.follow({check.check_id: check for check in (sales, twice, dear)})
+        return made
+
+    def has_all() -> bool:
+        topics = TopicEnds(kafka).ends({plan.topic.name for plan in (sales, twice, dear)})
+        return all(is_behind(store.positions(plan.check_id), topics[plan.topic.name]) for plan in (sales, twice, dear))
+
+    rows: list[Row] = []
+    following = follower()
+    last: dict[tuple[int, bytes], tuple[bytes, bool, Row]] = {}
+    counted = {"twice": Counts()}
+    for _ in range(6):
+        new = some_rows(chance, 40)
+        rows += new
+        parts = [record(sales.topic.schema, row) for row in new]
+        sent(kafka, sales.topic.name, [(None, block_of(parts[:25]), 0), *((None, part, 1) for part in parts[25:])])
+        # The job sends some records again, and revises others.
+        repeated: list[tuple[bytes | None, bytes, int]] = []
+        for row in some_rows(chance, 30):
+            identity, rev = bytes([chance.randrange(40)]), bytes([chance.randrange(3)])
+            op, partition = chance.choice([PUT, PUT, PUT, RETRACT]), chance.randrange(PARTITIONS)
+            repeated.append((None, record(twice.topic.schema, row, op=op, record_id=identity, rev=rev), partition))
+            known = last.get((partition, identity))
+            if known is not None and (rev, op == PUT) <= known[:2]:
+                continue
+            last[partition, identity] = rev, op == PUT, row
+            is_new = known is None or not known[1] or repr(known[2]) != repr(row)
+            price = row[1]
+            if op == PUT and is_new and price is not None and price == price:  # noqa: PLR0124 (NaN)
+                counted["twice"] += Counts(1, int(not 0 <= price <= 100))
+        sent(kafka, twice.topic.name, repeated)
+        deadline = deadline_in(60)
+        try:
+            while not has_all():
+                assert time.monotonic() < deadline, "the rows aren't counted"
+                following.step()
+        except DiedError:
+            following.close()
+            if chance.random() < 0.3:
+                for path in (tmp_path / FOLDER).iterdir():
+                    path.unlink()
+            following = follower()
+    dying.deaths = 0
+    deadline = deadline_in(60)
+    while not has_all():
+        assert time.monotonic() < deadline, "the rows aren't counted"
+        following.step()
+    following.close()
+    totals = {
+        check: {n: t.counts for (i, n), t in store.totals().items() if i == plan.check_id}
+        for check, plan in checks.items()
+    }
+    assert totals["Sales"] == expected_of_sales(rows)
+    assert totals["Twice"] == {0: counted["twice"]}
+    dears = [price for _, price, _ in rows if price is not None and price > 50]
+    assert totals["Dear"] == {0: Counts(len(dears), sum(price > 100 for price in dears))}
+    # All event times are of the last hours, so the windows have all rows.
+    windows = store.windows([sales.check_id], 24)[sales.check_id]
+    state = states_of(sales, windows, store.totals())[0]
+    assert state.day == state.total == expected_of_sales(rows)[0]
+    assert state.status is Status.VIOLATED

@@ -1,0 +1,194 @@
+"""The process of the quality watch: a server starts it, others are told, and kills don't count rows twice."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from caraway.cli import app
+from caraway.client import Client
+from caraway.config.settings import AlertSettings, QualitySettings
+from caraway.expectations.counts import Counts
+from caraway.quality.store import QualityStore
+from caraway.state.database import connect
+from tests.integration.quality.stalls import OWNER, definitions
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.timeouts import scaled
+
+AT_ONCE = QualitySettings(seconds=0.05)
+VERSION = int.from_bytes(os.urandom(3))
+
+
+class Receiver:
+    """A webhook that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        alerts: list[dict[str, Any]] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                alerts.extend(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.alerts = alerts
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/api/v2/alerts"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(kafka: str, postgres: str, tmp_path: Path, receiver: Receiver) -> Iterator[ServerProcess]:
+    alerts = AlertSettings(webhook=receiver.url)
+    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, quality=AT_ONCE, alerts=alerts)
+    server.start()
+    yield server
+    server.kill()
+    server.http.close()
+
+
+def sales(prices: list[float | None], at: datetime) -> pd.DataFrame:
+    return pd.DataFrame({"stall": ["apples"] * len(prices), "price": prices, "at": [at] * len(prices)})
+
+
+@pytest.mark.spec("connectors:11:19")
+def test_a_server_checks_rows_and_tells_the_owner(watched: ServerProcess, receiver: Receiver) -> None:
+    client = Client(str(watched.settings.server.url))
+    datasets = [one for one in definitions(VERSION) if str(one.fqn()) != "Twice"]
+    client.commit("market", datasets=datasets)
+    now = datetime.now(UTC)
+    client.log("market", "sales", sales([5.0, 60.0, 700.0, None], now))
+    # Rows that come late belong to the time at which they happened.
+    client.log("market", "sales", sales([500.0], now - timedelta(hours=5)))
+    stalls = {"stall": ["apples", "pears"], "owner": ["ada", "Grace"], "at": [now, now]}
+    client.log("market", "owners", pd.DataFrame(stalls), wait=True)
+
+    def found(dataset: str, number: int = 0) -> dict[str, Any]:
+        return client.expectations(dataset)[number]
+
+    eventually(lambda: found("Sales")["total"]["evaluated"] == 4, watched.said)
+    price = found("Sales")
+    assert (price["status"], price["mostly"]) == ("violated", 0.9)
+    assert price["last_hour"] == {"evaluated": 3, "failed": 1, "rate": pytest.approx(2 / 3)}
+    assert price["last_day"]["failed"] == price["total"]["failed"] == 2
+    assert sorted(sample["values"]["price"] for sample in price["samples"]) == [500.0, 700.0]
+    assert [hour["evaluated"] for hour in price["series"]] == [1, 3]
+    assert found("Sales", 2)["total"] == {"evaluated": 5, "failed": 1, "rate": 0.8}
+    # The rows of a dataset that an index computes by itself, and those of an aggregate.
+    eventually(
+        lambda: found("Dear")["total"] == {"evaluated": 3, "failed": 2, "rate": pytest.approx(1 / 3)}, watched.said
+    )
+    eventually(lambda: found("Hours")["total"]["evaluated"] > 0, watched.said)
+
+    eventually(lambda: {a["labels"]["dataset"] for a in receiver.alerts} >= {"Sales", "Dear", "Stalls"}, watched.said)
+    alert = next(a for a in receiver.alerts if a["labels"]["dataset"] == "Sales")
+    assert alert["labels"] == {
+        "alertname": "CarawayExpectationViolated",
+        "branch": "main",
+        "dataset": "Sales",
+        "expectation": "expect_column_values_to_be_between:price",
+        "owner": OWNER,
+        "severity": "warning",
+        "version": str(VERSION),
+    }
+    assert "expected 90.00%" in alert["annotations"]["summary"]
+
+    line = f'branch="main",dataset="Sales",expectation_name="{price["expectation"]}"'
+
+    def figures() -> set[str]:
+        return set(watched.http.get("/metrics").text.splitlines())
+
+    wanted = {
+        f'caraway_expectation_status_counter_total{{{line},status="success"}} 2.0',
+        f'caraway_expectation_status_counter_total{{{line},status="failure"}} 2.0',
+    }
+    eventually(lambda: figures() >= wanted, watched.said)
+    told = CliRunner().invoke(app, ["expectations", "--url", str(watched.settings.server.url), "--dataset", "Sales"])
+    assert told.exit_code == 0, told.output
+    # Violated expectations are on top.
+    assert told.stdout.splitlines()[1].split()[:3] == ["Sales", "column_values_to_be_between:price", "violated"]
+    assert watched.http.get("/expectations", params={"dataset": "Nothing"}).status_code == 404
+
+    # Samples of erased keys aren't shown.
+    (sample,) = found("Stalls")["samples"]
+    assert sample["values"] == {"stall": "apples", "owner": "ada"}
+    client.erase("Stalls", [{"stall": "apples"}])
+    eventually(lambda: found("Stalls")["samples"] == [], watched.said)
+
+    # Enough good rows end the alert.
+    client.log("market", "sales", sales([1.0] * 20, now))
+    eventually(lambda: found("Sales")["status"] == "ok", watched.said)
+    # An alert that lasts ends a day later at the earliest.
+    soon = (datetime.now(UTC) + timedelta(hours=12)).isoformat()
+
+    def has_ended() -> bool:
+        return any(a["labels"]["dataset"] == "Sales" and a["endsAt"] < soon for a in receiver.alerts)
+
+    eventually(has_ended, watched.said)
+    client.close()
+
+
+@pytest.mark.full(reason="three kills; test_counting.py checks that counts and positions are written together")
+def test_rows_are_counted_once_however_often_the_process_is_killed(kafka: str, postgres: str, tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
+    server.start()
+    client = Client(str(server.settings.server.url))
+    client.commit("market", datasets=definitions(VERSION + 1)[:1])
+    settings = server.settings.model_copy(update={"quality": AT_ONCE})
+    database = connect(postgres)
+    store = QualityStore(database)
+    log = tmp_path / "quality.log"
+
+    def start() -> "subprocess.Popen[bytes]":
+        with log.open("ab") as out:
+            environment = {**os.environ, **settings.environment()}
+            return subprocess.Popen([sys.executable, "-m", "caraway.quality"], env=environment, stdout=out, stderr=out)
+
+    def counted() -> Counts:
+        return next((total.counts for (_, number), total in store.totals().items() if number == 2), Counts())
+
+    sent = 0
+    for _ in range(3):
+        process, before = start(), counted().evaluated
+        # Rows come all the time, so the process is killed while it counts some of them.
+        while counted().evaluated <= before:
+            assert process.poll() is None, log.read_text()
+            client.log("market", "sales", sales([1.0, None], datetime.now(UTC)))
+            sent += 1
+        process.send_signal(SIGKILL)
+        process.wait()
+    process = start()
+    eventually(lambda: counted() == Counts(2 * sent, sent), log.read_text)
+    process.send_signal(SIGTERM)
+    assert process.wait(scaled(60)) == 0, log.read_text()
+    client.close()
+    database.dispose()
+    server.kill()
+    server.http.close()

@@ -1,0 +1,236 @@
+"""Tests of the MCP server with a real Caraway server and the SDK's own client, over each transport."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import httpx2
+import orjson
+import psycopg
+import pytest
+import uvicorn
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from caraway.mcp.asking import Server
+from caraway.mcp.serving import http_app, mcp_server
+from caraway.stack import ports
+from caraway.state.access import Access
+from caraway.state.database import connect
+from caraway.state.permissions import Grant, Mode
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.test_access import tagged
+from tests.integration.server.test_api import pot
+from tests.timeouts import scaled
+
+DEFINITIONS = """
+from datetime import datetime
+
+from caraway.connectors import Webhook, source
+from caraway.datasets import dataset, field
+
+__owner__ = "kitchen@example.com"
+
+
+@source(Webhook(name="kitchen").endpoint("{endpoint}"), disorder="1d", cdc="upsert")
+@dataset(index=True)
+class {name}:
+    spoon: int = field(key=True)
+    at: datetime = field(timestamp=True)
+"""
+
+
+class World:
+    """A server with tokens that serves the garden, whose pots are private."""
+
+    def __init__(self, server: ServerProcess, database: str) -> None:
+        self.server, self._engine = server, connect(database)
+        self.url = str(server.settings.server.url)
+        self._access = Access(self._engine, by="test")
+        _, self.admin = self._access.create_token("root@example.com", roles_given=["admin"])
+        server.http.headers["Authorization"] = f"Bearer {self.admin}"
+        eventually(lambda: server.http.get("/status").status_code == 200, server.said)
+        server.commit(tagged())
+
+    def token(self, name: str, *grants: Grant) -> str:
+        self._access.define_role(name, grants)
+        _, token = self._access.create_token(name, roles_given=[name], kind="service")
+        headers = {"Authorization": f"Bearer {token}"}
+        eventually(lambda: self.server.http.get("/metrics", headers=headers).status_code == 200, self.server.said)
+        return token
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def world(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE agents")
+    database = f"{postgres_server.rpartition('/')[0]}/agents"
+    process = ServerProcess(tmp_path_factory.mktemp("agents"), kafka=kafka, postgres=database, tokens=True)
+    process.start()
+    made = World(process, database)
+    yield made
+    made.close()
+    assert process.stop() == 0, process.said()
+
+
+def call(server: Any, tool: str, **arguments: Any) -> tuple[bool, Any]:
+    """Return whether a tool succeeded, and the JSON of its answer or the text of its error."""
+
+    async def asked() -> tuple[bool, Any]:
+        async with Client(server) as client:
+            result = await client.call_tool(tool, arguments)
+            text = result.content[0].text  # type: ignore[union-attr] # all answers are text
+            return (False, text) if result.is_error else (True, orjson.loads(text))
+
+    return asyncio.run(asyncio.wait_for(asked(), scaled(60)))
+
+
+def answer(server: Any, tool: str, **arguments: Any) -> Any:
+    succeeded, found = call(server, tool, **arguments)
+    assert succeeded, found
+    return found
+
+
+def of(world: World, token: str) -> Any:
+    return mcp_server(Server(url=world.url, branch="main", token=token))
+
+
+def test_an_agent_reads_all_that_its_token_may_see(world: World) -> None:
+    world.server.log("pots", [pot(1, "oak", size=12.5), pot(2, "elm")])
+    agent = of(world, world.admin)
+    eventually(lambda: answer(agent, "lookup_rows", dataset="Pots", keys=[{"pot": 1}])["found"] == [True])
+    assert answer(agent, "lookup_rows", dataset="Pots", keys=[{"pot": 2}], fields=["species"])["data"] == {
+        "species": ["elm"]
+    }
+    served = answer(agent, "query_features", outputs=["State.species", "State.big"], rows=[{"Tap.pot": 1}])
+    assert served == world.server.query(["State.species", "State.big"], [{"Tap.pot": 1}]).json()
+    eventually(lambda: len(answer(agent, "sample_rows", dataset="Pots")["rows"]) == 2)
+    assert {row["species"] for row in answer(agent, "sample_rows", dataset="Pots")["rows"]} == {"oak", "elm"}
+    found = answer(agent, "search_catalog", text="state.b", kind="feature")["found"]
+    assert [(entry["kind"], entry["name"], entry["owner"]) for entry in found] == [("feature", "State.big", "a@b.co")]
+    assert answer(agent, "search_catalog", tag="pii", kind="dataset")["found"][0]["name"] == "Pots"
+    assert answer(agent, "describe", name="Pots")["definitions"][0]["kind"] == "dataset"
+    upstream = answer(agent, "lineage", name="State.big", direction="upstream", depth=10)
+    assert {"Pots", "State.size", "Tap.pot"} <= {node["name"] for node in upstream["nodes"]}
+    assert "State.advice" not in {node["name"] for node in upstream["nodes"]}
+    assert answer(agent, "explain_query", outputs=["State.big"], inputs=["Tap.pot"])["steps"]
+    assert len(answer(agent, "commits")["commits"]) == 1
+    assert answer(agent, "status")["topics"]
+    assert answer(agent, "skew")["features"] == []
+    world.server.log("pots", [{"pot": "no number"}])
+    assert answer(agent, "dead_letters", dataset="Pots")["dead_letters"][0]["dataset"] == "Pots"
+
+
+def test_an_agent_sees_nothing_that_its_token_may_not_see(world: World) -> None:
+    agent = of(world, world.token("no-pii-agent", Grant(modes=frozenset(Mode), without=frozenset({"pii"}))))
+    assert "Rules" in {entry["name"] for entry in answer(agent, "search_catalog", kind="dataset")["found"]}
+    assert "Pots" not in {entry["name"] for entry in answer(agent, "search_catalog")["found"]}
+    for tool, arguments in (
+        ("lookup_rows", {"dataset": "Pots", "keys": [{"pot": 1}]}),
+        ("sample_rows", {"dataset": "Pots"}),
+        ("query_features", {"outputs": ["State.species"], "rows": [{"Tap.pot": 1}]}),
+        ("lineage", {"name": "Pots"}),
+    ):
+        succeeded, text = call(agent, tool, **arguments)
+        assert not succeeded, tool
+        assert "oak" not in text
+
+
+def test_errors_say_what_to_do(world: World) -> None:
+    agent = of(world, world.admin)
+    succeeded, text = call(agent, "describe", name="Post")
+    assert not succeeded
+    assert "did you mean Pots" in text
+    succeeded, text = call(agent, "lookup_rows", dataset="Pots", keys=[{"pot": n} for n in range(101)])
+    assert not succeeded
+    assert "at most 100 rows" in text
+    succeeded, text = call(mcp_server(Server(url="http://127.0.0.1:9", branch="main", token="")), "status")
+    assert not succeeded
+    assert "is it running?" in text
+    assert world.admin not in text
+
+
+def test_a_commit_is_previewed_over_standard_input_and_output(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "spoons.py"
+    process = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "caraway.cli", "mcp", "--url", world.url],
+        env={**os.environ, "CARAWAY_TOKEN": world.admin},
+    )
+
+    def preview() -> tuple[bool, Any]:
+        return call(stdio_client(process), "preview_commit", file=str(file), incremental=True)
+
+    before = world.server.http.get("/branch/log").json()
+    for name in ("Spoons", "Ladles"):
+        # The second preview sees the file as it is then.
+        file.write_text(DEFINITIONS.format(name=name, endpoint=name.lower()))
+        succeeded, found = preview()
+        assert succeeded, found
+        assert any(name in line for line in found["summary"]), found
+    file.write_text("import nothing_of_this_name")
+    succeeded, text = preview()
+    assert not succeeded
+    assert "nothing_of_this_name" in text
+    assert world.server.http.get("/branch/log").json() == before
+
+
+@pytest.fixture
+def served(world: World) -> Iterator[str]:
+    """Yield the address of an MCP server over HTTP."""
+    port = ports.choose()
+    app = http_app(Server(url=world.url, branch="main", token=None), host="127.0.0.1")
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    eventually(lambda: server.started)
+    yield f"http://127.0.0.1:{port}/mcp"
+    server.should_exit = True
+    thread.join(scaled(30))
+    assert not thread.is_alive()
+
+
+@asynccontextmanager
+async def over_http(url: str, token: str) -> AsyncIterator[Any]:
+    """Yield a way to an MCP server, with a token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(headers=headers) as http, streamable_http_client(url, http_client=http) as streams:
+        yield streams
+
+
+def test_over_http_each_agent_has_the_rights_of_its_token(world: World, served: str) -> None:
+    limited = world.token("agent-over-http", Grant(modes=frozenset(Mode), without=frozenset({"pii"})))
+    assert call(over_http(served, world.admin), "sample_rows", dataset="Pots")[0]
+    assert not call(over_http(served, limited), "sample_rows", dataset="Pots")[0]
+    assert call(over_http(served, limited), "sample_rows", dataset="Rules")[0]
+    succeeded, text = call(over_http(served, "no-such-token"), "status")
+    assert not succeeded
+    assert "token" in text
+    # A file on the machine of the server is none of the agent's business.
+    assert not call(over_http(served, world.admin), "preview_commit", file=__file__)[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Basic cm9vdDpyb290"}, 401),
+        ({"Authorization": "Bearer x", "Host": "evil.example.com"}, 421),
+        ({"Authorization": "Bearer x", "Origin": "http://evil.example.com"}, 403),
+        ({"Authorization": "Bearer x", "Origin": "http://localhost"}, 403),
+    ],
+)
+def test_requests_of_strangers_and_web_pages_are_refused(served: str, headers: dict[str, str], status: int) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    assert httpx.post(served, json=body, headers={**accepted, **headers}).status_code == status

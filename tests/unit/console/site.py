@@ -1,0 +1,322 @@
+"""A console in process: the whole application over definitions, with accounts, dead letters and a status."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlencode
+
+from typing_extensions import override
+
+from caraway.config.settings import ServerSettings
+from caraway.erasure.keys import ErasedKeys
+from caraway.graph.specs import Graph
+from caraway.index.feeding.lag import IndexLag
+from caraway.ingest.endpoints import Endpoints
+from caraway.ingest.service import IngestService
+from caraway.plan.model import GraphPlan
+from caraway.plan.planner import plan_graph
+from caraway.query.catalog import Catalog
+from caraway.query.executor import QueryEngine
+from caraway.server.access.gate import Gate
+from caraway.server.access.limits import AccessLimits
+from caraway.server.access.sites import Sites
+from caraway.server.app import App
+from caraway.server.handlers.context import ServerContext
+from caraway.server.http.endpoints import Router, bound
+from caraway.server.pages.surface import pages
+from caraway.server.served_graph import ServedGraph
+from caraway.server.surface import DOCUMENT, ENDPOINTS
+from caraway.state.access import AccessList, TokenOwner, digest_of
+from caraway.state.audit import Act
+from caraway.state.model import BranchRecord, CommitRecord, DesiredState, JobRecord, JobState, LeaseRecord
+from caraway.state.permissions import Caller, Grant, Mode
+from caraway.topics.letters import Letter
+from tests.unit.server.test_access import Headers, Nothing
+from tests.unit.server.test_answers import Writer
+
+MADE: Any = SimpleNamespace
+NOW = datetime.now(UTC)
+HOST = "127.0.0.1:8100"
+ORIGIN = f"http://{HOST}"
+FORM = "application/x-www-form-urlencoded"
+ROLES: Mapping[str, tuple[Grant, ...]] = {
+    "admin": (Grant(modes=frozenset(Mode)),),
+    "nothing": (),
+    "reader": (Grant(modes=frozenset({Mode.READ_DEFINITION, Mode.READ_DATA})),),
+    "definitions": (Grant(modes=frozenset({Mode.READ_DEFINITION})),),
+    "data": (Grant(modes=frozenset({Mode.READ_DATA})),),
+    "writer": (Grant(modes=frozenset({Mode.WRITE_DATA, Mode.WRITE_DEFINITION})),),
+    "limited": (Grant(modes=frozenset(Mode), without=frozenset({"pii"})),),
+    "elsewhere": (Grant(modes=frozenset(Mode), branches=frozenset({"dev"})),),
+}
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The connection of a request with a body, which keeps the answer."""
+
+    given: bytes
+    status: int = 0
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: bytes = b""
+
+    async def __call__(self) -> bytes:
+        return self.given
+
+    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    def header(self, name: str) -> str:
+        return dict(self.headers).get(name, "")
+
+
+class Letters:
+    """The dead letters of a test."""
+
+    def __init__(self, letters: Iterable[Letter]) -> None:
+        self.letters = list(letters)
+
+    def newest(self, before: Mapping[int, int], count: int) -> list[Letter]:
+        return [one for one in reversed(self.letters) if one.offset < before.get(one.partition, 1 << 62)][:count]
+
+    def at(self, partition: int, offset: int) -> Letter | None:
+        return next((one for one in self.letters if (one.partition, one.offset) == (partition, offset)), None)
+
+
+class Replayed:
+    """The replays of a test."""
+
+    def __init__(self) -> None:
+        self.claimed: list[str] = []
+        self.finished: list[str] = []
+
+    def of(self, ids: Iterable[str]) -> dict[str, str]:
+        return {name: NOW.isoformat() for name in ids if name in self.finished}
+
+    def claim(self, name: str, account: str) -> Any:
+        self.claimed.append(f"{account} {name}")
+        return MADE(done_at=NOW if name in self.finished else None, elapsed=None)
+
+    def done(self, name: str) -> None:
+        self.finished.append(name)
+
+
+@dataclass(slots=True)
+class Site:
+    """A console, and what it shows."""
+
+    graph: Graph
+    plan: GraphPlan
+    app: App
+    jobs: list[JobRecord]
+    engines: list[LeaseRecord]
+    lags: list[IndexLag]
+    replays: Replayed
+    recorded: list[str]
+
+    def get(self, path: str, role: str | None = "admin", **given: str) -> Exchange:
+        headers = {} if role is None else {"cookie": f"other=1; caraway_token={role}"}
+        return self.send("GET", path, b"", **{**headers, **given})
+
+    def post(self, path: str, fields: Mapping[str, str], role: str | None = "admin", **given: str) -> Exchange:
+        headers = {} if role is None else {"cookie": f"caraway_token={role}"}
+        headers |= {"origin": ORIGIN, "content-type": FORM}
+        return self.send("POST", path, urlencode(fields).encode(), **{**headers, **given})
+
+    def send(self, method: str, path: str, body: bytes, **given: str) -> Exchange:
+        path, _, query = path.partition("?")
+        named = {name.replace("_", "-"): value for name, value in given.items()}
+        headers = Headers(**{"host": HOST, "content-length": str(len(body)), **named})
+        scope: Any = MADE(method=method, path=path, query_string=query, headers=headers)
+        exchange: Any = Exchange(body)
+        asyncio.run(self.app.__rsgi__(scope, exchange))
+        answered: Exchange = exchange
+        return answered
+
+
+def job_of(plan: GraphPlan, number: int = 0, **more: Any) -> JobRecord:
+    """Return a job of a plan as it runs."""
+    job = plan.jobs[number]
+    values: dict[str, Any] = {
+        "job_id": job.job_id,
+        "commit_id": "a" * 32,
+        "dataset": job.dataset,
+        "pipeline": job.pipeline,
+        "mode": job.mode.value,
+        "mode_reason": job.mode_reason,
+        "desired": DesiredState.RUNNING,
+        "state": JobState.RUNNING,
+        "error": "",
+        "attempts": 1,
+        "updated_at": datetime.now(UTC),
+        "progress": {"lag_records": 0, "lag_seconds": 0.0, "rows_per_second": 12.5},
+    }
+    return JobRecord(**{**values, **more})
+
+
+def engine(*, alive: bool, ago: timedelta = timedelta()) -> LeaseRecord:
+    """Return the lease of an engine."""
+    return LeaseRecord(name="engine/here", owner="here", alive=alive, expires_at=datetime.now(UTC) - ago)
+
+
+def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None = None, tokens: bool = True) -> Site:
+    """Return a console over definitions; each role has a token of its own name."""
+    plan = plan_graph(graph) if plan is None else plan
+    queries = QueryEngine(Catalog("v", graph), Nothing())
+    served = ServedGraph("a" * 32, graph, plan, Endpoints(plan), queries)
+    branch = BranchRecord(name="main", head="a" * 32, serving="a" * 32, created_at=NOW)
+    other = BranchRecord(name="dev", head=None, serving=None, created_at=NOW)
+    commit = CommitRecord(
+        id="a" * 32,
+        branch="main",
+        parent=None,
+        message="The <first> commit",
+        author="ada",
+        created_at=NOW,
+        fingerprint="f",
+        summary=("Created all.",),
+    )
+    jobs: list[JobRecord] = []
+    engines: list[LeaseRecord] = []
+    lags: list[IndexLag] = []
+    recorded: list[str] = []
+    indexes = [
+        {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
+        for index in plan.indexes
+    ]
+    replays = Replayed()
+    owners = {
+        digest_of(role): TokenOwner(Caller(account=role, token_id=role, grants=grants), None)
+        for role, grants in ROLES.items()
+    }
+
+    def begin(act: Act) -> int:
+        recorded.append(act.action)
+        return len(recorded)
+
+    audit = MADE(begin=begin, end=lambda *_: None, refusals=lambda _: None)
+    access = MADE(list_now=lambda _known: AccessList(1, owners)) if tokens else None
+    gate = Gate(audit, access)
+    gate.refresh()
+    deployment = MADE(
+        gate=gate,
+        graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served),
+        state=MADE(
+            branch_heads=lambda: MADE(branches=(branch, other)),
+            history=lambda _branch, limit: (commit,)[:limit],
+            jobs=lambda: tuple(jobs),
+            leases=lambda _prefix: tuple(engines),
+            past_topics=lambda _branch: frozenset(topic.name for topic in plan.topics),
+            commit=lambda _id: commit,
+        ),
+        index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
+        health=MADE(problems=dict),
+        lags=MADE(look=lambda: tuple(lags)),
+        sinks=MADE(statuses=list),
+        sources=MADE(statuses=list),
+        newest=MADE(newest=lambda *_, **__: []),
+        erased=ErasedKeys(dict),
+        letters=Letters(letters),
+        replays=replays,
+    )
+    context = ServerContext(
+        limits=AccessLimits(deployment.graphs),
+        keep=lambda *_, **__: None,
+        deployment=deployment,
+        ingest=IngestService(Writer(), "nowhere:1"),
+        document=DOCUMENT,
+    )
+    answered = bound(ENDPOINTS, context)
+    router = Router((*answered, *pages(context, answered)))
+    app = App(router, gate, sites=Sites(ServerSettings()))
+    return Site(graph, plan, app, jobs, engines, lags, replays, recorded)
+
+
+class Structure(HTMLParser):
+    """The structure of a page, and what is wrong with it for people who don't see it."""
+
+    VOID = frozenset({"meta", "link", "input", "br", "img", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self.headings: list[int] = []
+        self.links: list[str] = []
+        self.forms: list[str] = []
+        self.ids: list[str] = []
+        self.tables = self.captions = 0
+        self.described: list[str] = []
+        self.controls: dict[str, bool] = {}
+        self.labelled: set[str] = set()
+        self.words: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        if self._open:
+            self.faults.append(f"not closed: {self._open}")
+        self.faults += [f"no label for {name}" for name in self.controls if name not in self.labelled]
+        self.faults += [f"nothing has the id {name}" for name in self.described if name not in self.ids]
+        self.faults += [f"two have the id {name}" for name in self.ids if self.ids.count(name) > 1]
+        if self.tables != self.captions:
+            self.faults.append("a table without a caption")
+        if self.headings.count(1) != 1 or self.headings[0] != 1:
+            self.faults.append(f"headings {self.headings}")
+        for before, after in zip(self.headings, self.headings[1:], strict=False):
+            if after > before + 1:
+                self.faults.append(f"a heading of level {after} after one of {before}")
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag not in self.VOID and tag not in {"path", "rect"}:
+            self._open.append(tag)
+        if tag in {"script", "style", "iframe", "object"} or "style" in given or any(n.startswith("on") for n in given):
+            self.faults.append(f"{tag} with style or script: {given}")
+        if tag in {"h1", "h2", "h3", "h4"}:
+            self.headings.append(int(tag[1]))
+        if tag == "a" and given.get("href") is not None:
+            self.links.append(str(given["href"]))
+        if tag == "form":
+            self.forms.append(str(given.get("action")))
+        if tag in {"input", "textarea", "select"} and given.get("type") != "hidden":
+            self.controls[str(given.get("id"))] = True
+        if tag == "label":
+            self.labelled.add(str(given.get("for")))
+        self.tables += tag == "table"
+        self.captions += tag == "caption"
+        if "id" in given:
+            self.ids.append(str(given["id"]))
+        self.described += [
+            name for key in ("aria-labelledby", "aria-describedby") for name in (given.get(key) or "").split()
+        ]
+        if tag == "th" and given.get("scope") not in {"col", "row"}:
+            self.faults.append("a heading of a table without scope")
+
+    @override
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"path", "rect"}:
+            return
+        if not self._open or self._open.pop() != tag:
+            self.faults.append(f"</{tag}> doesn't fit")
+
+    @override
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID and tag not in {"path", "rect"}:
+            self.handle_endtag(tag)
+
+    @override
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())

@@ -1,0 +1,342 @@
+"""Tests of the pages of the console: their structure, what each role sees of them, sign-in, forms, size and time."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from caraway.plan.model import GraphPlan
+from caraway.server.pages.session import COOKIE
+from caraway.server.pages.surface import PAGES
+from caraway.state.model import JobState
+from caraway.topics.letters import Letter
+from tests.unit.console import greenhouse
+from tests.unit.console.site import NOW, ROLES, Site, Structure, engine, job_of, site
+
+SOURCE = "[Webhook: garden](endpoint=pots)"
+ROW = {"pot": "not a <number>", "species": "secret oak", "size": 1.5, "bought": "2026-01-01T00:00:00Z"}
+LETTER = Letter(
+    partition=0,
+    offset=7,
+    written_ms=1_700_000_000_000,
+    body={
+        "dataset": "Pots",
+        "webhook": "garden",
+        "endpoint": "pots",
+        "reason": [{"field": "pot", "message": "expected int, found str"}],
+        "row": ROW,
+        "time": 1,
+    },
+)
+# An address of each page, and a text that it shows.
+ADDRESSES = {
+    "/console": "What is wrong now",
+    "/console/catalog": "State.species",
+    "/console/catalog?q=oisture+b.co&kind=dataset": "Moisture",
+    "/console/dataset?name=Pots": "Newest rows",
+    "/console/dataset?name=Wetness": "join_pots",
+    "/console/featureset?name=State": "advice",
+    "/console/feature?name=State.advice": "def advise",
+    "/console/feature?name=State.score": 'col("count")',
+    "/console/feature?name=Species.mean": "Wetness",
+    f"/console/source?name={quote(SOURCE)}": "Pots",
+    "/console/lineage": "Choose where to start",
+    "/console/lineage?node=dataset:Pots": "State.species",
+    "/console/lineage?node=feature:Species.mean&depth=6": "Readings",
+    "/console/dead-letters": "expected int, found str",
+    "/console/dead-letter?name=0-7": "secret oak",
+    "/console/branches": "The <first> commit",
+    f"/console/commit?name={'a' * 32}": "Created all.",
+    "/console/query": "Try a query",
+    "/console/query?outputs=State.species": "Tap.pot",
+    "/console/sign-in": "Token",
+}
+FORM_CODE = re.compile(r'name="code" value="([0-9a-f]{64})"')
+
+
+@pytest.fixture
+def console() -> Site:
+    """Return a console with a job, an engine and a dead letter; datasets with pots are private."""
+    found = site(greenhouse.graph(Pots=("pii",)), [LETTER])
+    found.jobs.append(job_of(found.plan))
+    found.engines.append(engine(alive=True))
+    return found
+
+
+def address_of_job(console: Site) -> str:
+    return f"/console/job?{urlencode({'name': console.jobs[0].job_id})}"
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, "job"])
+def test_a_page_is_whole(console: Site, address: str) -> None:
+    expected = ADDRESSES.get(address, "join_pots")
+    found = console.get(address_of_job(console) if address == "job" else address)
+    assert found.status == 200, found.text
+    page = Structure(found.text)
+    assert page.faults == []
+    assert expected in page.text
+    assert "<first>" not in found.text
+    assert found.header("content-security-policy").startswith("default-src 'none'; style-src 'self'")
+    assert "unsafe" not in found.header("content-security-policy")
+    assert found.header("cache-control") == "no-store"
+    assert COOKIE not in found.text
+
+
+def test_every_page_has_an_address_here() -> None:
+    others = {"/console/console.css", "/console/{name}", "/console/job", "/console/sink"}
+    tested = {address.partition("?")[0] for address in ADDRESSES}
+    assert {page.path for page in PAGES if page.method == "GET"} == tested | others
+
+
+def test_all_links_lead_to_a_page(console: Site) -> None:
+    """Walk along the links, as far as the first thousand."""
+    waiting, seen = ["/console"], {"/console"}
+    while waiting and len(seen) < 1_000:
+        here = waiting.pop()
+        found = console.get(here)
+        assert found.status == 200, (here, found.text)
+        for link in Structure(found.text).links:
+            if link.startswith("/console") and link not in seen:
+                seen.add(link)
+                waiting.append(link)
+    assert len(seen) > 150
+    assert not any("token" in address.lower() for address in seen)
+
+
+# The words that the pages of a limited role must not have: names and contents of private definitions, and rows.
+PRIVATE_NAMES = ("State.species", "species_of", "secret oak", "State.advice", "Wetness")
+
+
+@pytest.mark.parametrize("address", [*ADDRESSES, "job"])
+@pytest.mark.parametrize("role", ROLES)
+def test_no_page_shows_what_its_token_may_not_see(console: Site, role: str, address: str) -> None:
+    found = console.get(address_of_job(console) if address == "job" else address, role)
+    path = address.partition("?")[0]
+    if role in {"nothing", "writer", "elsewhere"} and path != "/console/sign-in":
+        assert found.status == 403
+    if role == "definitions":
+        assert found.status == (
+            403 if path in {"/console/dead-letters", "/console/dead-letter", "/console/query"} else 200
+        )
+    if role == "data":
+        allowed = {"/console/dead-letters", "/console/dead-letter", "/console/query", "/console/sign-in"}
+        assert found.status == (200 if path in allowed else 403)
+    page = Structure(found.text)
+    assert page.faults == []
+    if role in {"nothing", "writer", "elsewhere", "definitions"}:
+        assert "secret oak" not in found.text
+    if role == "limited":
+        # The words of the address itself may be said again.
+        said = page.text.replace("'State.advice'", "").replace("'State.species'", "").replace("'Wetness'", "")
+        said = (
+            said.replace(repr(console.jobs[0].job_id), "")
+            .replace("'feature:Species.mean'", "")
+            .replace("'Species.mean'", "")
+        )
+        assert not [name for name in (*PRIVATE_NAMES, "Species.mean") if name in said]
+        if address in {"/console/dataset?name=Pots", "/console/feature?name=State.advice", "job"}:
+            assert found.status == 404
+        if address == "/console/dead-letter?name=0-7":
+            assert found.status == 403
+
+
+def test_without_a_token_every_page_leads_to_sign_in(console: Site) -> None:
+    for address in ADDRESSES:
+        found = console.get(address, None)
+        if address == "/console/sign-in":
+            continue
+        assert found.status == 303
+        assert found.header("location") == f"/console/sign-in?{urlencode({'next': address})}"
+    assert console.get("/console", "revoked").status == 303
+    again = console.get("/console/dataset?name=Pots", None, **{"sec-fetch-site": "cross-site"})
+    assert (again.status, 'content="0; url=/console/dataset?name=Pots"' in again.text) == (200, True)
+    assert Structure(again.text).faults == []
+
+
+def test_signing_in_keeps_the_token_in_a_cookie_that_scripts_cannot_read(console: Site) -> None:
+    done = console.post("/console/sign-in", {"token": " reader ", "next": "/console/catalog?q=a"}, None)
+    assert (done.status, done.header("location")) == (303, "/console/catalog?q=a")
+    cookie = done.header("set-cookie")
+    assert cookie.startswith("caraway_token=reader; Path=/console; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    over_tls = console.post(
+        "/console/sign-in", {"token": "reader"}, None, origin="https://127.0.0.1:8100", host="127.0.0.1:8100"
+    )
+    assert over_tls.status == 403 or "Secure" in over_tls.header("set-cookie")
+    for wrong in ("", "nobody", "a b", "x; Path=/", "é"):
+        refused = console.post("/console/sign-in", {"token": wrong}, None)
+        assert (refused.status, refused.header("set-cookie")) == (401, "")
+        assert Structure(refused.text).faults == []
+    for elsewhere in (
+        "https://evil.example/console",
+        "//evil.example/console",
+        "/api/v1/status",
+        "/console\\@evil",
+        "/consolex",
+    ):
+        sent = console.post("/console/sign-in", {"token": "reader", "next": elsewhere}, None)
+        assert sent.header("location") == "/console"
+
+
+def form_code(console: Site, role: str = "admin") -> str:
+    found = FORM_CODE.search(console.get("/console/query", role).text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_form_counts_only_from_a_page_of_the_same_session(console: Site) -> None:
+    fields = {"name": "0-7", "row": "", "code": form_code(console)}
+    for changed, given in (
+        ({**fields, "code": ""}, {}),
+        ({**fields, "code": form_code(console, "reader")}, {}),
+        (fields, {"origin": "https://evil.example"}),
+        (fields, {"origin": "null"}),
+        (fields, {"sec-fetch-site": "cross-site"}),
+        (fields, {"content-type": "text/plain"}),
+    ):
+        refused = console.post("/console/replay", changed, **given)
+        assert refused.status in {403, 415}, (changed, given)
+        assert Structure(refused.text).faults == []
+    assert console.replays.claimed == []
+    assert console.post("/console/replay", fields, "reader").status == 403
+
+
+def test_a_dead_letter_is_repaired_and_replayed_once(console: Site) -> None:
+    page = console.get("/console/dead-letter?name=0-7")
+    assert "&lt;number&gt;" in page.text
+    code = form_code(console)
+    still = console.post("/console/replay", {"name": "0-7", "row": page.text and '{"pot": "x"}', "code": code})
+    assert (still.status, "still doesn&#39;t fit" in still.text) == (400, True)
+    row = '{"pot": 3, "species": "oak", "size": 1.5, "bought": "2026-01-01T00:00:00Z"}'
+    for said in ("It was sent to Pots", "It was replayed before"):
+        done = console.post("/console/replay", {"name": "0-7", "row": row, "code": code})
+        assert (done.status, said in done.text) == (200, True), done.text
+    assert console.replays.finished == ["0-7"]
+    # The change of a page is written to the audit log as the request to the API is.
+    assert console.recorded == ["replay"] * 3
+    for wrong in ("{", "[1]", "3"):
+        assert console.post("/console/replay", {"name": "0-7", "row": wrong, "code": code}).status == 400
+
+
+def test_a_query_is_answered_with_its_plan(console: Site) -> None:
+    code = form_code(console)
+    form = {"outputs": "State.species, State.mean", "rows": '{"Tap.pot": [1, 2]}', "code": code}
+    page = console.post("/console/query", form)
+    assert (page.status, Structure(page.text).faults) == (200, [])
+    assert page.text.count("<td>fern</td>") == 2
+    assert "index read" in page.text
+    for rows, status, said in (("{", 400, "JSON"), ("{}", 422, "Tap.pot"), ('{"Tap.pot": ["x"]}', 422, "Tap.pot")):
+        failed = console.post("/console/query", {**form, "rows": rows})
+        assert (failed.status, said in failed.text) == (status, True), failed.text
+    refused = console.post("/console/query", {**form, "code": form_code(console, "limited")}, "limited")
+    assert (refused.status, "fern" in refused.text) == (422, False)
+
+
+def test_a_page_names_the_engine_that_does_not_run(console: Site) -> None:
+    """The way of a person who is on call: from the overview, and from the stale feature."""
+    assert "Nothing: all parts work" in Structure(console.get("/console").text).text
+    console.engines[0] = engine(alive=False, ago=timedelta(minutes=3, seconds=1))
+    console.jobs[0] = job_of(console.plan, updated_at=datetime.now(UTC) - timedelta(minutes=3))
+    for address in (
+        "/console",
+        "/console/feature?name=Species.mean",
+        "/console/dataset?name=Wetness",
+        address_of_job(console),
+    ):
+        text = Structure(console.get(address).text).text
+        assert re.search(
+            r"No engine runs since \d\d:\d\d:\d\d UTC \(3 min( \d+ s)? ago\), so 1 job of Wetness computes", text
+        ), address
+        assert "caraway up" in text
+    # A feature that isn't computed by the job is fresh.
+    assert (
+        "Yes: all that it is computed from keeps up."
+        in Structure(console.get("/console/feature?name=State.mean").text).text
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"state": JobState.FAILING, "error": "no such topic <x>", "attempts": 4},
+            "was started 4 times: no such topic <x>",
+        ),
+        ({"state": JobState.PENDING}, "doesn't run yet: it is pending"),
+        ({"updated_at": NOW - timedelta(hours=2)}, "Nobody has reported on the job of Wetness.join_pots for 2 h"),
+        ({"progress": {"lag_seconds": 90.0, "lag_records": 1234}}, "is 1 min 30 s behind: 1,234 records wait"),
+    ],
+)
+def test_a_page_says_what_is_wrong_with_a_job(console: Site, more: dict[str, Any], said: str) -> None:
+    console.jobs[0] = job_of(console.plan, **more)
+    assert said in Structure(console.get("/console").text).text
+    assert said in Structure(console.get("/console/feature?name=Species.mean").text).text
+
+
+def test_an_error_is_a_page_with_a_remedy(console: Site) -> None:
+    for address, status in (
+        ("/console/dataset?name=Pot", 404),
+        ("/console/nothing", 404),
+        ("/console/lineage?node=dataset:Nowhere", 404),
+        ("/console/lineage?node=dataset:Pots&depth=99", 400),
+        ("/console/catalog?kind=colour", 400),
+        ("/console/catalog?page=-1", 400),
+        ("/console/dead-letter?name=x", 400),
+    ):
+        found = console.get(address)
+        assert (found.status, found.header("content-type")) == (status, "text/html; charset=utf-8")
+        page = Structure(found.text)
+        assert (page.faults, "/console" in page.links) == ([], True)
+    assert "did you mean Pots" in console.get("/console/dataset?name=Pot").text
+
+
+def test_a_branch_stays_in_the_addresses(console: Site) -> None:
+    page = Structure(console.get("/console/catalog?branch=dev", "elsewhere").text)
+    inside = [link for link in page.links if link.startswith("/console/dataset")]
+    assert inside
+    assert all("branch=dev" in link for link in inside)
+    assert console.get("/console/catalog", "elsewhere").status == 403
+
+
+def test_without_tokens_nobody_needs_to_sign_in() -> None:
+    open_to_all = site(greenhouse.graph(), tokens=False)
+    found = open_to_all.get("/console", None)
+    assert (found.status, "Sign out" in found.text) == (200, False)
+
+
+def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
+    """1,000 datasets and 10,000 features: each page has less than 200 kB and takes less than 300 ms of a processor."""
+    console = site(greenhouse.large(1_000, 10_000), plan=GraphPlan())
+    addresses = [
+        "/console",
+        "/console/catalog",
+        "/console/catalog?q=moisture_3&page=20",
+        "/console/dataset?name=Moisture0555",
+        "/console/dataset?name=Readings0550",
+        "/console/featureset?name=Set0555",
+        "/console/feature?name=Set0555.mean_of_the_moisture_3",
+        "/console/lineage",
+        "/console/lineage?node=dataset:Readings0550&depth=6",
+        "/console/lineage?node=feature:Set0555.mean_of_the_moisture_3",
+        f"/console/source?name={quote('[Webhook: garden](endpoint=readings)')}",
+        f"/console/lineage?node=source:{quote('[Webhook: garden](endpoint=readings)')}&depth=6",
+        "/console/branches",
+        "/console/query?outputs=Set0555",
+        "/console/dead-letters",
+    ]
+    console.get("/console/lineage?node=dataset:Readings0550")
+    for role in ("admin", "limited"):
+        for address in addresses:
+            times = []
+            for _ in range(3):
+                started = time.process_time()
+                found = console.get(address, role)
+                times.append(time.process_time() - started)
+            assert found.status == 200, (address, found.text)
+            assert len(found.body) < 200_000, (address, len(found.body))
+            assert min(times) < 0.3, (address, times)
+            assert Structure(found.text).faults == []

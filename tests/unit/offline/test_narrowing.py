@@ -1,0 +1,102 @@
+"""Reads from the records of a few keys are those from all records, also as these were known earlier."""
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from caraway.offline.history.records import TopicRecords
+from caraway.offline.narrowing import KeyRecords, NarrowReader
+from caraway.offline.reader import OfflineReader
+from caraway.offline.spark.work import is_divisible
+from caraway.plan.model import IndexPlan
+from caraway.skew.history import LaterRecords
+from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
+from caraway.topics.identity import position_id
+from caraway.topics.reader import Message
+from tests.unit.index.oracle import SECOND, Case, Job, random_change
+from tests.unit.index.test_against_engine import CASES
+from tests.unit.offline.test_known import given, ingestion
+from tests.unit.offline.test_reader import bits, keys_of, versions_plan
+from tests.unit.offline.topics import topic_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
+
+TIMES = [n * SECOND // 2 for n in range(-2, 60, 15)]
+LATER_US = 2 * SECOND
+
+Key = tuple[object, ...]
+
+
+def reader(source: TopicRecords, *, plan: IndexPlan, known: bool) -> OfflineReader:
+    return OfflineReader(source, [plan], [topic_of(plan)], known=known)
+
+
+def check(plan: IndexPlan, messages: Sequence[tuple[Message, int]], keys: Sequence[Key]) -> None:
+    """Compare reads of some of the keys at some times."""
+    left_out = {spec.into for spec in plan.aggregates if spec.function == "exp_decay_sum"}
+    names = [field.name for field in plan.fields if field.name not in left_out]
+    asked = [(key, at) for key in keys for at in TIMES]
+    at_us = [at for _, at in asked]
+
+    def read(found: Any) -> Any:
+        values, there = found.read(plan.dataset, [key for key, _ in asked], at_us, names)
+        return [bits(column) for column in values], there
+
+    for known in (False, True):
+        source, make = given(plan, messages), partial(reader, plan=plan, known=known)
+        narrow = KeyRecords(source, [plan])
+        with make(source) as whole:
+            expected = read(whole)
+        assert read(NarrowReader(narrow, make)) == expected
+        # The second read takes the records that the first one has kept.
+        assert read(NarrowReader(narrow, make)) == expected
+    then = partial(reader, plan=plan, known=True)
+    later = NarrowReader(narrow, lambda records: then(LaterRecords(records, LATER_US)))
+    moved = given(plan, [(message, ingested + LATER_US) for message, ingested in messages])
+    with then(moved) as whole:
+        assert read(later) == read(whole)
+    if is_divisible(plan) and plan.direct is None:
+        rows = narrow.of(plan.dataset, keys[:1]).records(
+            topic_of(plan), [column.name for column in plan.schema.columns]
+        )
+        assert len(rows.rows) < len(messages)
+
+
+@pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
+def test_aggregates(found: Case) -> None:
+    rng, job = random.Random(5), Job(found)
+    codec = RecordCodec(found.plan.schema)
+    messages = [
+        (message, ingestion(rng, codec.decode_value(message[1] or b"").time))
+        for _ in range(40)
+        for message in job.log(random_change(found, rng))
+    ]
+    keys = keys_of(found, job)
+    check(found.plan, messages, keys[: max(1, len(keys) // 3)])
+
+
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_versions(seed: int, *, revised: bool) -> None:
+    rng, plan = random.Random(seed), versions_plan(revised=revised)
+    codec = RecordCodec(plan.schema)
+    keys = [(g, d) for g in ("a", "b", "c") for d in ("1.50", "-0.01")]
+    revisions = [n.to_bytes(2) for n in range(60)]
+    rng.shuffle(revisions)
+    messages: list[tuple[Message, int]] = []
+    for offset in range(60):
+        # Revisions of one identity may have different keys.
+        key = rng.choice(keys)
+        values = random_change(CASES[0], rng).row
+        row = [*key, *(values[column.name] for column in plan.schema.columns[2:])]
+        op, identity, rev = rng.choice([PUT, PUT, PUT, DELETE]), None, None
+        if revised:
+            op, again = rng.choice([op, op, RETRACT]), rng.randrange(offset + 1)
+            identity, rev = position_id(rng.randrange(30), 0), revisions[again if op == RETRACT else offset]
+        time_us = rng.randrange(24) * SECOND // 2
+        text = codec.encode_value(op=op, time_us=time_us, ingested_us=0, row=row, record_id=identity, rev=rev)
+        messages.append(((codec.encode_key(key), text, offset % 2, offset // 2), ingestion(rng, time_us)))
+    check(plan, messages, [keys[0], ("never", "0.00"), keys[3]])
