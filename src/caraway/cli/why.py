@@ -3,7 +3,6 @@
 import time
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from caraway.cli.options import command
@@ -11,7 +10,7 @@ from caraway.cli.output import out
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.cli.rows import of_options
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.why.model import LISTED, MAX_LISTED, Why
+from caraway.why.model import LISTED, MAX_LISTED, why_from_json
 
 PAUSE_S = 0.5
 
@@ -58,4 +57,4 @@ def why(
     if as_json:
         show_json(answer["why"])
         return
-    out.print(str(msgspec.convert(answer["why"], Why)), markup=False, highlight=False, soft_wrap=True)
+    out.print(str(why_from_json(answer["why"])), markup=False, highlight=False, soft_wrap=True)

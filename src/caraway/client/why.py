@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from caraway.client import arguments
 from caraway.client.frames import json_value
 from caraway.dtypes.instants import instant_us, iso_instant
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError
 from caraway.featuresets.features import Feature
-from caraway.why.model import MAX_LISTED, Why
+from caraway.why.model import MAX_LISTED, Why, why_from_json
 
 # The default time limit in seconds. The server reads the history of each dataset on the way.
 TIMEOUT_S = 300.0
@@ -108,4 +106,4 @@ def awaited(answer: Mapping[str, Any], look: Callable[[str], Mapping[str, Any]],
             )
         time.sleep(PAUSE_S)
         answer = look(answer["request_id"])
-    return msgspec.convert(answer["why"], Why)
+    return why_from_json(answer["why"])

@@ -17,6 +17,7 @@ from caraway.profiles.kinds import kind_in_arrow
 from caraway.profiles.sketches import Hashes
 
 FORMAT = 1
+_DECODE = msgspec.msgpack.Decoder(tuple[int, dict[str, list[Any]]]).decode
 # A frame with more columns is more likely a mistake, and would need gigabytes of sketches.
 MAX_COLUMNS = 10_000
 DELAY = "delay_seconds"
@@ -103,7 +104,7 @@ class Profile:
             InvalidInputError: They aren't a profile, or one of a later version.
         """
         try:
-            version, columns = msgspec.msgpack.decode(data, type=tuple[int, dict[str, list[Any]]])
+            version, columns = _DECODE(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"these bytes are no profile: {error}") from None
         if version != FORMAT:

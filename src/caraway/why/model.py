@@ -5,6 +5,7 @@ Times are ISO texts in UTC. Values are those of `caraway.dtypes.values.to_json`,
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from caraway.dtypes.types import DATETIME
@@ -279,3 +280,16 @@ class Why(Struct, frozen=True, kw_only=True, omit_defaults=True):
         from caraway.why.showing import as_html  # noqa: PLC0415 (it imports this module)
 
         return as_html(self)
+
+
+_DECODE = msgspec.json.Decoder(Why).decode
+
+
+def why_from_json(answer: Any) -> Why:
+    """Return the explanation in the JSON objects of an answer.
+
+    Raises:
+        msgspec.ValidationError: They aren't an explanation.
+    """
+    # `msgspec.convert` would collect the facts about the classes at its first call, which threads can't share.
+    return _DECODE(msgspec.json.encode(answer))
