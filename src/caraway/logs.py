@@ -6,12 +6,15 @@ import sys
 
 import structlog
 
+from caraway.request_ids import add_request_id
+
 
 def configure_logging(level: str) -> None:
     """Write log lines of `level` and above to stderr as JSON and, after a crash, the stacks of all threads as text."""
     faulthandler.enable()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_request_id,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -151,6 +151,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),
+        Valid("GET", f"{API}/freshness"),
         Valid("GET", f"{API}/metrics"),
         Valid("GET", f"{API}/openapi.json"),
         Valid("GET", f"{API}/docs"),

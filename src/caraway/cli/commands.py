@@ -49,6 +49,7 @@ SECTIONS = (
             ),
             Listed("archive", "caraway.cli.archive:archive", "Show the tables of the archive."),
             Listed("offline", "caraway.cli.offline:offline", "List, follow and cancel offline queries."),
+            Listed("freshness", "caraway.cli.freshness:freshness", "Show how old what queries read is."),
             Listed("skew", "caraway.cli.skew:skew", "Show where served features differ from recomputed ones."),
             Listed("drift", "caraway.cli.drift:drift", "Show which served features have drifted."),
             Listed("expectations", "caraway.cli.expectations:expectations", "Show how many rows are as expected."),

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from caraway.cli.colours import COLOURS
+from caraway.cli.freshness import spelled
 from caraway.cli.options import DataOption, command
 from caraway.cli.output import out, plain_table
 from caraway.cli.remote import ServerOptions, ask
@@ -131,12 +132,13 @@ def _job_table(report: StackReport) -> Table:
 
 
 def _index_table(indexes: tuple[IndexReport, ...]) -> Table:
-    table = plain_table("index", "records behind", "seconds behind")
+    table = plain_table("index", "records behind", "seconds behind", "age")
     for index in indexes:
         table.add_row(
             index.dataset,
             "" if index.lag is None else f"{index.lag:,}",
             "" if index.lag_seconds is None else f"{index.lag_seconds:,.1f}",
+            "" if index.freshness_seconds is None else spelled(index.freshness_seconds),
         )
     return table
 

@@ -167,6 +167,7 @@ class ServerSettings(_Section):
             behind by more records than this and by more than `max_lag_seconds`; 0: they are never refused.
         max_lag_seconds: The bound in seconds, as above; 0: rows are never refused.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
+        heartbeat_seconds: Seconds between two heartbeats that measure the freshness of datasets; 0: none are sent.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -191,6 +192,7 @@ class ServerSettings(_Section):
     connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
+    heartbeat_seconds: Annotated[float, Field(ge=0)] = 5.0
 
     @property
     def url(self) -> str | None:
@@ -319,6 +321,21 @@ class SkewSettings(_Section):
     delay_seconds: Annotated[float, Field(ge=0)] = 120.0
     memory_mb: Annotated[int, Field(ge=1)] = 512
     kept_days: Annotated[float, Field(gt=0)] = 30.0
+
+
+class TracesSettings(_Section):
+    """Traces of requests by OpenTelemetry.
+
+    Attributes:
+        url: The address of a collector that takes OTLP over HTTP, such as http://localhost:4318/v1/traces; without it
+            nothing is traced.
+        share: The share of the requests that are traced, from 0 to 1. Callers may ask for more by `traceparent`.
+        service: The name of this deployment in traces.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/]+/.*$")] | None = None
+    share: Annotated[float, Field(ge=0, le=1)] = 0.01
+    service: Annotated[str, Field(min_length=1)] = "caraway"
 
 
 class DriftSettings(_Section):
@@ -456,6 +473,7 @@ class Settings(BaseSettings):
     quality: QualitySettings = QualitySettings()
     alerts: AlertSettings = AlertSettings()
     sinks: SinkSettings = SinkSettings()
+    traces: TracesSettings = TracesSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from asyncio import Future, IncompleteReadError, StreamWriter
+from contextvars import Context
 
 from caraway.children.process import LAUNCHER
 from caraway.errors import UnavailableError
@@ -64,7 +65,8 @@ class IntakeProcess:
             return True
         if (self._starting is None or self._starting.done()) and time.monotonic() > self._started_at + PAUSE_S:
             self._started_at = time.monotonic()
-            self._starting = asyncio.create_task(self._start())
+            # The process outlives the request that starts it, so what belongs to that request isn't passed on.
+            self._starting = asyncio.create_task(self._start(), context=Context())
         return False
 
     async def put(self, endpoint: Endpoint, text: bytes, marks: Marks | None) -> IngestReport:

@@ -169,6 +169,12 @@ def _computed(feature: Computed) -> str:
     return f"{feature.column} = {print_node(feature.expr)}"
 
 
+def described(step: Step) -> tuple[str, str]:
+    """Return the kind and the title of a step, such as "index read" and "Pots by pot"."""
+    kind, title, _ = _told(step)
+    return kind, title
+
+
 def _told(step: Step) -> tuple[str, str, tuple[str, ...]]:
     """Return the kind, the title and the details of a step."""
     match step:

@@ -37,7 +37,13 @@ def run(settings: Settings) -> None:
     deployment = deploy(settings)
     server = settings.server
     port = port_of(server)
-    app = App(Router(endpoints(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))
+    app = App(
+        Router(endpoints(deployment)),
+        deployment.gate,
+        RequestBounds.of(server),
+        sites=Sites(server),
+        tracer=deployment.tracer,
+    )
     http = http_server(app, server.host, port, connections=server.connections)
     _log_start(settings, port)
     try:

@@ -10,6 +10,7 @@ from granian._granian import RSGIProtocolClosed
 
 from caraway.config.settings import ServerSettings
 from caraway.errors import CarawayError, UnavailableError, shortened
+from caraway.request_ids import HEADER, REQUEST_ID, accepted
 from caraway.server import metrics
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
@@ -24,9 +25,11 @@ from caraway.server.http.errors import (
     InternalError,
     SlowBodyError,
     error_response,
+    refusal,
     status_of,
 )
 from caraway.server.http.messages import DECODERS, Exchange, Headers, HttpResponse, Request, RsgiScope, json_response
+from caraway.server.tracing.spans import TRACE, Trace, Tracer
 from caraway.state.permissions import Caller
 
 LOG = structlog.get_logger(__name__)
@@ -60,7 +63,15 @@ class RequestBounds:
 class App:
     """The application that granian calls for each request."""
 
-    def __init__(self, router: Router, gate: Gate, bounds: RequestBounds | None = None, *, sites: Sites | None) -> None:
+    def __init__(
+        self,
+        router: Router,
+        gate: Gate,
+        bounds: RequestBounds | None = None,
+        *,
+        sites: Sites | None,
+        tracer: Tracer | None = None,
+    ) -> None:
         """Answer requests that `gate` admits through the handlers that `router` finds.
 
         Args:
@@ -68,15 +79,20 @@ class App:
             gate: Checks tokens and the modes that they allow.
             bounds: Bounds on the time, the memory and the number of requests.
             sites: Refuses requests of other sites' web pages; None if another process has checked them already.
+            tracer: Decides which requests are traced; None: none are.
         """
         self._router = router
         self._gate = gate
+        self._tracer = tracer
         self._sites = sites
         self._bounds = RequestBounds() if bounds is None else bounds
 
     async def __rsgi__(self, scope: RsgiScope, exchange: Exchange) -> None:
         """Answer a request."""
         started = time.perf_counter()
+        request_id = accepted(scope.headers.get(HEADER))
+        context = REQUEST_ID.set(request_id)
+        trace = None if self._tracer is None else self._begin_trace(self._tracer, scope.headers)
         target, headers, page = UNKNOWN_TARGET, scope.headers, None
         try:
             endpoint, name = self._router.find(scope.method, scope.path)
@@ -107,17 +123,30 @@ class App:
             response = _refusal(UnavailableError(ENDING), scope, page)
         except Exception as error:  # noqa: BLE001 (every request gets an answer)
             response = _refusal(_unexpected(error, scope), scope, page)
-        accepted = scope.headers.get("accept-encoding")
-        if accepted is not None and len(response.body) > LARGE_ANSWER_BYTES:
-            response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, accepted)
+        encodings = scope.headers.get("accept-encoding")
+        if encodings is not None and len(response.body) > LARGE_ANSWER_BYTES:
+            response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, encodings)
         else:
-            response = encoded(response, accepted)
+            response = encoded(response, encodings)
         try:
-            exchange.response_bytes(response.status, response.headers, response.body)
+            # The headers of an answer that is kept for retries stay as they are.
+            exchange.response_bytes(response.status, [*response.headers, (HEADER, request_id)], response.body)
         except RSGIProtocolClosed:
             LOG.debug("a client went away before its answer", target=target)
+        finally:
+            REQUEST_ID.reset(context)
+            if trace is not None:
+                TRACE.set(None)
+                trace.end(response.status, target, request_id)
         metrics.REQUESTS_OF(target, response.status).inc()
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
+
+    @staticmethod
+    def _begin_trace(tracer: Tracer, headers: Headers) -> Trace | None:
+        trace = tracer.begin(headers.get("traceparent"), headers.get("tracestate"))
+        if trace is not None:
+            TRACE.set(trace)
+        return trace
 
     async def _answer(
         self, scope: RsgiScope, headers: Headers, exchange: Exchange, endpoint: Endpoint, name: str, *, caller: Caller
@@ -165,7 +194,7 @@ def _refusal(error: CarawayError, scope: RsgiScope, page: Page | None) -> HttpRe
     if page is not None:
         return page.refusal(error, scope.path, scope.query_string, scope.headers)
     if isinstance(error, InternalError):
-        return json_response({"err_msg": str(error), "code": error.code, "id": error.number}, 500)
+        return json_response(refusal(str(error), error.code, id=error.number), 500)
     return error_response(error)
 
 

@@ -26,17 +26,22 @@ from caraway.served.drift import DriftStore
 from caraway.served.log import ServedLog
 from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
+from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.server.tracing.spans import Tracer
 from caraway.sinks.sinks import Sinks
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.letters import LetterReader
 from caraway.topics.newest import NewestReader
 from caraway.topics.producer import TopicWriter
+
+# The longest wait, in seconds, for traces to be sent at the end.
+TRACES_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +50,11 @@ class Deployment:
 
     Attributes:
         bootstrap_servers: The broker, "host:port".
+        freshness: Measures how old what queries read is.
         figures: Returns the page of metrics.
         offline_memory_mb: The memory that the process of an offline query may have for records, in MiB.
         offline_places: The addresses of files that offline queries may name.
+        tracer: Decides which requests are traced; None: none are.
         starts: The functions that start the parts, in order.
         stops: The functions that stop the parts, in order.
     """
@@ -62,6 +69,7 @@ class Deployment:
     erased: ErasedKeys
     eraser: Eraser
     erasures: ErasureLog
+    freshness: FreshnessWatch
     gate: Gate
     graphs: ServedGraphs
     health: Health
@@ -84,6 +92,7 @@ class Deployment:
     sinks: Sinks
     sources: Sources
     state: StateReader
+    tracer: Tracer | None
     trials: SourceTrials
     writer: TopicWriter
     starts: Sequence[Callable[[], object]]
@@ -98,3 +107,5 @@ class Deployment:
         """Stop all parts; records on their way to Kafka get some time to arrive."""
         for stop in self.stops:
             stop()
+        if self.tracer is not None:
+            self.tracer.stop(TRACES_S)

@@ -1,6 +1,6 @@
 """The metrics of the server, under the names that they have in the API."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
@@ -49,6 +49,18 @@ INDEX_LAG_RECORDS = Gauge(
 INDEX_LAG_SECONDS = Gauge(
     "caraway_index_lag_seconds", "Age of what a dataset's index lacks; 0 if it lacks nothing.", ["dataset_name"]
 )
+FRESHNESS = Gauge(
+    "caraway_freshness_seconds",
+    "How old what queries read of a dataset is: the age of the oldest heartbeat that isn't readable yet, or the time "
+    "that the last one took.",
+    ["branch", "dataset"],
+)
+HEARTBEATS = Histogram(
+    "caraway_heartbeat_delay_seconds",
+    "Time from the acceptance of a heartbeat until a dataset's index has it.",
+    ["dataset"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
+)
 # The metrics of a job, by the names that they have in the label `metric`. `running` and `starts` come from the job's
 # row in Postgres, the others from the progress that its engine reports there (docs/engine.md).
 JOB_METRICS = frozenset(
@@ -93,6 +105,19 @@ def set_lags(lags: Iterable[IndexLag]) -> None:
     for dataset, waiting in records.items():
         INDEX_LAG_RECORDS.labels(dataset).set(waiting)
         INDEX_LAG_SECONDS.labels(dataset).set(seconds[dataset])
+
+
+def observe_heartbeat(dataset: str, seconds: float) -> None:
+    """Count a heartbeat that an index has reached."""
+    HEARTBEATS.labels(dataset).observe(seconds)
+
+
+def set_freshness(branches: Mapping[str, Iterable[tuple[str, float]]]) -> None:
+    """Set the freshness of the datasets of each branch, in seconds."""
+    FRESHNESS.clear()
+    for branch, datasets in branches.items():
+        for dataset, seconds in datasets:
+            FRESHNESS.labels(branch, dataset).set(seconds)
 
 
 def set_sources(statuses: Iterable[SourceStatus]) -> None:

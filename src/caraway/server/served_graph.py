@@ -162,6 +162,10 @@ class ServedGraphs:
             found[branch.name] = replace(served, endpoints=endpoints, rebuilding=_rebuilt(planned.plan, head.plan))
         return found
 
+    def all(self) -> Mapping[str, ServedGraph]:
+        """Return the graphs that the branches serve, by branch."""
+        return self._served
+
     def main(self) -> ServedGraph | None:
         """Return the graph that the main branch serves; None before the graph was read."""
         return self._served.get(MAIN)

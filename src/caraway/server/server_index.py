@@ -12,6 +12,7 @@ from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, Erasure
 from caraway.errors import UnavailableError
 from caraway.index.feeding.worker import IndexStatus, IndexWorker
+from caraway.index.feeding.writer import NoteArrivals
 from caraway.index.reader import IndexReader
 from caraway.index.records.removal import compact
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
@@ -37,6 +38,7 @@ class ServerIndex:
         erased: ErasedKeys,
         member: str,
         shared: bool = False,
+        note_arrivals: NoteArrivals | None = None,
     ) -> None:
         """Open the database; nothing is followed before `start`.
 
@@ -48,6 +50,7 @@ class ServerIndex:
             erased: The keys that are read as if they had never had a row.
             member: The name of this server, which stays the same after a restart.
             shared: True if other processes of this server read the database.
+            note_arrivals: Is called with the arrivals of markers that the index reads (`caraway.topics.markers`).
 
         Raises:
             ConflictError: Another process has the database open.
@@ -61,7 +64,12 @@ class ServerIndex:
         self._emission = EmissionRight(Lease(engine=engine, name=LEASE, owner=member), self._store)
         self._pasts = Pasts(bootstrap_servers, settings.objects_url)
         self._worker = IndexWorker(
-            bootstrap_servers, self._store, erased, may_emit=self._emission.may_send, past_of=self._pasts
+            bootstrap_servers,
+            self._store,
+            erased,
+            may_emit=self._emission.may_send,
+            past_of=self._pasts,
+            note_arrivals=note_arrivals,
         )
         self.rows: Reader[IndexPlan, bytes] = IndexReader(self._store, erased)
         # The indexes that `follow` was told to fill; None until the server has read the served graphs from Postgres.

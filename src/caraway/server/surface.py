@@ -16,6 +16,7 @@ from caraway.server.handlers import (
     erase,
     expectations,
     feast,
+    freshness,
     inspection,
     offline,
     openapi,
@@ -32,6 +33,7 @@ from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Values
 from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC, Endpoint, Permission, Scope, bound
 from caraway.server.pages.surface import pages
+from caraway.server.tracing.writing import TracingWriter
 from caraway.state.permissions import Mode
 
 READ_DATA, WRITE_DATA = Permission((Mode.READ_DATA,)), Permission((Mode.WRITE_DATA,))
@@ -191,6 +193,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("GET", f"{API}/health", admin.health, PUBLIC, probe=True),
     Endpoint("GET", f"{API}/status", admin.status, READ_DEFINITION_ANYWHERE),
+    Endpoint("GET", f"{API}/freshness", freshness.freshness, READ_DEFINITION, answer=freshness.FreshnessAnswer),
     Endpoint("GET", f"{API}/metrics", admin.metrics, ANY_TOKEN, answer=None),
     Endpoint("GET", "/metrics", admin.metrics, ANY_TOKEN, answer=None, operation="metricsAtTheRoot"),
     Endpoint("GET", f"{API}/openapi.json", openapi.openapi, PUBLIC),
@@ -210,7 +213,7 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         keep=deployment.served.keep,
         deployment=deployment,
         ingest=IngestService(
-            deployment.writer,
+            deployment.writer if deployment.tracer is None else TracingWriter(deployment.writer),
             deployment.bootstrap_servers,
             deployment.erased,
             deployment.backpressure,

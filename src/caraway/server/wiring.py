@@ -30,6 +30,7 @@ from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
+from caraway.plan.model import GraphPlan
 from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
@@ -43,6 +44,8 @@ from caraway.server.deployment import Deployment
 from caraway.server.divided_server_index import DividedServerIndex
 from caraway.server.expiry import Expiry
 from caraway.server.figures import page
+from caraway.server.freshness.arrivals import Arrivals
+from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
@@ -50,6 +53,7 @@ from caraway.server.quality_runner import QualityRunner
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
+from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
 from caraway.server.watch_runner import ServedWatchRunner
 from caraway.sinks.sinks import Sinks
@@ -143,6 +147,11 @@ class Definitions:
             raise UnavailableError("the server has not set up the tables yet")
 
 
+def served_plans(needed: Needed) -> list[GraphPlan]:
+    """Return the plans of the commits that branches serve."""
+    return [needed.commits[branch.serving].plan for branch in needed.heads.branches if branch.serving is not None]
+
+
 def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     """Return the parts of a server; nothing runs before `Deployment.start`.
 
@@ -151,13 +160,14 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         shared: The folder that this process shares with those that read its index (`caraway.server.workers`).
 
     Raises:
-        ConfigurationError: Postgres or Kafka isn't named.
+        ConfigurationError: Postgres or Kafka isn't named, or a library for traces isn't installed.
         UnavailableError: The folder of the index can't be used, or the address of the object store means nothing.
         ConflictError: Another process has the database of the index open.
     """
     (url, servers), server = addresses(settings), settings.server
     member = f"{socket.gethostname()}:{settings.data_dir}"
     objects, keyring, engine = ObjectFolder(settings.objects_url), open_keyring(settings.key_file), connect(url)
+    arrivals, erasures = Arrivals(), ErasureLog(engine)
     require_tables(engine, metadata.tables)
     # `ErasedKeys` calls this after new erasures, and at each test while it lacks the secret of some hash. The key file
     # is read anew each time, because an operator may add the missing secret to it at any time.
@@ -172,6 +182,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             erased=erased,
             member=member,
             shared=shared is not None,
+            note_arrivals=arrivals.note,
         )
     else:
         index = DividedServerIndex(
@@ -197,7 +208,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         secrets.refresh()
         return secrets.get(name)
 
-    erasures = ErasureLog(engine)
     eraser = Eraser(
         erasures,
         erased,
@@ -222,10 +232,21 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     )
     definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
-    newest, lags, letters = (
+    newest, lags, letters, freshness = (
         NewestReader(servers),
         Lags(index.positions, state.running_jobs, backpressure),
         LetterReader(servers),
+        FreshnessWatch(
+            servers,
+            writer,
+            plans=lambda: () if plans.needed is None else served_plans(plans.needed),
+            positions=index.positions,
+            jobs=state.running_jobs,
+            arrivals=arrivals,
+            interval_s=server.heartbeat_seconds,
+            file=settings.data_dir / "run" / "freshness.json",
+            whole=settings.index.shards is None,
+        ),
     )
     sources = Sources(
         servers,
@@ -253,9 +274,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
 
     def follow(needed: Needed) -> None:
         index.follow(needed.indexes)
-        lags.follow(
-            needed.commits[branch.serving].plan for branch in needed.heads.branches if branch.serving is not None
-        )
+        lags.follow(served_plans(needed))
         sources.set_plans(needed.ingests)
         sinks.set_plans(needed.sinks)
 
@@ -303,6 +322,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         served.start,
         index.start,
         lags.start,
+        freshness.start,
         sources.start,
         sinks.start,
         expiry.start,
@@ -321,6 +341,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         archive_reports=reports,
         backpressure=backpressure,
         bootstrap_servers=servers,
+        freshness=freshness,
         figures=generate_latest if shared is None else partial(page, shared),
         control=control,
         drift=drift,
@@ -352,6 +373,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         sinks=sinks,
         sources=sources,
         state=state,
+        tracer=tracer_of(settings.traces),
         trials=trials,
         writer=writer,
         starts=starts,
@@ -360,6 +382,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             *(partial(part.stop, 0) for part in (*background, *watches.values())),
             *(partial(watch.stop, STOP_S) for watch in watches.values()),
             gate.stop,
+            partial(freshness.stop, BACKGROUND_STOP_S),
             sources.stop,
             trials.stop,
             sinks.stop,

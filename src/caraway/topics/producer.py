@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
@@ -117,24 +117,31 @@ class TopicWriter:
                 self._drained.append(pending)
         return future
 
-    def write_to_all(self, topic: str, key: bytes, value: bytes) -> "Future[None]":
-        """Send a record to every partition of a topic and return at once; otherwise like `write`."""
+    def write_to_all(
+        self, topic: str, key: bytes, value: bytes, partitions: Collection[int] | None = None
+    ) -> "Future[None]":
+        """Send a record to every partition of a topic and return at once; otherwise like `write`.
+
+        The broker is asked for the partitions, unless the caller knows them.
+        """
         future: Future[None] = Future()
         if self._closing.is_set():
             future.set_exception(UnavailableError("the writer is closed"))
             return future
         with self._lock:
             producer = self._producer
-            try:
-                found = producer.list_topics(topic, METADATA_TIMEOUT_S).topics[topic]
-            except KafkaException as error:
-                future.set_exception(_failure(error.args[0], topic))
-                return future
-            if found.error is not None or not found.partitions:
-                future.set_exception(UnavailableError(f"Kafka doesn't know the topic {topic}: {found.error}"))
-                return future
-            pending = _Pending(future, topic, len(found.partitions))
-            for partition in found.partitions:
+            if partitions is None:
+                try:
+                    found = producer.list_topics(topic, METADATA_TIMEOUT_S).topics[topic]
+                except KafkaException as error:
+                    future.set_exception(_failure(error.args[0], topic))
+                    return future
+                if found.error is not None or not found.partitions:
+                    future.set_exception(UnavailableError(f"Kafka doesn't know the topic {topic}: {found.error}"))
+                    return future
+                partitions = found.partitions
+            pending = _Pending(future, topic, len(partitions))
+            for partition in partitions:
                 try:
                     producer.produce(topic, value, key, partition, on_delivery=pending.delivered)
                 except (BufferError, KafkaException) as error:

@@ -79,6 +79,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/query_offline/result"): ("offline_result", None),
     ("get", "/api/v1/health"): ("health", None),
     ("get", "/api/v1/status"): ("status", None),
+    ("get", "/api/v1/freshness"): ("freshness", None),
     ("get", "/api/v1/metrics"): ("metrics", None),
     ("get", "/api/v1/openapi.json"): ("openapi", None),
     ("get", "/api/v1/docs"): ("docs", None),

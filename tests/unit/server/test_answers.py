@@ -23,11 +23,13 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
+from caraway.server.freshness.freshness import Freshness
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import read_columns
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API, Router, bound
 from caraway.server.surface import DOCUMENT, ENDPOINTS
+from caraway.server.tracing.spans import Tracer
 from caraway.state.model import BranchRecord, CommitRecord
 from caraway.topics.producer import TopicItem
 from tests.unit.query import garden
@@ -36,6 +38,7 @@ from tests.unit.server.test_access import Headers, Nothing
 MADE: Any = SimpleNamespace
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
 QUERY = {"inputs": ["Tap.pot"], "outputs": ["State.species", "State.size"], "data": [{"Tap.pot": 1}]}
+UNREAD = Freshness(dataset="Pots", seconds=61.5, delay_seconds=0.02, served_until=1.7e9, waits_for="the job of Pots")
 POT = {"pot": 1, "species": "oak", "size": 1.5, "bought": "2026-01-01T00:00:00Z"}
 LOG = {"webhook": "garden", "endpoint": "pots"}
 
@@ -65,6 +68,10 @@ class Exchange:
 
 @pytest.fixture(scope="module")
 def app() -> App:
+    return make_app()
+
+
+def make_app(tracer: Tracer | None = None, writer: Any = None, freshness: Any = None) -> App:
     """Return an application over the garden, an index without rows and a state of one commit."""
     graph = garden.graph()
     plan = plan_graph(graph)
@@ -97,6 +104,7 @@ def app() -> App:
             references=dict,
             leases=lambda _prefix: (),
         ),
+        freshness=freshness or MADE(ages=dict, of=lambda _plan: [UNREAD]),
         index=MADE(positions=list, status=lambda: {"indexes": []}),
         health=MADE(problems=dict),
         lags=MADE(look=tuple),
@@ -110,11 +118,11 @@ def app() -> App:
         limits=AccessLimits(deployment.graphs),
         keep=lambda *_, **__: None,
         deployment=deployment,
-        ingest=IngestService(Writer(), "nowhere:1"),
+        ingest=IngestService(writer or Writer(), "nowhere:1"),
         document=DOCUMENT,
     )
     gate = Gate(MADE(begin=lambda _act: 1, end=lambda *_: None), None)
-    return App(Router(bound(ENDPOINTS, context)), gate, sites=Sites(ServerSettings()))
+    return App(Router(bound(ENDPOINTS, context)), gate, sites=Sites(ServerSettings()), tracer=tracer)
 
 
 def ask(app: App, method: str, path: str, body: object = None, **headers: str) -> Exchange:
@@ -152,6 +160,7 @@ def ask(app: App, method: str, path: str, body: object = None, **headers: str) -
         ("get", f"{API}/ledger", None, 200),
         ("get", f"{API}/status", None, 200),
         ("get", f"{API}/health", None, 200),
+        ("get", f"{API}/freshness", None, 200),
         ("get", f"{API}/datasets", None, 200),
         ("get", f"{API}/xray", None, 200),
         ("get", f"{API}/xray?datasets=Pots&properties=name,tags", None, 200),

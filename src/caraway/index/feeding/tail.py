@@ -19,7 +19,7 @@ from caraway.index.feeding.direct import HoldsKey
 from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
 from caraway.index.feeding.recovery import recover
-from caraway.index.feeding.writer import IndexWriter, singles_of
+from caraway.index.feeding.writer import IndexWriter, NoteArrivals, singles_of
 from caraway.index.records.delivery import Applied
 from caraway.index.storage.database import DamagedError
 from caraway.index.storage.store import IndexStore
@@ -108,7 +108,8 @@ class Tail:
     subscription that this tail doesn't read for any longer: a new one that needs records which were read already for
     other indexes, or one whose topic has a backlog. A tail without it goes back to the earlier offsets, and processes
     backlogs itself. `reading` are the consumer's settings, and `holds` returns whether a partition is read. `past_of`
-    returns the messages of an index's topic that the broker may not have any more.
+    returns the messages of an index's topic that the broker may not have any more. `note_arrivals` is called with the
+    arrivals of markers that are read.
     """
 
     def __init__(
@@ -124,13 +125,14 @@ class Tail:
         erased: ErasedKeys | None = None,
         holds: Callable[[int], bool] = every_partition,
         past_of: PastOf = without_past,
+        note_arrivals: NoteArrivals | None = None,
     ) -> None:
         self._name = name
         self._holds = holds
         self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store, erased=erased, send=emission_writer.write)
+        self._writer = IndexWriter(store, erased=erased, send=emission_writer.write, note_arrivals=note_arrivals)
         self._send: Send = emission_writer.send
         self._emissions: dict[bytes, Emission] = {}
         self._when_caught_up = when_caught_up

@@ -12,6 +12,7 @@ from caraway.errors import UnavailableError
 from caraway.index.feeding.consumption import BACKLOG
 from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import PastOf, Subscription, Tail, every_partition, without_past
+from caraway.index.feeding.writer import NoteArrivals
 from caraway.index.records.delivery import Removal
 from caraway.index.records.expiry import sweep
 from caraway.index.records.removal import compact, known_erasures, mark_removed, remove
@@ -80,13 +81,16 @@ class IndexWorker:
         may_emit: Callable[[], bool] | None = None,
         holds: Callable[[int], bool] = every_partition,
         past_of: PastOf = without_past,
+        note_arrivals: NoteArrivals | None = None,
     ) -> None:
         """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
 
         Rows of `erased` keys are left out, and erasures on the topics are added to `erased`. `may_emit` returns whether
         this server has the right to send rows of aggregates; without it the right is assumed. `holds` returns whether a
         partition of the topics is in this index. `past_of` returns what the broker may not have of an index's topic.
+        `note_arrivals` is called with the arrivals of markers that are read (`caraway.topics.markers`).
         """
+        self._note_arrivals = note_arrivals
         self._past_of = past_of
         self._holds = holds
         self._bootstrap_servers = bootstrap_servers
@@ -114,8 +118,18 @@ class IndexWorker:
                 erased=erased,
                 holds=holds,
                 past_of=self._past_of,
+                note_arrivals=self._note_arrivals,
             ),
-            Tail("live", servers, store, writer, when_behind=self._leave_behind, erased=erased, holds=holds),
+            Tail(
+                "live",
+                servers,
+                store,
+                writer,
+                when_behind=self._leave_behind,
+                erased=erased,
+                holds=holds,
+                note_arrivals=self._note_arrivals,
+            ),
         )
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics.blocks import is_block, split
 from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES
 from caraway.topics.identity import position_id, position_ids, spelled
-from caraway.topics.markers import is_marker
+from caraway.topics.markers import ARRIVAL_KEY, is_marker
 from caraway.topics.reader import Message
 
 LOGGER = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ LOGGER = logging.getLogger(__name__)
 # The most unreadable records of a batch for each of which a warning is logged; further ones are only counted.
 LOGGED_REFUSALS = 5
 
+# Is called with the arrivals of markers (`caraway.topics.markers`) that were read from a topic.
+NoteArrivals = Callable[[str, Sequence[Message]], object]
 # Decodes a record of the topic (key, value, the identity of its position); None if the index doesn't take it.
 Read = Callable[[bytes, bytes, bytes], Delivered | None]
 
@@ -43,13 +45,16 @@ class IndexWriter:
         cached_tiles: int = CACHED_TILES,
         erased: ErasedKeys | None = None,
         send: Send | None = None,
+        note_arrivals: NoteArrivals | None = None,
     ) -> None:
         """Write to `store`, keeping up to `cached_tiles` tiles decoded.
 
         Rows of `erased` keys are left out. `send` writes the dead letters of rows that an index can't take.
+        `note_arrivals` is called with arrivals of markers before the batch with them is written.
         """
         self._store = store
         self._send = send
+        self._note_arrivals = note_arrivals
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
         self._feeds: dict[bytes, tuple[IndexPlan, Feed, DirectReader | None]] = {}
@@ -71,6 +76,10 @@ class IndexWriter:
         if erasures:
             self._note(plan, erasures, batch)
         rows = [m for m in messages if m[0] is None or not (is_erasure(m[0]) or is_marker(m[0]))]
+        if self._note_arrivals is not None and len(rows) + len(erasures) < len(messages):
+            arrivals = [message for message in messages if message[0] == ARRIVAL_KEY]
+            if arrivals:
+                self._note_arrivals(plan.topic, arrivals)
         records: Puts | Sequence[Delivered] | None = None
         if direct is not None and self._hides(plan) is None:
             records = direct.read_all(rows)

@@ -14,7 +14,7 @@ from caraway.server.deployment import Deployment
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
-from caraway.server.metrics import set_backlogs, set_jobs, set_lags, set_sinks, set_sources
+from caraway.server.metrics import set_backlogs, set_freshness, set_jobs, set_lags, set_sinks, set_sources
 
 VERSION = version("caraway")
 
@@ -116,12 +116,17 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
 
 
 def _index(deployment: Deployment) -> dict[str, Any]:
-    """Return the state of the index, and the lag of each index in seconds (None while it isn't known)."""
+    """Return the state of the index, and the lag and age of each index in seconds (None while it isn't known)."""
+    ages = deployment.freshness.ages()
     seconds = {lag.asset: lag.seconds for lag in deployment.lags.look()}
     status: dict[str, Any] = deployment.index.status()
     indexes = [
         # The records are counted a moment after the seconds.
-        {**index, "lag_seconds": 0.0 if index["lag"] == 0 else seconds.get(index["asset"])}
+        {
+            **index,
+            "lag_seconds": 0.0 if index["lag"] == 0 else seconds.get(index["asset"]),
+            "freshness_seconds": ages.get(index["asset"]),
+        }
         for index in status["indexes"]
     ]
     return {**status, "indexes": indexes}
@@ -138,6 +143,16 @@ async def metrics(context: ServerContext, request: Request) -> HttpResponse:
             set_jobs(await asyncio.to_thread(deployment.state.jobs))
         set_backlogs(served.plan, await asyncio.to_thread(deployment.index.positions))
         set_lags(await asyncio.to_thread(deployment.lags.look))
+        set_freshness(
+            {
+                branch: [
+                    (each.dataset, each.seconds)
+                    for each in deployment.freshness.of(graph.plan)
+                    if each.seconds is not None
+                ]
+                for branch, graph in deployment.graphs.all().items()
+            }
+        )
         set_sources(deployment.sources.statuses())
         set_sinks(deployment.sinks.statuses())
     return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

@@ -48,7 +48,7 @@ BYTES: Json = {"type": "string", "format": "binary"}
 REFUSAL: Json = {
     "type": "object",
     "required": ["err_msg", "code"],
-    "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}},
+    "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}, "request_id": {"type": "string"}},
 }
 # The header that names the branch. The server accepts Fennel's name of it as well, which the document leaves out.
 BRANCH: Json = {

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -95,7 +96,8 @@ class Queries:
             DeadlineError: The work takes too long. Its thread goes on to the end.
         """
         self._enter()
-        future = asyncio.get_running_loop().run_in_executor(self._threads, run)
+        # The thread has the id of the request for its log lines.
+        future = asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, run)
         future.add_done_callback(self._ended)
         done, _ = await asyncio.wait({future}, timeout=SECONDS)
         if not done:

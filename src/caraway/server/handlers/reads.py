@@ -23,6 +23,8 @@ from caraway.server.http.bodies import Flag, Values
 from caraway.server.http.endpoints import JSON
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response, media_type
 from caraway.server.served_graph import ServedGraph
+from caraway.server.tracing.plans import traced
+from caraway.server.tracing.spans import TRACE, span
 
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"
@@ -136,16 +138,22 @@ async def query(context: ReadContext, request: Request[QueryBody, ArrowParameter
         at = data.pop(TIMESTAMPS, None)
         inputs = list(data)
     else:
-        asked = await request.read()
+        with span("parse"):
+            asked = await request.read()
         inputs, outputs, data, at = asked.inputs, asked.outputs, asked.data, asked.timestamps
-    plan = _planned(served, inputs, outputs, asked.workflow)
+    with span("plan"):
+        plan = _planned(served, inputs, outputs, asked.workflow)
+    if (trace := TRACE.get()) is not None:
+        plan = traced(plan, trace)
     given = await given_of(request, data, at)
     keep = _keep(context, served, request.branch, asked)
     accepted = media_type(request.headers.get("accept"))
     if accepted == ARROW or (in_arrow and accepted != JSON):
         columns = await context.queries.columns(plan, given, asked.workflow, keep)
         return arrow_response(columns, [(column.name, column.dtype) for column in plan.plan.outputs])
-    return json_response(await context.queries.answer(plan, given, asked.workflow, keep))
+    answer = await context.queries.answer(plan, given, asked.workflow, keep)
+    with span("encode"):
+        return json_response(answer)
 
 
 async def _columns(request: Request[Any, Any]) -> dict[str, Any]:

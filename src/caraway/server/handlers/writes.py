@@ -10,6 +10,8 @@ from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError
 from caraway.graph.wire.graphs import decode_commit
+from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.intake import IngestReport
 from caraway.ingest.intake_process import LEAST_BYTES, MOST_BYTES
 from caraway.ingest.requests import RequestKey
 from caraway.ingest.targets import RowError
@@ -18,6 +20,7 @@ from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.reads import ROWS, data_of
 from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.tracing.spans import TRACE, span
 
 # The most characters in the name of a webhook or endpoint. An error about an unknown name proposes the nearest known
 # one, and the search for it takes too long for longer names.
@@ -115,13 +118,24 @@ async def log(context: ServerContext, request: Request[LogBody]) -> HttpResponse
         context.limits.check_log(request, served, endpoint)
         if context.ingest.leaves(endpoint):
             report = await context.ingest.put_text(endpoint, bytes(head.data), _key_of(request))
+            _follow(context, endpoint, report)
             return json_response(report.to_json(), report.status)
-    body = await request.read()
+    with span("parse"):
+        body = await request.read()
     endpoint = served.endpoints.find(body.webhook, body.endpoint)
     context.limits.check_log(request, served, endpoint)
     data = await data_of(request, body.data)
-    report = await context.ingest.put(endpoint, data, _key_of(request), is_large=request.is_large)
+    with span("write"):
+        report = await context.ingest.put(endpoint, data, _key_of(request), is_large=request.is_large)
+    _follow(context, endpoint, report)
     return json_response(report.to_json(), report.status)
+
+
+def _follow(context: ServerContext, endpoint: Endpoint, report: IngestReport) -> None:
+    """Have the trace of a request, if there is one, show when its rows have passed each job and index."""
+    trace = TRACE.get()
+    if trace is not None and report.accepted:
+        context.deployment.freshness.follow_event(trace, frozenset(target.topic for target in endpoint.targets))
 
 
 def _key_of(request: Request[LogBody]) -> RequestKey | None:

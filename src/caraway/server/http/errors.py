@@ -23,6 +23,7 @@ from caraway.errors import (
     shortened,
 )
 from caraway.ingest.backpressure import BehindError
+from caraway.request_ids import REQUEST_ID
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
@@ -145,6 +146,12 @@ def error_response(error: CarawayError) -> HttpResponse:
             headers.append(("allow", error.allowed))
         case _:
             pass
-    return HttpResponse(
-        status, headers, orjson.dumps({"err_msg": shortened(str(error), MAX_MESSAGE), "code": error.code})
-    )
+    return HttpResponse(status, headers, orjson.dumps(refusal(shortened(str(error), MAX_MESSAGE), error.code)))
+
+
+def refusal(message: str, code: str, **more: str) -> dict[str, str]:
+    """Return the body of a refusal, with the id of the request by which its log lines are found."""
+    body = {"err_msg": message, "code": code, **more}
+    if request_id := REQUEST_ID.get():
+        body["request_id"] = request_id
+    return body

@@ -71,7 +71,7 @@ class Goals:
                 if job.output.name in self.known or not self.is_due(job):
                     continue
                 goal = arrived(job)
-                if goal is None and self._has_committed(job, records.get(job.job_id)):
+                if goal is None and has_committed(job, records.get(job.job_id), self.known):
                     goal = ends([job.output.name]).get(job.output.name)
                 if goal is not None:
                     self.known[job.output.name] = goal
@@ -123,24 +123,25 @@ class Goals:
                 found.append(_index_lag(index, status, behind))
         return found
 
-    def _has_committed(self, job: JobPlan, record: JobRecord | None) -> bool:
-        """Return whether a job has reported a position at or behind the goals of its inputs."""
-        if record is None:
-            return False
-        positions = record.progress.get("positions")
-        if not isinstance(positions, dict):
-            return False
-        return all(
-            int((positions.get(topic.name) or {}).get(str(partition), 0)) >= goal
-            for topic in job.inputs
-            for partition, goal in self.known[topic.name].items()
-            if goal
-        )
-
     def _behind(self, index: IndexPlan, status: IndexStatus | None) -> int:
         """Return how many messages an index is behind its goal; all of them if it isn't followed yet."""
         offsets = {} if status is None else status.offsets
         return sum(max(0, goal - offsets.get(partition, 0)) for partition, goal in self.known[index.topic].items())
+
+
+def has_committed(job: JobPlan, record: JobRecord | None, goals: Mapping[str, Goal]) -> bool:
+    """Return whether a job has reported a position at or behind the goals of its inputs."""
+    if record is None:
+        return False
+    positions = record.progress.get("positions")
+    if not isinstance(positions, dict):
+        return False
+    return all(
+        int((positions.get(topic.name) or {}).get(str(partition), 0)) >= goal
+        for topic in job.inputs
+        for partition, goal in goals[topic.name].items()
+        if goal
+    )
 
 
 def _job_lag(job: JobPlan, record: JobRecord | None) -> LaggingPart:

@@ -41,7 +41,13 @@ def write(settings: Settings, folder: Path) -> None:
     socket.unlink(missing_ok=True)
     # `sites` is None: only readers send requests to this socket, and a reader has already refused requests from pages
     # of other sites.
-    app = App(Router(endpoints(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
+    app = App(
+        Router(endpoints(deployment)),
+        deployment.gate,
+        RequestBounds.of(settings.server),
+        sites=None,
+        tracer=deployment.tracer,
+    )
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
         uvloop.run(serve(server, deployment.start, end_s=END_S))
@@ -56,7 +62,9 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
     reading = ReaderParts(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
     bounds = RequestBounds.of(settings.server)
-    app = App(ReaderRouter(reading, forwarder), reading.gate, bounds, sites=Sites(settings.server))
+    app = App(
+        ReaderRouter(reading, forwarder), reading.gate, bounds, sites=Sites(settings.server), tracer=reading.tracer
+    )
     server = http_server(app, host, port, connections=settings.server.connections)
     try:
         uvloop.run(serve(server, reading.start, end_s=END_S))

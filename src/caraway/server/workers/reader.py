@@ -34,6 +34,7 @@ from caraway.server.http.messages import HttpResponse
 from caraway.server.pages.session import CONSOLE, HOME, OPEN_PAGES
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.surface import READS
+from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
 from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
@@ -112,7 +113,7 @@ class ReaderParts:
             number: The number of the reader, from 1 on.
 
         Raises:
-            ConfigurationError: Postgres or Kafka isn't named.
+            ConfigurationError: Postgres or Kafka isn't named, or a library for traces isn't installed.
         """
         url, servers = addresses(settings)
         index, shared = settings.data_dir / "index", settings.server
@@ -137,6 +138,7 @@ class ReaderParts:
         self.graphs = ReaderGraphs(
             changes_of(folder), self._read, IndexReader(follower, self._erased), self._functions, shared.poll_seconds
         )
+        self.tracer = tracer_of(settings.traces)
         self._listener = Listener(self._engine, self._look_at_once)
         self._watches = (
             self.graphs.watch,
@@ -165,6 +167,8 @@ class ReaderParts:
         self.served.stop(CLOSE_S)
         self._writer.close(STOP_S)
         self._functions.stop()
+        if self.tracer is not None:
+            self.tracer.stop(STOP_S)
         self._engine.dispose()
 
     def _read(self) -> Needed:

@@ -1,0 +1,32 @@
+"""The handler that reports how old what queries read is."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+
+from caraway.errors import UnavailableError
+from caraway.server.freshness.freshness import Freshness
+from caraway.server.freshness.heartbeats import explain
+from caraway.server.handlers.context import ServerContext
+from caraway.server.http.messages import HttpResponse, Request, json_response
+
+
+@dataclass(frozen=True, slots=True)
+class FreshnessAnswer:
+    """The freshness of the datasets of a branch that this server can measure, by name."""
+
+    branch: str
+    datasets: list[Freshness]
+
+
+async def freshness(context: ServerContext, request: Request) -> HttpResponse:
+    """Return for each dataset how old what queries read is, and where the rows are that it lacks."""
+    deployment = context.deployment
+    served = deployment.graphs.require_served_graph(request.branch)
+    found = deployment.freshness.of(served.plan)
+    if any(each.waits_for for each in found):
+        # The states of jobs come from Postgres; without it the answer only lacks them.
+        with suppress(UnavailableError):
+            jobs = await asyncio.to_thread(deployment.state.jobs)
+            found = [replace(each, waits_for=explain(each.waits_for, each.dataset, jobs)) for each in found]
+    return json_response(asdict(FreshnessAnswer(request.branch, found)))
