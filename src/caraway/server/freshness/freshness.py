@@ -63,6 +63,9 @@ class _Stored(msgspec.Struct, frozen=True):
     delay: float
 
 
+_DECODE_STORED = msgspec.json.Decoder(dict[str, _Stored]).decode
+
+
 class FreshnessWatch:
     """Measures the freshness of the datasets that branches serve."""
 
@@ -208,7 +211,7 @@ class FreshnessWatch:
 
     def _load(self) -> None:
         try:
-            self._stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Stored])
+            self._stored = _DECODE_STORED(self._file.read_bytes())
         except (OSError, msgspec.DecodeError):
             # At the first start there is none. One that can't be read only means that ages begin anew.
             self._stored = {}
