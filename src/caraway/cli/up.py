@@ -19,6 +19,7 @@ from caraway.children.part import PartState, PartStatus
 from caraway.cli.options import DataOption, command
 from caraway.cli.output import out
 from caraway.cli.progress import shown_progress
+from caraway.client.discovery import TOKEN
 from caraway.config.settings import Settings, load_settings
 from caraway.private_files import opener
 from caraway.stack.errors import PartFailedError
@@ -57,6 +58,7 @@ def _run(settings: Settings, began: float) -> None:
             with end.by_exception(), shown_progress() as progress:
                 stack.start(progress)
             out.print(f"Caraway is ready at [bold]{stack.url}[/] after {time.monotonic() - began:.1f} s.")
+            _show_console(str(stack.url), settings)
             out.print(f"Data and logs: {settings.data_dir}. Ctrl-C ends it.", soft_wrap=True)
             stack.report_to(_report)
             end.asked.wait()
@@ -136,7 +138,14 @@ def _start_detached(settings: Settings) -> None:
     with shown_progress() as progress:
         record = _wait_until_ready(child, folder, progress)
     out.print(f"Caraway is ready at [bold]{record.urls['server']}[/] after {time.monotonic() - began:.1f} s.")
+    _show_console(str(record.urls["server"]), settings)
     out.print(f"Data and logs: {settings.data_dir}. `caraway down` ends it.", soft_wrap=True)
+
+
+def _show_console(url: str, settings: Settings) -> None:
+    """Print where the console is, and with which token to sign in there if one is needed."""
+    token = f" Sign in with the token in {settings.data_dir / TOKEN}." if settings.server.tokens else ""
+    out.print(f"Console: {url.rstrip('/')}/console.{token}", soft_wrap=True)
 
 
 def _wait_until_ready(child: subprocess.Popen[bytes], folder: DataFolder, progress: Progress) -> StackRecord:

@@ -17,7 +17,6 @@ from caraway.plan.model import GraphPlan
 from caraway.query.xray import Progress
 from caraway.query.xray import describe as properties_of
 from caraway.server.handlers.context import ServerContext
-from caraway.server.handlers.reads import MAX_NAME
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.newest_rows import newest_rows
@@ -27,8 +26,9 @@ from caraway.state.permissions import Mode
 Json = dict[str, Any]
 # The rows of an answer without the parameter, and the greatest value of it.
 ROWS, MAX_ROWS = 10, 500
-# The most characters of a list of names in the query string, which may have all names of a large graph.
-MAX_LIST = 1_000 * MAX_NAME
+# The most characters of a list of names in the query string. Three such lists fit into the head of a request, in which
+# a character takes up to twelve bytes. A caller who wants more names leaves the list out, which means all of them.
+MAX_LIST = 10_000
 NameList = Annotated[str, Meta(max_length=MAX_LIST)]
 
 
