@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 
 from caraway.client import Client
 from tests.e2e.conftest import World
@@ -15,6 +16,7 @@ from tests.e2e.conftest import World
 OLD_S = 8.0
 
 
+@pytest.mark.full(reason="kills and recovers an engine for a minute; tests/unit/server/test_freshness.py has the laws")
 def test_a_killed_engine_makes_the_datasets_behind_it_old(world: World, client: Client) -> None:
     world.ensure(0)
     client.wait(timeout=300, progress=False)
