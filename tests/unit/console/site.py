@@ -208,6 +208,7 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
     gate.refresh()
     deployment = MADE(
         gate=gate,
+        freshness=MADE(ages=dict),
         graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served),
         state=MADE(
             branch_heads=lambda: MADE(branches=(branch, other)),
