@@ -225,7 +225,9 @@ def letters(broker: Broker, job: JobPlan, least: int, *, limit: float = 30) -> l
         more = bool(messages)
         for message in messages:
             value = message.value()
-            assert value is not None
+            if value is None:
+                # Another test has erased a key, whose dead letters are removed by such messages.
+                continue
             letter = orjson.loads(value)
             if letter.get("job") == job.job_id:
                 found[letter["id"] + letter["rev"]] = letter
