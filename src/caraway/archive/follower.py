@@ -19,7 +19,7 @@ from caraway.plan.model import TopicPlan
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.positions import TopicEnds
-from caraway.topics.reader import COMMON, LOST_OFFSET, Message, Reading, TopicReader
+from caraway.topics.reader import LOST_OFFSET, UNHURRIED, Message, Reading, TopicReader
 
 LOG = structlog.get_logger(__name__)
 
@@ -38,18 +38,7 @@ RETRY_SECONDS = 2.0
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.5
 
-READING = Reading(
-    COMMON
-    | {
-        "queued.min.messages": 20_000,
-        "queued.max.messages.kbytes": 4 * 1024,
-        "fetch.message.max.bytes": 1024 * 1024,
-        # The archive is in no hurry: the broker gathers what comes, since each fetch costs it some 0.2 ms.
-        "fetch.min.bytes": 512 * 1024,
-        "fetch.wait.max.ms": 500,
-    },
-    batch=PIECE_RECORDS,
-)
+READING = Reading(UNHURRIED, batch=PIECE_RECORDS)
 
 
 class Columns(Protocol):

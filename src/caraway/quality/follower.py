@@ -16,22 +16,11 @@ from caraway.quality.counting import Counting
 from caraway.quality.seen import remove
 from caraway.quality.store import QualityStore
 from caraway.topics.positions import TopicEnds
-from caraway.topics.reader import COMMON, LOST_OFFSET, Past, Reading, TopicReader
+from caraway.topics.reader import LOST_OFFSET, UNHURRIED, Past, Reading, TopicReader
 
 LOG = structlog.get_logger(__name__)
 
-READING = Reading(
-    COMMON
-    | {
-        "queued.min.messages": 20_000,
-        "queued.max.messages.kbytes": 4 * 1024,
-        "fetch.message.max.bytes": 1024 * 1024,
-        # Nobody waits for a count: the broker gathers what comes, since each fetch costs it some 0.2 ms.
-        "fetch.min.bytes": 512 * 1024,
-        "fetch.wait.max.ms": 500,
-    },
-    batch=10_000,
-)
+READING = Reading(UNHURRIED, batch=10_000)
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
 # Counts are recorded at the latest after so many rows of a check.

@@ -2,35 +2,23 @@
 
 import heapq
 import re
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from caraway.errors import InvalidInputError, UnavailableError
+from caraway.errors import InvalidInputError
 from caraway.topics.connection import consumer_config, kafka_logger
 from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.topics.ranges import CONFIG, SharedConsumer, messages_between, told
 
+WHAT = "dead letters"
 READ_TIMEOUT_S = 10.0
 # The most messages that one poll returns.
 READ_BATCH = 500
-# The kB of messages that librdkafka may fetch ahead and keep in memory.
-BUFFER_KB = 8 * 1024
-CONFIG: dict[str, Any] = {
-    "group.id": "caraway-dead-letters",
-    "enable.auto.commit": False,
-    # The offsets before an end may be those of removed dead letters. Then only the end of the partition is reported.
-    "enable.partition.eof": True,
-    # When the dead letters of a request have come, librdkafka asks for the next ones at once. The broker answers this
-    # after so many milliseconds, and the next request of the same consumer waits for that.
-    "fetch.wait.max.ms": 5,
-}
 _ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
@@ -67,11 +55,7 @@ def parse_id(text: str) -> tuple[int, int]:
 
 
 class LetterReader:
-    """Reads the newest dead letters, and single ones, for the requests of a server. Thread safe.
-
-    Requests share one consumer and wait for each other. A consumer for each request would take connections, threads and
-    buffers of its own, so that many requests together would take hundreds of MB.
-    """
+    """Reads the newest dead letters, and single ones, for the requests of a server. Thread safe."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         """Prepare; the consumer is made with the first request.
@@ -79,9 +63,7 @@ class LetterReader:
         Args:
             bootstrap_servers: The broker, "host:port".
         """
-        self._bootstrap_servers = bootstrap_servers
-        self._opened: Consumer | None = None
-        self._lock = threading.Lock()
+        self._consumer = SharedConsumer(lambda: _open(bootstrap_servers), WHAT)
 
     def newest(self, before: Mapping[int, int], count: int) -> list[Letter]:
         """Return at most `count` dead letters, newest first. Blocks.
@@ -94,7 +76,7 @@ class LetterReader:
         Raises:
             UnavailableError: Kafka doesn't answer in time.
         """
-        with self._consumer() as consumer:
+        with self._consumer.used(READ_TIMEOUT_S) as consumer:
             partitions = _partitions(consumer)
             wanted: dict[int, tuple[int, int]] = {}
             for partition in partitions:
@@ -114,7 +96,7 @@ class LetterReader:
 
         Raises `UnavailableError` if Kafka doesn't answer in time.
         """
-        with self._consumer() as consumer:
+        with self._consumer.used(READ_TIMEOUT_S) as consumer:
             if partition not in _partitions(consumer):
                 return None
             low, high = _offsets(consumer, partition)
@@ -125,30 +107,7 @@ class LetterReader:
 
     def close(self) -> None:
         """End the connection; a later request opens it again."""
-        with self._lock:
-            self._end()
-
-    @contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
-        if not self._lock.acquire(timeout=READ_TIMEOUT_S):
-            raise UnavailableError("other requests for dead letters take too long; ask again later")
-        try:
-            if self._opened is None:
-                self._opened = _open(self._bootstrap_servers)
-            with _told():
-                yield self._opened
-                # An assigned consumer would go on to fetch what nobody has asked for.
-                self._opened.unassign()
-        except BaseException:
-            self._end()
-            raise
-        finally:
-            self._lock.release()
-
-    def _end(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        self._consumer.close()
 
 
 def every(bootstrap_servers: str) -> Iterator[list[Letter]]:
@@ -158,7 +117,7 @@ def every(bootstrap_servers: str) -> Iterator[list[Letter]]:
     """
     consumer = _open(bootstrap_servers)
     try:
-        with _told():
+        with told(WHAT):
             for partition in _partitions(consumer):
                 low, high = _offsets(consumer, partition)
                 for begin in range(low, high, READ_BATCH):
@@ -168,17 +127,8 @@ def every(bootstrap_servers: str) -> Iterator[list[Letter]]:
 
 
 def _open(bootstrap_servers: str) -> Consumer:
-    config = CONFIG | {"queued.max.messages.kbytes": BUFFER_KB}
+    config = {**CONFIG, "group.id": "caraway-dead-letters"}
     return Consumer(consumer_config(bootstrap_servers) | config, logger=kafka_logger())
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Raise `UnavailableError` for errors of Kafka."""
-    try:
-        yield
-    except KafkaException as error:
-        raise UnavailableError(f"Kafka didn't return the dead letters: {error}") from error
 
 
 def _offsets(consumer: Consumer, partition: int) -> tuple[int, int]:
@@ -194,27 +144,13 @@ def _partitions(consumer: Consumer) -> list[int]:
 def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int, list[Letter]]:
     """Return the dead letters from offset `begin` to `end` of each partition."""
     found: dict[int, list[Letter]] = {partition: [] for partition in wanted}
-    left = {partition: end for partition, (_, end) in wanted.items()}
-    consumer.assign([TopicPartition(DEAD_LETTERS, partition, begin) for partition, (begin, _) in wanted.items()])
+    late = "Kafka took too long to return the dead letters; ask for fewer with limit"
     deadline = time.monotonic() + READ_TIMEOUT_S
-    while left:
-        if time.monotonic() > deadline:
-            raise UnavailableError("Kafka took too long to return the dead letters; ask for fewer with limit")
-        # `consume` waits until it has as many messages as it may return, or until its time is over.
-        for message in chain(consumer.consume(1, timeout=0.2), consumer.consume(READ_BATCH, timeout=0)):
-            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-            if (error := message.error()) is not None:
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)
-                    raise KafkaException(error)
-                left.pop(partition, None)
-                continue
-            end = wanted[partition][1]
-            if offset < end:
-                letter = _letter(partition, offset, message.timestamp()[1], message.value(), message.key())
-                if letter is not None:
-                    found[partition].append(letter)
-            if offset + 1 >= end:
-                left.pop(partition, None)
+    for message in messages_between(consumer, DEAD_LETTERS, wanted, batch=READ_BATCH, deadline=deadline, late=late):
+        partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+        letter = _letter(partition, offset, message.timestamp()[1], message.value(), message.key())
+        if letter is not None:
+            found[partition].append(letter)
     return found
 
 

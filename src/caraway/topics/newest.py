@@ -1,18 +1,14 @@
 """Reading the newest messages of a topic, for samples of a dataset's rows."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from caraway.errors import UnavailableError
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config, kafka_logger
+from caraway.topics.ranges import CONFIG, SharedConsumer, messages_between
 from caraway.topics.reader import Message
 
 # The most seconds that a read takes, or waits for another one to end.
@@ -24,16 +20,6 @@ STEP = 32
 # make a read go through a whole topic.
 MAX_SCANNED = 4_000
 READ_BATCH = 200
-CONFIG: dict[str, Any] = {
-    "group.id": "caraway-samples",
-    "enable.auto.commit": False,
-    # Offsets before an end may have no message: then only the end of the partition is reported.
-    "enable.partition.eof": True,
-    # As in `caraway.topics.letters`: the next request of the consumer waits for the one that the broker holds.
-    "fetch.wait.max.ms": 5,
-    "queued.max.messages.kbytes": 8 * 1024,
-}
-
 # Returns whether a message with this key is wanted.
 Wanted = Callable[[bytes | None], bool]
 
@@ -49,13 +35,16 @@ class _Found:
 
 
 class NewestReader:
-    """A reader of the newest messages of topics. Thread safe; reads share a consumer and wait for each other."""
+    """A reader of the newest messages of topics. Thread safe; reads wait for each other."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         """Prepare to read from the broker "host:port"; the first read connects."""
-        self._bootstrap_servers = bootstrap_servers
-        self._opened: Consumer | None = None
-        self._lock = threading.Lock()
+
+        def opened() -> Consumer:
+            config = {**CONFIG, "group.id": "caraway-samples"}
+            return Consumer(consumer_config(bootstrap_servers) | config, logger=kafka_logger())
+
+        self._consumer = SharedConsumer(opened, "rows of topics")
 
     def newest(self, topic: str, records: int, *, max_bytes: int, wanted: Wanted = lambda _: True) -> list[Message]:
         """Return the newest messages of a topic, newest first. Blocks.
@@ -73,7 +62,7 @@ class NewestReader:
             UnavailableError: Kafka doesn't answer in time.
         """
         found = _Found(wanted)
-        with self._consumer() as consumer:
+        with self._consumer.used(READ_TIMEOUT_S) as consumer:
             bounds = _bounds(consumer, topic)
             scanned, deadline = 0, time.monotonic() + READ_TIMEOUT_S
             while bounds and found.records < records and found.size < max_bytes and scanned < MAX_SCANNED:
@@ -86,32 +75,7 @@ class NewestReader:
 
     def close(self) -> None:
         """End the connection; a later read opens it again."""
-        with self._lock:
-            self._end()
-
-    @contextmanager
-    def _consumer(self) -> Iterator[Consumer]:
-        if not self._lock.acquire(timeout=READ_TIMEOUT_S):
-            raise UnavailableError("other requests for rows of topics take too long; ask again later")
-        try:
-            if self._opened is None:
-                self._opened = Consumer(consumer_config(self._bootstrap_servers) | CONFIG, logger=kafka_logger())
-            try:
-                yield self._opened
-                # An assigned consumer would go on to fetch what nobody has asked for.
-                self._opened.unassign()
-            except KafkaException as error:
-                raise UnavailableError(f"Kafka didn't return the rows: {error}") from error
-        except BaseException:
-            self._end()
-            raise
-        finally:
-            self._lock.release()
-
-    def _end(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        self._consumer.close()
 
 
 def _bounds(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
@@ -133,23 +97,11 @@ def _read(
     deadline: float,
 ) -> None:
     """Add the wanted messages from offset `begin` to `end` of each partition."""
-    left = {partition: end for partition, (_, end) in steps.items()}
-    consumer.assign([TopicPartition(topic, partition, begin) for partition, (begin, _) in steps.items()])
-    while left:
-        if time.monotonic() > deadline:
-            raise UnavailableError(f"Kafka took longer than {READ_TIMEOUT_S:g} s to return rows of {topic}")
-        # `consume` waits until it has as many messages as it may return, or until its time is over.
-        for message in chain(consumer.consume(1, timeout=0.2), consumer.consume(READ_BATCH, timeout=0)):
-            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
-            if (error := message.error()) is not None:
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)
-                    raise KafkaException(error)
-                left.pop(partition, None)
-                continue
-            key, value = message.key(), message.value()
-            if offset < steps[partition][1] and value is not None and found.wanted(key):
-                found.messages.append((int(message.timestamp()[1]), (key, value, partition, offset)))
-                found.records += records_in(value)
-                found.size += len(value) + len(key or b"")
-            if offset + 1 >= steps[partition][1]:
-                left.pop(partition, None)
+    late = f"Kafka took longer than {READ_TIMEOUT_S:g} s to return rows of {topic}"
+    for message in messages_between(consumer, topic, steps, batch=READ_BATCH, deadline=deadline, late=late):
+        key, value = message.key(), message.value()
+        if value is not None and found.wanted(key):
+            place = int(message.partition() or 0), int(message.offset() or 0)
+            found.messages.append((int(message.timestamp()[1]), (key, value, *place)))
+            found.records += records_in(value)
+            found.size += len(value) + len(key or b"")

@@ -34,6 +34,16 @@ COMMON: dict[str, Any] = {
     "fetch.error.backoff.ms": 50,
 }
 
+# Settings of consumers for whose records nobody waits: the broker gathers what comes, since each fetch costs it some
+# 0.2 ms.
+UNHURRIED: dict[str, Any] = COMMON | {
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 4 * 1024,
+    "fetch.message.max.bytes": 1024 * 1024,
+    "fetch.min.bytes": 512 * 1024,
+    "fetch.wait.max.ms": 500,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
