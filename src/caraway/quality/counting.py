@@ -14,9 +14,10 @@ from caraway.expectations.counts import ByWindow, Counts, added, by_window
 from caraway.expectations.suite import Checked, CompiledSuite
 from caraway.plan.model import CheckPlan
 from caraway.quality.deltas import DeltaReader, Deltas
-from caraway.quality.seen import SeenRecords, remove
+from caraway.quality.seen import SeenRecords
 from caraway.quality.store import Findings, Sample, coarse
 from caraway.topics.codec import RecordCodec
+from caraway.topics.local_state import remove
 from caraway.topics.reader import Message
 
 # The most samples of an expectation that a pass keeps, and the most bytes of a row that is kept.

@@ -13,8 +13,8 @@ from caraway.erasure.keys import HidesRecord
 from caraway.errors import UnavailableError
 from caraway.plan.model import CheckPlan, TopicPlan
 from caraway.quality.counting import Counting
-from caraway.quality.seen import remove
 from caraway.quality.store import QualityStore
+from caraway.topics.local_state import remove
 from caraway.topics.positions import TopicEnds
 from caraway.topics.reader import LOST_OFFSET, UNHURRIED, Past, Reading, TopicReader
 

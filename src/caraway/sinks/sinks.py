@@ -25,11 +25,12 @@ from caraway.sinks.feed import Feed, TopicFeed
 from caraway.sinks.letters import WRITE_S, SinkLetters
 from caraway.sinks.positions import SinkPositions
 from caraway.sinks.replays import QueuedReplays
-from caraway.sinks.table_state import TableState, remove
+from caraway.sinks.table_state import TableState
 from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.sinks.writer import Check, OpenWriter, Refusal, SignIn, SinkWriter, Writing
 from caraway.state.sink_replays import SinkReplays
 from caraway.topics.letters import LetterReader
+from caraway.topics.local_state import remove
 from caraway.topics.producer import TopicWriter
 
 # The first pause after a failure, in seconds, which doubles with each further one, and the longest one.

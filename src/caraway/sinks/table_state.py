@@ -1,25 +1,21 @@
 """The rows of a dataset as of a position on its topic, on the disk of the server that writes a sink.
 
 A record of a topic says which row its key has from some time on, and may come late, twice, or revise an earlier record
-(docs/records.md). To know how a record changes the newest row of its key, a sink needs that row. The state can always
-be made again from the topic, so it is kept without a copy.
+(docs/records.md). To know how a record changes the newest row of its key, a sink needs that row.
 """
 
-import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from caraway.errors import UnavailableError
 from caraway.sinks.changes import Change, Row
 from caraway.topics.codec import PUT, RETRACT
+from caraway.topics.local_state import LocalState
 
 # The version of the tables below. A state of another version is made anew from the topic.
 VERSION = 1
-# The kB of pages that SQLite keeps in memory.
-CACHE_KB = 8 * 1024
 
 _TABLES = """
 CREATE TABLE entries (
@@ -27,18 +23,13 @@ CREATE TABLE entries (
     PRIMARY KEY (key, id)
 ) WITHOUT ROWID;
 CREATE INDEX newest ON entries (key, time, id);
-CREATE TABLE positions (partition INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL);
 """
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder().decode
 
 
-class TableState:
-    """The newest rows of a dataset. It is used by the thread that made it, and by one process at a time.
-
-    Changes are kept in a transaction until `commit`, so that a batch that couldn't be written leaves no trace. All
-    methods raise `UnavailableError` if the disk refuses.
-    """
+class TableState(LocalState):
+    """The newest rows of a dataset."""
 
     def __init__(self, path: Path, *, revised: bool, keyed: bool) -> None:
         """Open the state in a file, and create it if there is none.
@@ -50,23 +41,9 @@ class TableState:
             keyed: True if the dataset has keys. Without keys and revisions only the identities of rows are kept, by
                 which a record that comes twice is recognised.
         """
-        self._path = path
+        super().__init__(path, _TABLES, version=VERSION, what="the state of the sink")
         self._revised = revised
         self._keeps_rows = revised or keyed
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._database = self._opened()
-        except sqlite3.DatabaseError:
-            # The file is damaged, or of another release.
-            remove(path)
-            try:
-                self._database = self._opened()
-            except sqlite3.Error as error:
-                raise _unavailable(path, error) from error
-
-    def positions(self) -> dict[int, int]:
-        """Return the offset behind the last record that is in the state, by partition; without entry none is."""
-        return dict(self._do('SELECT partition, "offset" FROM positions').fetchall())
 
     def apply(
         self,
@@ -128,13 +105,6 @@ class TableState:
             self._do("DELETE FROM entries WHERE key = ?", key)
         return len(keys)
 
-    def commit(self, positions: Mapping[int, int]) -> None:
-        """Keep the changes since the last commit, with the offsets behind their records."""
-        for position in positions.items():
-            self._do("INSERT OR REPLACE INTO positions VALUES (?, ?)", position)
-        self._do("COMMIT")
-        self._do("BEGIN")
-
     def roll_back(self) -> None:
         """Forget the changes since the last commit."""
         self._do("ROLLBACK")
@@ -146,51 +116,12 @@ class TableState:
         self._do("DELETE FROM positions")
         self.commit({})
 
-    def close(self) -> None:
-        """Close the file, without the changes since the last commit."""
-        self._database.close()
-
     def _newest(self, key: bytes) -> tuple[bytes, int, int, bytes | None] | None:
         """Return identity, time, operation and row of the version of a key that counts; None if there is none."""
         query = 'SELECT id, time, op, "row" FROM entries WHERE key = ? AND op <> 0 ORDER BY time DESC, id DESC LIMIT 1'
         found: tuple[bytes, int, int, bytes | None] | None = self._do(query, (key,)).fetchone()
         return found
 
-    def _opened(self) -> sqlite3.Connection:
-        # Transactions are begun and ended explicitly.
-        database = sqlite3.connect(self._path, isolation_level=None)
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            # After a crash of the machine the last commits may be missing, and their records are read again.
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute(f"PRAGMA cache_size = -{CACHE_KB}")
-            (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                database.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
-            elif version != VERSION:
-                raise sqlite3.DatabaseError(f"it has version {version}")  # noqa: TRY301 (closes the file, too)
-            database.execute("BEGIN")
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _do(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        try:
-            return self._database.execute(statement, values)
-        except sqlite3.Error as error:
-            raise _unavailable(self._path, error) from error
-
-
-def remove(path: Path) -> None:
-    """Remove the state in a file, if there is one."""
-    for ending in ("", "-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
-
 
 def _row(found: tuple[int, bytes] | None) -> Row | None:
     return None if found is None else Row(found[0], tuple(_DECODE(found[1])))
-
-
-def _unavailable(path: Path, error: sqlite3.Error) -> UnavailableError:
-    return UnavailableError(f"the state of the sink at {path} can't be used: {error}")
