@@ -1,6 +1,5 @@
 """`python -m caraway.quality`: check the rows of datasets against their expectations, until SIGTERM."""
 
-import os
 import sys
 import threading
 import time
@@ -13,43 +12,31 @@ import structlog
 
 from caraway.alerts.webhook import Webhook
 from caraway.archive.store.past import ArchivedPast
-from caraway.children.ending import on_request_to_end
-from caraway.cluster.leases import HeldLease, Lease
-from caraway.config.errors import ConfigurationError
-from caraway.config.settings import Settings, load_settings
+from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.erasure.requests import ErasureLog, erasure_by
-from caraway.errors import CarawayError, UnavailableError
-from caraway.logs import configure_logging
+from caraway.errors import UnavailableError
 from caraway.plan.model import CheckPlan, TopicPlan
 from caraway.quality.checks import branches_of, checks_of
 from caraway.quality.counting import is_hidden
 from caraway.quality.follower import QualityFollower
 from caraway.quality.store import LEASE, QualityStore
 from caraway.quality.watching import QualityWatch
-from caraway.recurring import Recurring
 from caraway.secrets.keyring import open_keyring
-from caraway.served.skew import watcher
-from caraway.state.database import connect, require_tables
+from caraway.state.database import require_tables
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
 from caraway.state.tables import metadata
 from caraway.topics.credentials import sign_in
+from caraway.watches.process import run_watch
 
 LOG = structlog.get_logger(__name__)
 
-# A process that hasn't renewed its lease for so long has died, and another one goes on.
-LASTING = timedelta(seconds=15)
-RENEW_SECONDS = 3.0
-# A count that comes some seconds later harms nobody, so all that answers requests goes first.
-NICENESS = 15
 # A process without expectations ends after so long. The server starts one when a commit has some.
 IDLE_SECONDS = 60.0
 # Seconds between two looks at the commits and the erased keys; between two looks at all alerts; and between two
 # removals of old counts.
 LOOK_SECONDS, ALERT_SECONDS, PRUNE_SECONDS = 2.0, 60.0, 3600.0
-# The exit code if another process checks rows.
-LATER = 75
 
 
 class Quality:
@@ -144,34 +131,8 @@ class Quality:
         self._watch.look(checks, self._branches)
 
 
-def main() -> int:
-    """Check rows with the settings of the environment; return the exit code."""
-    try:
-        os.umask(0o077)
-        os.nice(NICENESS)
-        settings = load_settings()
-        configure_logging(settings.log_level)
-        if settings.postgres.url is None:
-            raise ConfigurationError("postgres.url: the quality watch needs to know the database")
-        return _run(settings, settings.postgres.url)
-    except CarawayError as error:
-        sys.stderr.write(f"quality: {error}\n")
-        return 1
-
-
-def _run(settings: Settings, url: str) -> int:
-    database = connect(url)
+def _watch(settings: Settings, database: sa.Engine, stopping: threading.Event) -> None:
     require_tables(database, metadata.tables)
-    lease = HeldLease(
-        Lease(engine=database, name=LEASE, owner=watcher(settings.data_dir)), LASTING, renew_s=RENEW_SECONDS
-    )
-    # A process that was started anew takes the lease of its predecessor at once, since its server runs one at a time.
-    if not lease.keep(succeeds=True):
-        return LATER
-    stopping = threading.Event()
-    on_request_to_end(stopping.set)
-    renewing = Recurring("lease", partial(_keep, lease), RENEW_SECONDS)
-    renewing.start()
     quality = Quality(settings, database)
     failure = ""
     try:
@@ -186,17 +147,8 @@ def _run(settings: Settings, url: str) -> int:
                 stopping.wait(LOOK_SECONDS)
         quality.finish()
     finally:
-        renewing.stop(RENEW_SECONDS)
         quality.close()
-        lease.release()
-    return 0
-
-
-def _keep(lease: HeldLease) -> None:
-    if not lease.keep(succeeds=False):
-        LOG.error("the lease of the quality watch is lost")
-        os._exit(LATER)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_watch("quality", LEASE, _watch))

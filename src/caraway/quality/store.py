@@ -1,7 +1,7 @@
 """The counts of expectations in Postgres.
 
-The counts of a pass, its samples and the positions up to which it has counted are written in one transaction. So a row
-is counted once, whenever the process that counts is killed.
+The counts of a pass, its samples and the positions up to which it has counted are written in one transaction
+(`caraway.state.watched`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,10 +15,9 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.dtypes.instants import to_datetime
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
-from caraway.state.database import Store
-from caraway.state.tables import leases, quality_counts, quality_positions, quality_samples, quality_totals
+from caraway.state.tables import quality_counts, quality_positions, quality_samples, quality_totals
+from caraway.state.watched import WatchedStore
 
-NOW = sa.func.clock_timestamp()
 # The name of the lease of the process that checks rows.
 LEASE = "quality"
 # The most samples that are kept of an expectation.
@@ -94,17 +93,15 @@ class Total:
 Windows = dict[tuple[int, datetime], Counts]
 
 
-class QualityStore(Store):
+class QualityStore(WatchedStore):
     """Writes and reads counts. Thread safe.
 
     All methods raise `UnavailableError` if Postgres doesn't answer.
     """
 
-    def positions(self, check_id: str) -> dict[int, int]:
-        """Return the positions up to which rows were counted, by partition."""
-        query = sa.select(quality_positions.c.positions).where(quality_positions.c.check_id == check_id)
-        found = self._in_transaction(lambda connection: connection.execute(query).scalar(), "read what was counted")
-        return _by_partition(found)
+    def __init__(self, engine: sa.Engine) -> None:
+        """Work through `engine` (`caraway.state.database.connect`)."""
+        super().__init__(engine, quality_positions, lease=LEASE, found="counted")
 
     def add(self, found: Findings, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
         """Add the findings of a pass, and return whether they count now.
@@ -113,10 +110,7 @@ class QualityStore(Store):
         `allowed` returns False in the same transaction.
         """
 
-        def write(connection: sa.Connection) -> bool:
-            if not allowed(connection) or not _advance(connection, found):
-                # If the answer to an earlier try of this transaction was lost, its positions are there.
-                return _recorded(connection, found.check_id) == found.until
+        def write(connection: sa.Connection) -> None:
             if found.windows:
                 connection.execute(_counted(quality_counts), _window_rows(found))
             if found.totals:
@@ -124,9 +118,8 @@ class QualityStore(Store):
             if found.samples:
                 connection.execute(sa.insert(quality_samples), [_sample_row(found, one) for one in found.samples])
                 _drop_old_samples(connection, found.check_id, {one.number for one in found.samples})
-            return True
 
-        return self._in_transaction(write, "record what was counted")
+        return self._record(found.check_id, found.since, found.until, write, allowed)
 
     def newest(self, check_id: str) -> datetime | None:
         """Return the start of the newest window that has rows; None if there is none."""
@@ -243,14 +236,6 @@ class QualityStore(Store):
 
         self._in_transaction(write, "remove old counts of expectations")
 
-    def is_watched(self, *, besides: str) -> bool:
-        """Return whether a process of another name checks rows now."""
-        held = leases.c.name == LEASE, leases.c.expires_at > NOW, leases.c.holder != besides
-        query = sa.select(sa.literal(1)).where(*held)
-        return self._in_transaction(
-            lambda connection: connection.execute(query).first() is not None, "look for the quality watch"
-        )
-
 
 def coarse(start: datetime, newest: datetime) -> datetime:
     """Return the start of the window in which a count is kept: that of its hour, if it is old."""
@@ -275,28 +260,6 @@ def _coarsen(connection: sa.Connection, check_id: str, before: datetime) -> None
         for number, start, evaluated, failed in rows
     ]
     connection.execute(_counted(table), sums)
-
-
-def _by_partition(found: Mapping[str, int] | None) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in (found or {}).items()}
-
-
-def _recorded(connection: sa.Connection, check_id: str) -> dict[int, int]:
-    table = quality_positions
-    query = sa.select(table.c.positions).where(table.c.check_id == check_id).with_for_update()
-    return _by_partition(connection.execute(query).scalar())
-
-
-def _advance(connection: sa.Connection, found: Findings) -> bool:
-    """Move the positions on, if they are still those from which the pass began."""
-    values = {"positions": {}, "check_id": found.check_id}
-    connection.execute(insert(quality_positions).values(values).on_conflict_do_nothing())
-    if _recorded(connection, found.check_id) != found.since:
-        return False
-    moved = {str(partition): offset for partition, offset in found.until.items()}
-    update = sa.update(quality_positions).where(quality_positions.c.check_id == found.check_id)
-    connection.execute(update.values(positions=moved, counted_at=NOW))
-    return True
 
 
 def _counted(table: sa.Table) -> Any:

@@ -16,10 +16,10 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
-from caraway.state.database import Store
-from caraway.state.tables import drift_findings, drift_positions, drift_profiles, drift_references, leases
+from caraway.served.findings import Found
+from caraway.state.tables import drift_findings, drift_positions, drift_profiles, drift_references
+from caraway.state.watched import NOW, WatchedStore
 
-NOW = sa.func.clock_timestamp()
 # The name of the lease of the process that profiles served features.
 LEASE = "drift"
 # So many profiles are read or written by one statement: some MB.
@@ -64,28 +64,15 @@ class Reference:
     set_by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A distance of a feature, as it was found last."""
-
-    branch: str
-    feature: str
-    distance: str
-    value: float
-    drifted: bool
-
-
-class DriftStore(Store):
+class DriftStore(WatchedStore):
     """Writes and reads profiles, references and findings. Thread safe.
 
     All methods raise `UnavailableError` if Postgres doesn't answer.
     """
 
-    def positions(self, topic_id: str) -> dict[int, int]:
-        """Return the positions up to which served features were profiled, by partition."""
-        query = sa.select(drift_positions.c.positions).where(drift_positions.c.topic_id == topic_id)
-        found = self._in_transaction(lambda connection: connection.execute(query).scalar(), "read what was profiled")
-        return _by_partition(found)
+    def __init__(self, engine: sa.Engine) -> None:
+        """Work through `engine` (`caraway.state.database.connect`)."""
+        super().__init__(engine, drift_positions, lease=LEASE, found="profiled")
 
     def add(self, found: Profiled, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
         """Add the profiles of a pass, and return whether they count now.
@@ -94,15 +81,11 @@ class DriftStore(Store):
         `allowed` returns False in the same transaction.
         """
 
-        def write(connection: sa.Connection) -> bool:
-            if not allowed(connection) or not _advance(connection, found):
-                # If the answer to an earlier try of this transaction was lost, its positions are there.
-                return _recorded(connection, found.topic_id) == found.until
+        def write(connection: sa.Connection) -> None:
             for keys in _groups(found.columns):
                 _merge(connection, {key: found.columns[key] for key in keys})
-            return True
 
-        return self._in_transaction(write, "record profiles of served features")
+        return self._record(found.topic_id, found.since, found.until, write, allowed)
 
     def window(
         self, branch: str, since: datetime, until: datetime, features: Collection[str]
@@ -194,40 +177,11 @@ class DriftStore(Store):
 
         self._in_transaction(remove, "remove old profiles of served features")
 
-    def is_watched(self, *, besides: str) -> bool:
-        """Return whether a process of another name profiles served features now."""
-        held = leases.c.name == LEASE, leases.c.expires_at > NOW, leases.c.holder != besides
-        query = sa.select(sa.literal(1)).where(*held)
-        return self._in_transaction(
-            lambda connection: connection.execute(query).first() is not None, "look for the drift watch"
-        )
-
 
 def _groups(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
     iterator = iter(items)
     while group := list(islice(iterator, size)):
         yield group
-
-
-def _by_partition(found: Mapping[str, int] | None) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in (found or {}).items()}
-
-
-def _recorded(connection: sa.Connection, topic_id: str) -> dict[int, int]:
-    query = sa.select(drift_positions.c.positions).where(drift_positions.c.topic_id == topic_id).with_for_update()
-    return _by_partition(connection.execute(query).scalar())
-
-
-def _advance(connection: sa.Connection, found: Profiled) -> bool:
-    """Move the positions on, if they are still those from which the pass began."""
-    values = {"positions": {}, "topic_id": found.topic_id}
-    connection.execute(insert(drift_positions).values(values).on_conflict_do_nothing())
-    if _recorded(connection, found.topic_id) != found.since:
-        return False
-    moved = {str(partition): offset for partition, offset in found.until.items()}
-    update = sa.update(drift_positions).where(drift_positions.c.topic_id == found.topic_id)
-    connection.execute(update.values(positions=moved, passed_at=NOW))
-    return True
 
 
 def _merge(connection: sa.Connection, columns: Mapping[HourKey, ColumnProfile]) -> None:

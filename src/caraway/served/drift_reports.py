@@ -11,7 +11,8 @@ from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift, compared
 from caraway.profiles.kinds import Kind, kind_of
 from caraway.profiles.tables import Profile
-from caraway.served.drift import DriftStore, Found
+from caraway.served.drift import DriftStore
+from caraway.served.findings import Found
 
 DAY, WEEK = 24, 7 * 24
 

@@ -8,8 +8,7 @@ from prometheus_client import REGISTRY, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from caraway.served.drift import Found
-from caraway.served.findings import MISMATCHES, UNCHECKED, Finding
+from caraway.served.findings import MISMATCHES, UNCHECKED, Finding, Found
 
 EXTRACT_LATENCY = Histogram(
     "caraway_extract_features_latency_seconds",

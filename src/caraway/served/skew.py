@@ -1,24 +1,21 @@
 """The findings of the skew watch in Postgres: how often served features were computed again, and with what result.
 
-The counts of a pass, its samples and the positions up to which it has looked are written in one transaction. So a row
-is counted once, whenever the process that counts is killed.
+The counts of a pass, its samples and the positions up to which it has looked are written in one transaction
+(`caraway.state.watched`).
 """
 
-import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.served.findings import CountKey, FeatureCounts, Finding, Findings, Sample
-from caraway.state.database import Store
-from caraway.state.tables import leases, skew_counts, skew_positions, skew_samples, skew_totals
+from caraway.state.tables import skew_counts, skew_positions, skew_samples, skew_totals
+from caraway.state.watched import WatchedStore
 
-NOW = sa.func.clock_timestamp()
 # The name of the lease of the process that looks at served features.
 LEASE = "skew"
 # The most samples that are kept of one finding about one feature, and the most characters of a value in them.
@@ -28,22 +25,15 @@ MAX_TEXT = 1_000
 FORGOTTEN_AT_ONCE = 1_000
 
 
-def watcher(data_dir: Path) -> str:
-    """Return the name of the process that a server with this data folder starts; it runs one at a time."""
-    return f"{socket.gethostname()}:{data_dir}"
-
-
-class SkewStore(Store):
+class SkewStore(WatchedStore):
     """Writes and reads findings. Thread safe.
 
     All methods raise `UnavailableError` if Postgres doesn't answer.
     """
 
-    def positions(self, topic_id: str) -> dict[int, int]:
-        """Return the positions up to which served features were looked at, by partition."""
-        query = sa.select(skew_positions.c.positions).where(skew_positions.c.topic_id == topic_id)
-        found = self._in_transaction(lambda connection: connection.execute(query).scalar(), "read what was compared")
-        return _by_partition(found)
+    def __init__(self, engine: sa.Engine) -> None:
+        """Work through `engine` (`caraway.state.database.connect`)."""
+        super().__init__(engine, skew_positions, lease=LEASE, found="compared")
 
     def add(self, found: Findings, allowed: Callable[[sa.Connection], bool] = lambda _: True) -> bool:
         """Add the findings of a pass, and return whether they count now.
@@ -52,19 +42,15 @@ class SkewStore(Store):
         `allowed` returns False in the same transaction.
         """
 
-        def write(connection: sa.Connection) -> bool:
-            if not allowed(connection) or not _advance(connection, found):
-                # If the answer to an earlier try of this transaction was lost, its positions are there.
-                return _recorded(connection, found.topic_id) == found.until
+        def write(connection: sa.Connection) -> None:
             if found.counts:
                 connection.execute(_counted(skew_counts), _count_rows(found.counts))
                 connection.execute(_counted(skew_totals), _total_rows(found.counts))
             if found.samples:
                 connection.execute(sa.insert(skew_samples), [_sample_row(sample) for sample in found.samples])
                 _drop_old_samples(connection, {(s.branch, s.feature, s.finding.value) for s in found.samples})
-            return True
 
-        return self._in_transaction(write, "record what was compared")
+        return self._record(found.topic_id, found.since, found.until, write, allowed)
 
     def forget(self, positions: Sequence[tuple[int, int, int]]) -> None:
         """Remove the samples of rows, which are named by partition, offset and number."""
@@ -124,37 +110,8 @@ class SkewStore(Store):
         rows = self._in_transaction(lambda connection: connection.execute(query).all(), "read the findings of skew")
         return {(branch, feature, Finding(finding)): count for branch, feature, finding, count in rows}
 
-    def is_watched(self, *, besides: str) -> bool:
-        """Return whether a process of another name looks at served features now."""
-        held = leases.c.name == LEASE, leases.c.expires_at > NOW, leases.c.holder != besides
-        query = sa.select(sa.literal(1)).where(*held)
-        return self._in_transaction(
-            lambda connection: connection.execute(query).first() is not None, "look for the skew watch"
-        )
-
     def _delete(self, statement: sa.Delete) -> None:
         self._in_transaction(lambda connection: connection.execute(statement), "forget samples of skew")
-
-
-def _by_partition(found: Mapping[str, int] | None) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in (found or {}).items()}
-
-
-def _recorded(connection: sa.Connection, topic_id: str) -> dict[int, int]:
-    query = sa.select(skew_positions.c.positions).where(skew_positions.c.topic_id == topic_id).with_for_update()
-    return _by_partition(connection.execute(query).scalar())
-
-
-def _advance(connection: sa.Connection, found: Findings) -> bool:
-    """Move the positions on, if they are still those from which the pass began."""
-    values = {"positions": {}, "topic_id": found.topic_id}
-    connection.execute(insert(skew_positions).values(values).on_conflict_do_nothing())
-    if _recorded(connection, found.topic_id) != found.since:
-        return False
-    moved = {str(partition): offset for partition, offset in found.until.items()}
-    update = sa.update(skew_positions).where(skew_positions.c.topic_id == found.topic_id)
-    connection.execute(update.values(positions=moved, passed_at=NOW))
-    return True
 
 
 def _counted(table: sa.Table) -> Any:

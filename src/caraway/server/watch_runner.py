@@ -1,6 +1,6 @@
-"""The processes that look at served features, which a server starts when there are some that nobody has looked at.
+"""The processes of watches, which a server starts when there is something to look at.
 
-The skew watch and the drift watch have a process each.
+The skew watch and the drift watch look at served features, and the quality watch at rows of datasets.
 """
 
 import os
@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 import structlog
+from typing_extensions import override
 
 from caraway.archive.reports import ArchiveReports
 from caraway.children.process import LAUNCHER
 from caraway.recurring import Recurring
 from caraway.served.log import SERVED
+from caraway.state.watched import WatchedStore
 
 LOG = structlog.get_logger(__name__)
 
@@ -25,20 +27,8 @@ LOOK_SECONDS = 5.0
 PAUSE_SECONDS = 10.0
 
 
-class Watched(Protocol):
-    """The record of what a watch has looked at, in Postgres."""
-
-    def positions(self, topic_id: str) -> dict[int, int]:
-        """Return the positions up to which served features were looked at, by partition."""
-        ...
-
-    def is_watched(self, *, besides: str) -> bool:
-        """Return whether a process of another name looks at served features now."""
-        ...
-
-
-class ServedWatchRunner(Recurring):
-    """Keeps a process running while there are served features to look at, and shows its findings as metrics.
+class WatchRunner(Recurring, ABC):
+    """Keeps the process of a watch running while there is work, and shows its findings as metrics.
 
     If there are several servers, only one runs a process at a time. It ends with its server, and another one goes on.
     """
@@ -46,11 +36,9 @@ class ServedWatchRunner(Recurring):
     def __init__(
         self,
         watch: str,
-        store: Watched,
-        reports: ArchiveReports,
+        store: WatchedStore,
         *,
         module: str,
-        show: Callable[[], None],
         enabled: bool,
         name: str,
         environment: Mapping[str, str],
@@ -61,10 +49,8 @@ class ServedWatchRunner(Recurring):
 
         Args:
             watch: The name of the watch, such as "skew".
-            store: The positions up to which the watch has looked at served features.
-            reports: The tables of the archive.
+            store: The findings of the watch.
             module: The module that the process runs.
-            show: A function that shows the findings as metrics.
             enabled: False: no process is started, and the metrics show what was found before.
             name: The name of the process, by which others know that it runs.
             environment: The environment of the process, beside that of this one.
@@ -75,14 +61,20 @@ class ServedWatchRunner(Recurring):
         self._watch = watch
         self._store = store
         self._program = (sys.executable, "-m", module)
-        self._show = show
-        self._reports = reports
         self._enabled = enabled
         self._name_of_process = name
         self._environment = environment
         self._clock = clock
         self._process: subprocess.Popen[bytes] | None = None
         self._paused_until = float("-inf")
+
+    @abstractmethod
+    def _show(self) -> None:
+        """Show the findings as metrics."""
+
+    @abstractmethod
+    def _has_news(self) -> bool:
+        """Return whether there is something that the watch should look at."""
 
     def _look(self) -> None:
         self._show()
@@ -93,16 +85,11 @@ class ServedWatchRunner(Recurring):
             self._begin()
 
     def has_work(self) -> bool:
-        """Return whether the table of served features has rows that weren't looked at, and no process looks at any.
+        """Return whether there is something to look at, and no process looks at any.
 
         Raises `UnavailableError` if Postgres doesn't answer.
         """
-        found = self._reports.all().get(SERVED)
-        if found is None:
-            return False
-        seen = self._store.positions(found.report.url.rpartition("/")[2])
-        new = any(end > seen.get(partition, 0) for partition, end in found.report.positions.items())
-        return new and not self._store.is_watched(besides=self._name_of_process)
+        return self._has_news() and not self._store.is_watched(besides=self._name_of_process)
 
     def _begin(self) -> None:
         # The kernel ends the process when this thread ends.
@@ -114,9 +101,43 @@ class ServedWatchRunner(Recurring):
             LOG.warning("a watch can't be started", watch=self._watch, reason=str(error))
             self._paused_until = self._clock() + PAUSE_SECONDS
 
+    @override
     def stop(self, timeout_s: float | None) -> bool:
         """Ask the process to end, and stop; see `Recurring.stop`."""
         process = self._process
         if process is not None:
             process.terminate()
         return super().stop(timeout_s)
+
+
+class ServedWatchRunner(WatchRunner):
+    """Runs a watch of served features while the archive's table of them has rows that weren't looked at."""
+
+    def __init__(
+        self,
+        watch: str,
+        store: WatchedStore,
+        reports: ArchiveReports,
+        show: Callable[[], None],
+        *,
+        module: str,
+        enabled: bool,
+        name: str,
+        environment: Mapping[str, str],
+    ) -> None:
+        """Prepare, with the tables of the archive and what shows the findings as metrics; see `WatchRunner`."""
+        super().__init__(watch, store, module=module, enabled=enabled, name=name, environment=environment)
+        self._reports = reports
+        self._show_findings = show
+
+    @override
+    def _show(self) -> None:
+        self._show_findings()
+
+    @override
+    def _has_news(self) -> bool:
+        found = self._reports.all().get(SERVED)
+        if found is None:
+            return False
+        seen = self._store.positions(found.report.url.rpartition("/")[2])
+        return any(end > seen.get(partition, 0) for partition, end in found.report.positions.items())

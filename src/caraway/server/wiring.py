@@ -38,7 +38,7 @@ from caraway.secrets.store import SecretStore
 from caraway.served.drift import DriftStore
 from caraway.served.log import CLOSE_S, ServedLog
 from caraway.served.metrics import DRIFT_FIGURES, SKEW_FIGURES
-from caraway.served.skew import SkewStore, watcher
+from caraway.served.skew import SkewStore
 from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
 from caraway.server.divided_server_index import DividedServerIndex
@@ -55,7 +55,7 @@ from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.tracing.tracer import tracer_of
 from caraway.server.watch import Watch
-from caraway.server.watch_runner import ServedWatchRunner
+from caraway.server.watch_runner import ServedWatchRunner, WatchRunner
 from caraway.sinks.sinks import Sinks
 from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
@@ -69,6 +69,7 @@ from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.state.tables import metadata
+from caraway.state.watched import watcher
 from caraway.topics.credentials import sign_in
 from caraway.topics.letters import LetterReader
 from caraway.topics.newest import NewestReader
@@ -409,7 +410,7 @@ def _runners(
     served: tuple[SkewStore, DriftStore],
     quality: QualityStore,
     plans: Plans,
-) -> list[ServedWatchRunner | QualityRunner]:
+) -> list[WatchRunner]:
     """Return what keeps the processes running that look at data which is there already."""
     skew, drift = served
     name, environment = watcher(settings.data_dir), settings.environment()
@@ -420,14 +421,7 @@ def _runners(
     return [
         *(
             ServedWatchRunner(
-                watch,
-                store,
-                reports,
-                module=module,
-                show=show,
-                enabled=enabled,
-                name=name,
-                environment=environment,
+                watch, store, reports, show, module=module, enabled=enabled, name=name, environment=environment
             )
             for watch, store, module, show, enabled in watches
         ),

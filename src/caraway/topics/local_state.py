@@ -1,4 +1,4 @@
-"""What a process remembers of a topic's records, as of a position, in a file on the disk of its server.
+"""The memory that a process has of a topic's records, as of a position, in a file on the disk of its server.
 
 Such a state can always be made again from the topic, so it is kept without a copy, and a damaged one is made anew.
 """

@@ -8,7 +8,8 @@ import pytest
 
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
-from caraway.served.drift import DriftStore, Found, HourKey, Profiled
+from caraway.served.drift import DriftStore, HourKey, Profiled
+from caraway.served.findings import Found
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
 
