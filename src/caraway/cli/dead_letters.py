@@ -38,10 +38,9 @@ def list_letters(
     as_json: JsonOption = False,
 ) -> None:
     """Show dead letters, newest first, with the reason of each."""
-    asked = {"limit": str(limit), "dataset": dataset, "source": source, "before": before}
+    params = {"limit": str(limit), "dataset": dataset, "source": source, "before": before}
     if since is not None:
-        asked["since"] = (since if since.tzinfo else since.replace(tzinfo=UTC)).isoformat()
-    params = {name: value for name, value in asked.items() if value is not None}
+        params["since"] = (since if since.tzinfo else since.replace(tzinfo=UTC)).isoformat()
     answer = ask("GET", "/dead_letters", server=server, params=params)
     if as_json:
         show_json(answer)

@@ -39,8 +39,7 @@ def drift(
     The rows of queries with log=true are profiled by the hour. A feature has drifted if a distance reaches its
     threshold, and chance doesn't explain it.
     """
-    asked = {"feature": feature, "hours": str(hours), "reference": None if reference is None else reference.value}
-    params = {name: value for name, value in asked.items() if value is not None}
+    params = {"feature": feature, "hours": str(hours), "reference": None if reference is None else reference.value}
     answer = ask("GET", "/drift", server=server, params=params)
     if as_json:
         show_json(answer)

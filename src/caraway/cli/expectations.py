@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from caraway.cli.options import command
-from caraway.cli.output import out, plain_table
+from caraway.cli.output import cut, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 
 MAX_VALUES = 100
@@ -29,7 +29,7 @@ def expectations(
 
     The last hour and the last day end with the newest row of a dataset, by event time.
     """
-    params = {"hours": str(hours), "samples": str(samples)} | ({} if dataset is None else {"dataset": dataset})
+    params = {"dataset": dataset, "hours": str(hours), "samples": str(samples)}
     answer = ask("GET", "/expectations", server=server, params=params)
     if as_json:
         show_json(answer)
@@ -67,8 +67,7 @@ def _table(found: Iterable[Mapping[str, Any]]) -> Any:
 def _samples(failed: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Any:
     table = plain_table("event time", "dataset", "expectation", "values")
     for one, row in failed:
-        text = json.dumps(row["values"], ensure_ascii=False, default=str)
-        shown = text if len(text) <= MAX_VALUES else f"{text[:MAX_VALUES]}…"
+        shown = cut(json.dumps(row["values"], ensure_ascii=False, default=str), MAX_VALUES)
         cells = (row["at"], one["dataset"], one["expectation"].removeprefix("expect_"), shown)
         table.add_row(*map(escape, cells))
     return table

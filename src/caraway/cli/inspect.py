@@ -1,6 +1,6 @@
 """`caraway inspect`, `caraway lineage` and `caraway xray`: what a branch holds, where it comes from, and its rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -8,10 +8,10 @@ import typer
 from rich.markup import escape
 
 from caraway.cli.options import command
-from caraway.cli.output import out, plain_table
+from caraway.cli.output import cut, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.errors import UnknownEntityError
-from caraway.graph.trees import reached
+from caraway.graph.trees import following, steps_from
 
 # The most characters of a value in a table.
 MAX_VALUE = 60
@@ -31,7 +31,7 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show the newest rows of a dataset."""
-    params = {"n": str(rows), **({"fields": ",".join(fields)} if fields else {})}
+    params = {"n": str(rows), "fields": ",".join(fields) if fields else None}
     answer = ask("GET", f"/dataset/{quote(dataset, safe='')}/inspect", server=server, params=params)
     if as_json:
         show_json(answer)
@@ -41,7 +41,7 @@ def inspect(
         return
     table = plain_table(*answer[0])
     for row in answer:
-        table.add_row(*(escape(_short(value)) for value in row.values()))
+        table.add_row(*(escape(cut("" if value is None else str(value), MAX_VALUE)) for value in row.values()))
     out.print(table)
 
 
@@ -90,7 +90,7 @@ def xray(
 ) -> None:
     """Show properties of datasets and featuresets: schema, owner, tags, version, rows, backlog, source code."""
     asked = {"datasets": datasets, "featuresets": featuresets, "properties": properties}
-    params = {key: ",".join(names) for key, names in asked.items() if names}
+    params = {key: ",".join(names) if names else None for key, names in asked.items()}
     answer = ask("GET", "/xray", server=server, params=params)
     if as_json:
         show_json(answer)
@@ -108,25 +108,14 @@ def _around(answer: Json, name: str) -> dict[str, Any]:
     starts = [node["id"] for node in answer["nodes"] if name in {node["name"], node["id"]}]
     if not starts:
         raise UnknownEntityError(f"the branch has no entity {name!r}; `caraway lineage` lists all")
-    below = _reached(starts, [(edge["from"], edge["to"]) for edge in answer["edges"]])
-    above = _reached(starts, [(edge["to"], edge["from"]) for edge in answer["edges"]])
+    pairs = [(edge["from"], edge["to"]) for edge in answer["edges"]]
+    below = set(steps_from(starts, following(pairs)))
+    above = set(steps_from(starts, following((after, before) for before, after in pairs)))
     # An edge between an entity above and one below that leads past the named one isn't part of its lineage.
     edges = [
         edge for edge in answer["edges"] if {edge["from"], edge["to"]} <= above or {edge["from"], edge["to"]} <= below
     ]
     return {"nodes": [node for node in answer["nodes"] if node["id"] in above | below], "edges": edges}
-
-
-def _reached(starts: Sequence[str], edges: Iterable[tuple[str, str]]) -> set[str]:
-    following: dict[str, list[str]] = {}
-    for before, after in edges:
-        following.setdefault(before, []).append(after)
-    return {*starts, *reached(starts, following)}
-
-
-def _short(value: object) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
 
 
 def _listed(value: object) -> str:

@@ -18,6 +18,11 @@ out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
 
 
+def cut(text: str, characters: int) -> str:
+    """Return a text for a table: whole, or so many characters of it with an ellipsis."""
+    return text if len(text) <= characters else f"{text[:characters]}…"
+
+
 def plain_table(*headings: str) -> Table:
     """Return an empty table with a heading for each column, in the style of all commands."""
     return Table(*headings, box=None, pad_edge=False, header_style="dim")

@@ -60,7 +60,7 @@ def ask(
     *,
     server: ServerOptions,
     branch: str | None = None,
-    params: Mapping[str, str] | None = None,
+    params: Mapping[str, str | None] | None = None,
     body: object = None,
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
@@ -68,15 +68,16 @@ def ask(
 ) -> Any:
     """Send a request about `branch`, by default that of the options, and return the JSON of the answer.
 
-    A status in `accepted` isn't an error if the answer counts accepted rows.
+    Parameters that are None aren't sent. A status in `accepted` isn't an error if the answer counts accepted rows.
 
     Raises:
         RemoteError: The server refused the request.
         UnavailableError: The server doesn't answer.
     """
     sent = {BRANCH_HEADER: branch or server.branch, **(headers or {})}
+    given = {name: value for name, value in (params or {}).items() if value is not None}
     response = send(
-        method, path, server.address, headers=sent, params=params, body=body, timeout_seconds=timeout_seconds
+        method, path, server.address, headers=sent, params=given, body=body, timeout_seconds=timeout_seconds
     )
     if response.status_code != OK and not (response.status_code in accepted and "accepted" in response.json()):
         raise refusal(response, f"{method} {path}")

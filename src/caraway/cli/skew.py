@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from caraway.cli.options import command
-from caraway.cli.output import out, plain_table
+from caraway.cli.output import cut, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 
 # The meaning of each reason, and the remedy.
@@ -39,8 +39,7 @@ def skew(
 
     A sample of the rows of queries with log=true is computed again from the archive, as of the time of each row.
     """
-    asked = {"feature": feature, "hours": str(hours), "samples": str(samples)}
-    params = {name: value for name, value in asked.items() if value is not None}
+    params = {"feature": feature, "hours": str(hours), "samples": str(samples)}
     answer = ask("GET", "/skew", server=server, params=params)
     if as_json:
         show_json(answer)
@@ -81,8 +80,8 @@ def _features(features: Iterable[Mapping[str, Any]]) -> Any:
 def _samples(samples: Iterable[Mapping[str, Any]]) -> Any:
     table = plain_table("as of", "feature", "served", "recomputed", "reason")
     for found in samples:
-        cells = (found["feature"], _short(found["served"]), _short(found["recomputed"]), found["reason"])
-        table.add_row(_time(found["at"]), *map(escape, cells))
+        values = (cut(found[value], MAX_VALUE) for value in ("served", "recomputed"))
+        table.add_row(_time(found["at"]), *map(escape, (found["feature"], *values, found["reason"])))
     return table
 
 
@@ -104,10 +103,6 @@ def _share(found: Mapping[str, Any]) -> float:
 
 def _counted(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 def _time(found: str) -> str:

@@ -1,6 +1,5 @@
 """`caraway why`: the events and versions from which a feature's value is computed."""
 
-import time
 from typing import Annotated, Any
 
 import typer
@@ -9,10 +8,8 @@ from caraway.cli.options import command
 from caraway.cli.output import out
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
 from caraway.cli.rows import of_options
-from caraway.errors import InvalidInputError, UnavailableError
 from caraway.why.model import LISTED, MAX_LISTED, why_from_json
-
-PAUSE_S = 0.5
+from caraway.why.waiting import TIMEOUT_S, awaited
 
 
 @command
@@ -27,7 +24,7 @@ def why(
     offset: Annotated[int, typer.Option(min=0, help="How many rows come before the listed ones.")] = 0,
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, max=MAX_LISTED, help="The most rows to list.")] = LISTED,
     sample: Annotated[bool, typer.Option("--sample", help="List a sample, spread evenly over all rows.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the explanation.")] = 300.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the explanation.")] = TIMEOUT_S,
     server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,16 +42,12 @@ def why(
         "limit": limit,
         "sample": sample,
     }
-    until = time.monotonic() + timeout
-    answer = ask("POST", "/why", server=server, body=body)
-    while answer["why"] is None:
-        if answer["error"] is not None:
-            raise InvalidInputError(answer["error"])
-        if time.monotonic() >= until:
-            raise UnavailableError(f"the explanation {answer['request_id']} isn't ready after {timeout:g} s")
-        time.sleep(PAUSE_S)
-        answer = ask("GET", "/why", server=server, params={"request_id": answer["request_id"]})
+    found = awaited(
+        ask("POST", "/why", server=server, body=body),
+        lambda request_id: ask("GET", "/why", server=server, params={"request_id": request_id}),
+        timeout,
+    )
     if as_json:
-        show_json(answer["why"])
+        show_json(found)
         return
-    out.print(str(why_from_json(answer["why"])), markup=False, highlight=False, soft_wrap=True)
+    out.print(str(why_from_json(found)), markup=False, highlight=False, soft_wrap=True)

@@ -29,8 +29,7 @@ from caraway.client.progress import progress_for
 from caraway.client.response import BRANCH_HEADER, Response
 from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
 from caraway.client.waiting import WaitResult, wait_until_served
-from caraway.client.why import TIMEOUT_S as WHY_TIMEOUT_S
-from caraway.client.why import WhyInputs, awaited, question_of
+from caraway.client.why import WhyInputs, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
@@ -39,7 +38,9 @@ from caraway.featuresets.featureset import Featureset
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation.graphs import validate, validate_placement
-from caraway.why.model import LISTED, Why
+from caraway.why.model import LISTED, Why, why_from_json
+from caraway.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
+from caraway.why.waiting import awaited
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -688,12 +689,11 @@ class Client:
             fields: The wanted properties; all by default.
             properties: The same as `fields`.
         """
-        wanted = {
+        params = {
             "datasets": name_list(datasets),
             "featuresets": name_list(featuresets),
             "properties": name_list(fields if fields is not None else properties),
         }
-        params = {name: value for name, value in wanted.items() if value is not None}
         answer: dict[str, Any] = self._connection.request("GET", "/xray", self._headers(), params=params).json()
         return answer
 
@@ -716,8 +716,7 @@ class Client:
 
         Raises `UnknownEntityError` if the branch has no such feature.
         """
-        asked = {"feature": feature, "hours": str(hours), "samples": str(samples)}
-        params = {name: value for name, value in asked.items() if value is not None}
+        params = {"feature": feature, "hours": str(hours), "samples": str(samples)}
         answer: dict[str, Any] = self._connection.request("GET", "/skew", self._headers(), params=params).json()
         return answer
 
@@ -738,8 +737,7 @@ class Client:
 
         Raises `UnknownEntityError` if the branch has no such feature.
         """
-        asked = {"feature": feature, "hours": str(hours), "reference": reference}
-        params = {name: value for name, value in asked.items() if value is not None}
+        params = {"feature": feature, "hours": str(hours), "reference": reference}
         answer: dict[str, Any] = self._connection.request("GET", "/drift", self._headers(), params=params).json()
         return answer
 
@@ -786,10 +784,9 @@ class Client:
 
         Raises `UnknownEntityError` if the branch has no such dataset.
         """
-        asked = {"hours": str(hours), "samples": str(samples)}
-        if dataset is not None:
-            asked["dataset"] = dataset_name(dataset, "expectations")
-        answer = self._connection.request("GET", "/expectations", self._headers(), params=asked).json()
+        name = None if dataset is None else dataset_name(dataset, "expectations")
+        params = {"dataset": name, "hours": str(hours), "samples": str(samples)}
+        answer = self._connection.request("GET", "/expectations", self._headers(), params=params).json()
         found: list[dict[str, Any]] = answer["expectations"]
         return found
 
@@ -834,7 +831,7 @@ class Client:
             ).json()
             return found
 
-        return awaited(answer, look, timeout)
+        return why_from_json(awaited(answer, look, timeout))
 
     # -----------------------------------------------------------------------------------------------------------------
     # Secrets

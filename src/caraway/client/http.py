@@ -53,14 +53,18 @@ class Connection:
         path: str,
         headers: Mapping[str, str],
         *,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str | None] | None = None,
         body: object = None,
     ) -> Response:
-        """Send a request of any method, with a JSON body if there is one, and return the answer."""
+        """Send a request of any method, with a JSON body if there is one, and return the answer.
+
+        Parameters that are None aren't sent.
+        """
+        given = {name: value for name, value in (params or {}).items() if value is not None}
         if body is None:
-            return self._checked(path, b"", headers, method=method, params=params)
+            return self._checked(path, b"", headers, method=method, params=given)
         sent = {"Content-Type": "application/json", **headers}
-        return self._checked(path, orjson.dumps(body), sent, method=method, params=params)
+        return self._checked(path, orjson.dumps(body), sent, method=method, params=given)
 
     def post_bytes(self, path: str, body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> Response:
         """Send a POST request with bytes, with the time limit of a commit, and return the answer."""

@@ -1,23 +1,15 @@
-"""The question why a feature has its value: its arguments, and the wait for the answer."""
+"""The question why a feature has its value: its arguments."""
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from caraway.client import arguments
 from caraway.client.frames import json_value
 from caraway.dtypes.instants import instant_us, iso_instant
-from caraway.errors import InvalidInputError, RemoteError, UnavailableError
+from caraway.errors import InvalidInputError
 from caraway.featuresets.features import Feature
-from caraway.why.model import MAX_LISTED, Why, why_from_json
-
-# The default time limit in seconds. The server reads the history of each dataset on the way.
-TIMEOUT_S = 300.0
-# The pause between two looks at an explanation that isn't ready yet.
-PAUSE_S = 0.5
-# The status of an explanation that was accepted and can't be computed.
-UNPROCESSABLE = 422
+from caraway.why.model import MAX_LISTED
 
 # The value of each input, by its feature or the feature's full name.
 WhyInputs = Mapping[Feature, Any] | Mapping[str, Any] | Mapping[Feature | str, Any]
@@ -81,29 +73,3 @@ def question_of(
 
 def _names(inputs: WhyInputs) -> list[str]:
     return list(arguments.input_features(list(inputs), "why"))
-
-
-def awaited(answer: Mapping[str, Any], look: Callable[[str], Mapping[str, Any]], timeout_s: float) -> Why:
-    """Return the explanation of an answer, after it has become ready.
-
-    Args:
-        answer: The answer of the server.
-        look: Returns a later answer, given the id of the request.
-        timeout_s: The time limit in seconds.
-
-    Raises:
-        UnavailableError: It takes longer than the limit.
-        RemoteError: The feature can't be computed.
-    """
-    until = time.monotonic() + timeout_s
-    while answer["why"] is None:
-        if answer["error"] is not None:
-            raise RemoteError(f"why: {answer['error']}", status=UNPROCESSABLE)
-        if time.monotonic() >= until:
-            raise UnavailableError(
-                f"why: the explanation {answer['request_id']} isn't ready after {timeout_s:g} s; ask again with a "
-                "greater timeout"
-            )
-        time.sleep(PAUSE_S)
-        answer = look(answer["request_id"])
-    return why_from_json(answer["why"])

@@ -9,7 +9,7 @@ from caraway.graph.lineage import effective_owners
 from caraway.graph.lineage_graph import Lineage, NodeKind, lineage_of
 from caraway.graph.references import outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, FeatureSpec, Graph
-from caraway.graph.trees import reached
+from caraway.graph.trees import following, reached
 
 
 class Kind(StrEnum):
@@ -74,20 +74,14 @@ class Catalogue:
     @cached_property
     def sources(self) -> Mapping[str, Sequence[str]]:
         """The datasets of each source, by the source's text."""
-        found: dict[str, list[str]] = {}
-        for spec in self.graph.datasets:
-            for source in spec.sources:
-                found.setdefault(source.connector.identifier, []).append(spec.name)
-        return found
+        return following(
+            (source.connector.identifier, spec.name) for spec in self.graph.datasets for source in spec.sources
+        )
 
     @cached_property
     def sinks(self) -> Mapping[str, Sequence[str]]:
         """The datasets of each sink, by the sink's text."""
-        found: dict[str, list[str]] = {}
-        for spec in self.graph.datasets:
-            for sink in spec.sinks:
-                found.setdefault(sink.connector.identifier, []).append(spec.name)
-        return found
+        return following((sink.connector.identifier, spec.name) for spec in self.graph.datasets for sink in spec.sinks)
 
     @cached_property
     def owners(self) -> Mapping[str, str]:
@@ -117,11 +111,7 @@ class Catalogue:
     @cached_property
     def above(self) -> Mapping[str, Sequence[str]]:
         """The entities that each entity is computed from, by ids."""
-        found: dict[str, list[str]] = {}
-        for before, following in self.below.items():
-            for after in following:
-                found.setdefault(after, []).append(before)
-        return found
+        return following((after, before) for before, afters in self.below.items() for after in afters)
 
     def ancestors(self, node: str) -> frozenset[str]:
         """Return the ids of all entities that an entity is computed from, directly or not."""
@@ -188,14 +178,10 @@ class Catalogue:
 
 def _passed_over(lineage: Lineage) -> Mapping[str, Sequence[str]]:
     between = {node.id for node in lineage.nodes if node.kind in {NodeKind.PIPELINE, NodeKind.EXTRACTOR}}
-    following: dict[str, list[str]] = {}
-    for edge in lineage.edges:
-        following.setdefault(edge.source, []).append(edge.target)
+    after = following((edge.source, edge.target) for edge in lineage.edges)
     found: dict[str, list[str]] = {}
-    for source, targets in following.items():
+    for source, targets in after.items():
         if source not in between:
-            ends = [
-                end for target in targets for end in (following.get(target, ()) if target in between else (target,))
-            ]
+            ends = [end for target in targets for end in (after.get(target, ()) if target in between else (target,))]
             found[source] = list(dict.fromkeys(ends))
     return found

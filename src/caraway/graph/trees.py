@@ -1,5 +1,7 @@
 """Walks over operator trees: the inputs of an operator, the datasets of a tree, and the end of a pipeline."""
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -69,12 +71,28 @@ def without_pickles(operator: ops.Operator) -> ops.Operator:
 
 
 def reached(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield the names that are reached from `start`, without those of `start`, each once."""
-    seen = set(start)
-    waiting = list(seen)
+    """Yield the names that are reached from `start`, without those of `start`, each once, the nearest first."""
+    return (name for name, steps in steps_from(start, edges).items() if steps)
+
+
+def steps_from(start: Iterable[str], edges: Mapping[str, Sequence[str]], most: float = math.inf) -> dict[str, int]:
+    """Return the names within so many steps of `start`, each with the number of its steps, the nearest first."""
+    steps = dict.fromkeys(start, 0)
+    waiting = deque(steps)
     while waiting:
-        for name in edges.get(waiting.pop(0), ()):
-            if name not in seen:
-                seen.add(name)
+        here = waiting.popleft()
+        if steps[here] >= most:
+            continue
+        for name in edges.get(here, ()):
+            if name not in steps:
+                steps[name] = steps[here] + 1
                 waiting.append(name)
-                yield name
+    return steps
+
+
+def following(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return for each first name of the pairs the second ones, in their order."""
+    found: dict[str, list[str]] = {}
+    for before, after in pairs:
+        found.setdefault(before, []).append(after)
+    return found

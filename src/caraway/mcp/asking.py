@@ -56,7 +56,7 @@ class Asker:
 
     def get(self, path: str, params: Mapping[str, object] | None = None, *, branch: str = "") -> Any:
         """Return the JSON of what is under a path; parameters that are None or empty aren't sent."""
-        sent = {name: str(value) for name, value in (params or {}).items() if value not in {None, ""}}
+        sent = {name: None if value in {None, ""} else str(value) for name, value in (params or {}).items()}
         return self.connection.request("GET", path, self._headers(branch), params=sent).json()
 
     def post(self, path: str, body: object, *, branch: str = "") -> Any:

@@ -1,10 +1,10 @@
 """The neighbourhood of one node in a branch's lineage: what it is computed from, and what is computed from it."""
 
-from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from caraway.errors import UnknownEntityError
+from caraway.graph.trees import following, steps_from
 
 Direction = Literal["upstream", "downstream", "both"]
 
@@ -31,12 +31,13 @@ def around(
     starts = [id_ for id_, node in nodes.items() if name in {id_, node["name"]}]
     if not starts:
         raise UnknownEntityError(f"the lineage of the branch has nothing named {name!r}; search_catalog finds names")
-    distances = dict.fromkeys(starts, 0)
+    pairs = [(edge["from"], edge["to"]) for edge in graph["edges"]]
+    distances: dict[str, int] = {}
     if direction != "downstream":
-        distances |= _steps(starts, _ends(graph["edges"], "to", "from"), depth)
+        distances |= steps_from(starts, following((after, before) for before, after in pairs), depth)
     if direction != "upstream":
         # A node that is reached both ways would be part of a cycle, which commits refuse.
-        distances |= _steps(starts, _ends(graph["edges"], "from", "to"), depth)
+        distances |= steps_from(starts, following(pairs), depth)
     reached = sorted(distances, key=lambda id_: distances[id_])
     shown = reached[:limit]
     return {
@@ -44,28 +45,6 @@ def around(
         "edges": _between(graph["edges"], set(shown)),
         "left_out": len(reached) - len(shown),
     }
-
-
-def _ends(edges: Iterable[Mapping[str, Any]], start: str, end: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for edge in edges:
-        found.setdefault(edge[start], []).append(edge[end])
-    return found
-
-
-def _steps(starts: Iterable[str], ends: Mapping[str, list[str]], depth: int) -> dict[str, int]:
-    """Return the nodes within `depth` steps, each with the number of its steps."""
-    distances = dict.fromkeys(starts, 0)
-    waiting = deque(distances)
-    while waiting:
-        here = waiting.popleft()
-        if distances[here] == depth:
-            continue
-        for there in ends.get(here, ()):
-            if there not in distances:
-                distances[there] = distances[here] + 1
-                waiting.append(there)
-    return distances
 
 
 def _between(edges: Iterable[Mapping[str, Any]], shown: Collection[str]) -> list[Any]:
