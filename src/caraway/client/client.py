@@ -1,9 +1,7 @@
 """`Client`: commit definitions, log events, query features."""
 
-import base64
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -17,39 +15,32 @@ from caraway.client.arguments import (
     gather,
     input_features,
     key_frame,
-    name_list,
     output_features,
     require_columns,
     require_message,
 )
+from caraway.client.branches import MAIN_BRANCH, Branches
+from caraway.client.content import Content
 from caraway.client.discovery import ServerAddress, find_server
-from caraway.client.frames import column_values, columns_of, instants, row_frame, rows_of, typed_column, untyped_column
-from caraway.client.offline import explain_parameters, offline_body
+from caraway.client.frames import column_values, columns_of, instants, rows_of, typed_column, untyped_column
+from caraway.client.offline_calls import OfflineCalls
 from caraway.client.progress import progress_for
-from caraway.client.response import BRANCH_HEADER, Response
+from caraway.client.response import Response
 from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
+from caraway.client.secrets import Secrets
 from caraway.client.waiting import WaitResult, wait_until_served
-from caraway.client.why import WhyInputs, question_of
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
-from caraway.graph.branch_names import check_branch_name
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation.graphs import validate, validate_placement
-from caraway.why.model import LISTED, Why, why_from_json
-from caraway.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
-from caraway.why.waiting import awaited
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from caraway.client.http import Connection
-    from caraway.client.training import TrainingSet
     from caraway.graph.wire.graphs import CommitRequest
 
-MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
 # The default time limit in seconds of `wait`, and of a `log` or `commit` that waits until its effect is served. A job
 # that starts, or an engine that comes back, takes up to a minute, and a chain of several jobs takes longer.
@@ -58,7 +49,7 @@ WAIT_TIMEOUT_S = 300.0
 __all__ = ["MAIN_BRANCH", "Client", "build_graph"]
 
 
-class Client:
+class Client(OfflineCalls, Content, Secrets, Branches):
     """A user's way to a Caraway server.
 
     Every method that sends a request raises `UnavailableError` if the server doesn't answer, and `RemoteError` if it
@@ -392,196 +383,6 @@ class Client:
         answer = self._connection.request("POST", "/query", self._headers(), body=body).json()
         return _result(answer, wanted)
 
-    def query_offline(
-        self,
-        inputs: Sequence[Feature | str],
-        outputs: Sequence[Feature | Featureset | str],
-        timestamp_column: str,
-        input_dataframe: pd.DataFrame | None = None,
-        input_s3: Any = None,
-        output_s3: Any = None,
-        feature_to_column_map: dict[Any, str] | None = None,
-        workflow: str | None = None,
-        use_v2: bool = True,
-        num_dpus: int | None = None,
-        *,
-        as_known: bool = False,
-        execution: str = "auto",
-    ) -> Any:
-        """Start a job that computes features for each row as of the row's time, into a bucket.
-
-        Args:
-            inputs: The features that the rows supply, as objects or full names.
-            outputs: The wanted features, as objects or names.
-            timestamp_column: The column with the time of each row.
-            input_dataframe: The rows: a column for each input, named by its full name. It is sent as a whole.
-            input_s3: The place of the rows, if they aren't in a frame: `S3(...).bucket(name, prefix=...)`.
-            output_s3: The place for the result; the server's own bucket by default.
-            feature_to_column_map: With `input_s3`: the column of each input.
-            workflow: A label.
-            use_v2: Compute it by the second engine.
-            num_dpus: How many workers to use; a job that fails with it isn't repeated.
-            as_known: True: each row sees only what had been ingested by its time; see `training_set`.
-            execution: See `training_set`.
-
-        Returns:
-            A dict of `request_id`, `output_bucket`, `output_prefix`, `completion_rate`, `failure_rate`, `status`.
-
-        Raises:
-            InvalidInputError: An argument is wrong.
-        """
-        body = offline_body(
-            inputs,
-            outputs,
-            timestamp_column,
-            input_dataframe,
-            input_s3=input_s3,
-            output_s3=output_s3,
-            feature_to_column_map=feature_to_column_map,
-        )
-        optional_items = {"workflow": workflow, "num_dpus": num_dpus}
-        if as_known:
-            body["as_known"] = True
-        if execution != "auto":
-            body["execution"] = execution
-        body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
-        return self._connection.request("POST", "/query_offline", self._headers(), body=body).json()
-
-    def track_offline_query(self, request_id: str) -> Any:
-        """Return the progress of an offline query; see `query_offline`.
-
-        Raises:
-            RemoteError: There is no such query.
-        """
-        params = {"request_id": str(request_id)}
-        return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
-
-    def explain_offline(
-        self,
-        inputs: Sequence[Feature | str],
-        outputs: Sequence[Feature | Featureset | str],
-        *,
-        as_known: bool = False,
-        execution: str = "auto",
-    ) -> Any:
-        """Return what an offline query would read, where it would be computed and why, without computing it.
-
-        Args:
-            inputs: The features that the rows would supply, as objects or full names.
-            outputs: The wanted features, as objects or names.
-            as_known: See `training_set`.
-            execution: See `training_set`.
-
-        Returns:
-            A dict of `execution`, `reason`, `records`, `memory_mb`, `limit_mb`, `seconds` (an estimate), `datasets`.
-
-        Raises:
-            InvalidInputError: An argument is wrong.
-        """
-        params = explain_parameters(inputs, outputs) | {"execution": execution, "as_known": str(as_known).lower()}
-        return self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
-
-    def explain_offline_query(self, request_id: str) -> Any:
-        """Return what `explain_offline` does for an offline query that was asked, with its `progress`.
-
-        The progress has the rows, the bytes of results and the seconds of each step until now.
-
-        Raises:
-            RemoteError: There is no such query, or it hasn't begun to read.
-        """
-        params = {"request_id": str(request_id)}
-        return self._connection.request("GET", "/query_offline/explain", self._headers(), params=params).json()
-
-    def cancel_offline_query(self, request_id: str) -> Any:
-        """Request the end of an offline query, and return its progress.
-
-        Raises:
-            RemoteError: There is no such query.
-        """
-        params = {"request_id": str(request_id)}
-        return self._connection.request("POST", "/query_offline/cancel", self._headers(), params=params, body={}).json()
-
-    def training_set(
-        self,
-        inputs: Sequence[Feature | str],
-        outputs: Sequence[Feature | Featureset | str],
-        timestamp_column: str,
-        rows: Any,
-        *,
-        as_known: bool = False,
-        execution: str = "auto",
-        workflow: str | None = None,
-        timeout: float | None = None,
-        progress: bool | None = None,
-    ) -> "TrainingSet":
-        """Compute features for each row as of the row's time, and wait for the result.
-
-        It is an offline query (`query_offline`) whose rows go to the server as Arrow, and whose result comes back.
-
-        Args:
-            inputs: The features that the rows supply, as objects or full names.
-            outputs: The wanted features, as objects or names.
-            timestamp_column: The column with the time of each row.
-            rows: A frame of pandas or polars, or an Arrow table: a column for each input, named by its full name, and
-                that of times. Other columns, such as labels, are in the result as well.
-            as_known: True: each row sees only what had been ingested by its time. Rows that came late, or were added
-                later, then don't show up in features of a time before that. By default a row sees all that happened by
-                its time, as far as it is known now.
-            execution: "process" computes the query in one process, and "spark" on Spark; "auto" chooses by the size of
-                the records that the query reads. The results are the same.
-            workflow: A label.
-            timeout: The longest wait in seconds; None: as long as it takes.
-            progress: Show the progress; by default in terminals and notebooks.
-
-        Returns:
-            The rows with their features, as pandas, polars, Arrow or batches.
-
-        Raises:
-            InvalidInputError: An argument is wrong.
-            NotServedError: The query isn't over in time.
-            OfflineQueryError: The query failed, or was cancelled.
-            RemoteError: The server refused.
-        """
-        # Arrow takes long to import, and most uses of a client don't need it.
-        from caraway.client.training import ARROW, stream_of  # noqa: PLC0415
-
-        names = list(input_features(inputs, "training_set"))
-        wanted = list(output_features(outputs, "training_set"))
-        params = {"inputs": ",".join(names), "outputs": ",".join(wanted), "timestamp_column": timestamp_column}
-        if workflow is not None:
-            params["workflow"] = workflow
-        if as_known:
-            params["as_known"] = "true"
-        if execution != "auto":
-            params["execution"] = execution
-        headers = self._headers() | {"Content-Type": ARROW}
-        begun = self._connection.post_bytes("/query_offline", stream_of(rows), headers, params).json()
-        return self.offline_result(begun["request_id"], timeout=timeout, progress=progress)
-
-    def offline_result(
-        self, request_id: str, *, timeout: float | None = None, progress: bool | None = None
-    ) -> "TrainingSet":
-        """Wait until an offline query is over, and return its result; see `training_set`.
-
-        Raises:
-            NotServedError: The query isn't over in time.
-            OfflineQueryError: The query failed, or was cancelled.
-            RemoteError: There is no query with this id.
-        """
-        from caraway.client.training import TrainingSet, table_in, wait_for  # noqa: PLC0415 (see `training_set`)
-
-        def read(number: int) -> "pa.Table":
-            params = {"request_id": str(request_id), "part": str(number)}
-            answer = self._connection.request("GET", "/query_offline/result", self._headers(), params=params)
-            return table_in(answer.content)
-
-        status = wait_for(
-            lambda: self.track_offline_query(request_id),
-            timeout=timeout,
-            progress=progress_for("offline query", wanted=progress),
-        )
-        return TrainingSet(status, read, partial(self.explain_offline_query, request_id))
-
     def lookup(
         self,
         dataset: Dataset | str,
@@ -628,19 +429,6 @@ class Client:
         found = pd.Series(answer["found"], dtype=bool, name="found")
         return (data[wanted[0]] if len(wanted) == 1 else pd.DataFrame(data)), found
 
-    def inspect(self, dataset: Dataset | str, n: int = 10) -> pd.DataFrame:
-        """Return some rows of a dataset.
-
-        Args:
-            dataset: The dataset, or its name.
-            n: The greatest number of rows.
-        """
-        name = dataset_name(dataset, "inspect")
-        params = {"n": str(n)}
-        answer = self._connection.request("GET", f"/dataset/{name}/inspect", self._headers(), params=params).json()
-        types = dict(dataset.node_schema.columns) if isinstance(dataset, Dataset) else {}
-        return row_frame(answer, types)
-
     def erase(
         self,
         dataset: Dataset | str,
@@ -669,253 +457,6 @@ class Client:
         if downstream is not None:
             body["downstream"] = downstream
         return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # The branch's content
-
-    def xray(
-        self,
-        datasets: str | Sequence[str] | None = None,
-        featuresets: str | Sequence[str] | None = None,
-        fields: Sequence[str] | None = None,
-        *,
-        properties: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
-        """Describe datasets and featuresets of the branch, by default all of them.
-
-        Args:
-            datasets: Names.
-            featuresets: Names.
-            fields: The wanted properties; all by default.
-            properties: The same as `fields`.
-        """
-        params = {
-            "datasets": name_list(datasets),
-            "featuresets": name_list(featuresets),
-            "properties": name_list(fields if fields is not None else properties),
-        }
-        answer: dict[str, Any] = self._connection.request("GET", "/xray", self._headers(), params=params).json()
-        return answer
-
-    def lineage(self) -> dict[str, Any]:
-        """Return the lineage of the branch: which entity is computed from which."""
-        answer: dict[str, Any] = self._connection.request("GET", "/lineage", self._headers()).json()
-        return answer
-
-    def skew(self, feature: str | None = None, *, hours: int = 24, samples: int = 20) -> dict[str, Any]:
-        """Return how features that were served compare with the same features computed again from the archive.
-
-        Args:
-            feature: The full name of a feature, or the name of a featureset, to see only that.
-            hours: How many hours back the features were served.
-            samples: The most values that are shown of those that differ.
-
-        Returns:
-            `features` has for each feature and commit the numbers of values that were `checked` and `mismatched`, the
-            `reasons` of mismatches, and why others are `unchecked`. `samples` has values that differ.
-
-        Raises `UnknownEntityError` if the branch has no such feature.
-        """
-        params = {"feature": feature, "hours": str(hours), "samples": str(samples)}
-        answer: dict[str, Any] = self._connection.request("GET", "/skew", self._headers(), params=params).json()
-        return answer
-
-    def drift(self, feature: str | None = None, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
-        """Return how features that were served compare with a reference, from profiles by the hour.
-
-        Args:
-            feature: The full name of a feature, or the name of a featureset, to see only that.
-            hours: How many hours back the features were served. The current hour is one of them.
-            reference: "training" for the reference that was set (`set_reference`), "previous" for what was served in
-                as many hours before, "day" or "week" for the same hours a day or a week before. By default the
-                reference that was set, or else "day".
-
-        Returns:
-            `features` has for each feature whether it has `drifted`, and its `distances`. A distance has a `value`,
-            the part of it that chance doesn't explain (`at_least`), and the `threshold` from which it is an alarm.
-            The probability of any alarm is at most `false_alarms` if nothing has changed.
-
-        Raises `UnknownEntityError` if the branch has no such feature.
-        """
-        params = {"feature": feature, "hours": str(hours), "reference": reference}
-        answer: dict[str, Any] = self._connection.request("GET", "/drift", self._headers(), params=params).json()
-        return answer
-
-    def set_reference(self, reference: Any) -> dict[str, Any]:
-        """Set the rows with which served features are compared from now on, as those that a model was trained on.
-
-        Only a profile of the rows is sent and kept: counts, moments, quantiles and frequent values of each feature. It
-        takes the place of an earlier reference of the same features on the branch.
-
-        Args:
-            reference: A training set, its profile, or a table with columns named after features, such as `User.age`.
-
-        Returns:
-            `features`, whose reference was set, and `ignored`, the columns that aren't features of the branch.
-
-        Raises:
-            InvalidInputError: There is no column of a feature, or `reference` is no table.
-            UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
-        """
-        # These need pyarrow, which takes longer to import than the client.
-        from caraway.client.profiling import profile  # noqa: PLC0415
-        from caraway.profiles.tables import Profile  # noqa: PLC0415
-
-        made = reference if isinstance(reference, Profile) else profile(reference)
-        body = {"profile": base64.b64encode(made.to_bytes()).decode()}
-        answer: dict[str, Any] = self._connection.request("POST", "/drift/reference", self._headers(), body=body).json()
-        return answer
-
-    def expectations(
-        self, dataset: Dataset | str | None = None, *, hours: int = 24, samples: int = 3
-    ) -> list[dict[str, Any]]:
-        """Return how many rows of the branch's datasets are as their owners expect (`@expectations`).
-
-        Args:
-            dataset: A dataset, to see only its expectations.
-            hours: How many hours of event time the series has, back from the newest row.
-            samples: The most rows that failed which are shown of each expectation.
-
-        Returns:
-            For each expectation its `dataset`, `version` and name (`expectation`), its `status` ("ok", "violated" or
-            "no_data"), the share of rows that should pass (`mostly`), and the counts of the `total`, the `last_hour`
-            and the `last_day`: rows `evaluated`, rows `failed`, and the `rate` of rows that passed. `samples` has rows
-            that failed, and `series` the counts of hours of event time.
-
-        Raises `UnknownEntityError` if the branch has no such dataset.
-        """
-        name = None if dataset is None else dataset_name(dataset, "expectations")
-        params = {"dataset": name, "hours": str(hours), "samples": str(samples)}
-        answer = self._connection.request("GET", "/expectations", self._headers(), params=params).json()
-        found: list[dict[str, Any]] = answer["expectations"]
-        return found
-
-    def why(
-        self,
-        feature: Feature | str,
-        inputs: WhyInputs,
-        at: Any = None,
-        *,
-        as_known: bool = False,
-        offset: int = 0,
-        limit: int = LISTED,
-        sample: bool = False,
-        timeout: float = WHY_TIMEOUT_S,
-    ) -> Why:
-        """Explain the value of a feature: the events and versions from which it is computed (docs/why.md).
-
-        Args:
-            feature: The feature.
-            inputs: The value of each feature that a query would be given.
-            at: The time as of which it is explained: a datetime, an ISO text or an epoch number; None for now.
-            as_known: Only records count that had been ingested by this time, as when the value was served then.
-            offset: How many of the rows that count in a lookup aren't listed at the begin.
-            limit: How many of them are listed at most, up to 1,000.
-            sample: List a sample that is spread evenly over all of them.
-            timeout: The time limit in seconds.
-
-        Returns:
-            The explanation, which prints as a tree, also in notebooks.
-
-        Raises:
-            InvalidInputError: An argument is wrong.
-            RemoteError: There is no such feature, it can't be computed, or the server refused.
-            UnavailableError: The server doesn't answer, or the explanation takes longer than the limit.
-        """
-        asked = question_of(feature, inputs, at, as_known=as_known, offset=offset, limit=limit, sample=sample)
-        answer = self._connection.request("POST", "/why", self._headers(), body=asked.body()).json()
-
-        def look(request_id: str) -> Mapping[str, Any]:
-            found: Mapping[str, Any] = self._connection.request(
-                "GET", "/why", self._headers(), params={"request_id": request_id}
-            ).json()
-            return found
-
-        return why_from_json(awaited(answer, look, timeout))
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Secrets
-
-    def get_secret(self, name: str) -> str:
-        """Return a secret.
-
-        Raises:
-            RemoteError: There is no secret of this name, or the server refused.
-        """
-        answer = self._connection.request("GET", f"/secret/{name}", self._headers()).json()
-        return str(answer["value"])
-
-    def add_secret(self, name: str, value: str) -> Response:
-        """Store a new secret."""
-        return self._connection.request("POST", f"/secret/{name}", self._headers(), body={"value": value})
-
-    def update_secret(self, name: str, value: str) -> Response:
-        """Change a secret."""
-        return self._connection.request("PATCH", f"/secret/{name}", self._headers(), body={"value": value})
-
-    def delete_secret(self, name: str) -> Response:
-        """Delete a secret."""
-        return self._connection.request("DELETE", f"/secret/{name}", self._headers(), body={})
-
-    # -----------------------------------------------------------------------------------------------------------------
-    # Branches
-
-    def init_branch(self, name: str) -> Response:
-        """Create an empty branch and check it out.
-
-        Raises:
-            InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
-            RemoteError: The branch exists, or the server refused; the current branch stays.
-        """
-        return self._make_branch(check_branch_name(name), {})
-
-    def clone_branch(self, name: str, from_branch: str) -> Response:
-        """Create a branch with the definitions and data of another one, and check it out.
-
-        Raises:
-            InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
-            RemoteError: The branch exists, the other one doesn't, or the server refused; the current branch stays.
-        """
-        return self._make_branch(check_branch_name(name), {"clone_from": from_branch})
-
-    def delete_branch(self, name: str) -> Response:
-        """Delete a branch; if it is the current one, main is checked out.
-
-        Raises:
-            RemoteError: The branch is main or doesn't exist, or the server refused.
-        """
-        response = self._connection.request("POST", "/delete", {BRANCH_HEADER: name}, body={})
-        if self._branch == name:
-            self._branch = MAIN_BRANCH
-        return response
-
-    def list_branches(self) -> list[str]:
-        """Return the names of all branches."""
-        answer = self._connection.request("GET", "/branch/list", self._headers()).json()
-        return [str(branch["name"]) for branch in answer["branches"]]
-
-    def checkout(self, name: str, init: bool = False) -> None:
-        """Switch to a branch, without asking the server whether it exists.
-
-        Args:
-            name: The branch.
-            init: Create the branch if it doesn't exist.
-        """
-        if init and name not in self.list_branches():
-            self.init_branch(name)
-        self._branch = name
-
-    def branch(self) -> str:
-        """Return the name of the current branch."""
-        return self._branch
-
-    def _make_branch(self, name: str, body: dict[str, str]) -> Response:
-        response = self._connection.request("POST", "/init", {BRANCH_HEADER: name}, body=body)
-        self._branch = name
-        return response
-
-    def _headers(self) -> dict[str, str]:
-        return {BRANCH_HEADER: self._branch}
 
 
 def _result(answer: dict[str, list[Any]], wanted: Named) -> pd.DataFrame:

@@ -1,0 +1,29 @@
+"""The secrets of a server."""
+
+from caraway.client.caller import Caller
+from caraway.client.response import Response
+
+
+class Secrets(Caller):
+    """The part of `Client` that reads and changes secrets."""
+
+    def get_secret(self, name: str) -> str:
+        """Return a secret.
+
+        Raises:
+            RemoteError: There is no secret of this name, or the server refused.
+        """
+        answer = self._connection.request("GET", f"/secret/{name}", self._headers()).json()
+        return str(answer["value"])
+
+    def add_secret(self, name: str, value: str) -> Response:
+        """Store a new secret."""
+        return self._connection.request("POST", f"/secret/{name}", self._headers(), body={"value": value})
+
+    def update_secret(self, name: str, value: str) -> Response:
+        """Change a secret."""
+        return self._connection.request("PATCH", f"/secret/{name}", self._headers(), body={"value": value})
+
+    def delete_secret(self, name: str) -> Response:
+        """Delete a secret."""
+        return self._connection.request("DELETE", f"/secret/{name}", self._headers(), body={})
