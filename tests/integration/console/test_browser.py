@@ -21,6 +21,7 @@ from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.state.access import Access
 from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode
+from tests.integration.console.chromium import chromium
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.timeouts import scaled
@@ -62,14 +63,8 @@ def console(
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    driver.set_page_load_timeout(scaled(WAIT_S))
-    yield driver
-    driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 class Person:

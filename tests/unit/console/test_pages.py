@@ -57,13 +57,17 @@ ADDRESSES = {
 FORM_CODE = re.compile(r'name="code" value="([0-9a-f]{64})"')
 
 
-@pytest.fixture
-def console() -> Site:
+def guarded_site() -> Site:
     """Return a console with a job, an engine and a dead letter; datasets with pots are private."""
     found = site(greenhouse.graph(Pots=("pii",)), [LETTER])
     found.jobs.append(job_of(found.plan))
     found.engines.append(engine(alive=True))
     return found
+
+
+@pytest.fixture
+def console() -> Site:
+    return guarded_site()
 
 
 def address_of_job(console: Site) -> str:
