@@ -116,6 +116,12 @@ def test_the_answer_to_a_form_has_no_fault(browser: webdriver.Chrome, axe: str, 
         "/console/query?": {"outputs": "State.species", "rows": "{"},
         "/console/replay": {"name": "0-7", "row": '{"pot": "x"}'},
         "/console/sign-in": {"token": "nobody's"},
+        "/console/why": {"feature": "State.mean", "inputs": '{"Tap.pot": 1}'},
+        "/console/why?": {"feature": "State.mean", "inputs": "{"},
+        "/console/tokens": {"account": "new@example.com", "role": "reader"},
+        "/console/tokens?": {"account": "new@example.com", "days": "x"},
+        "/console/revoke": {"name": console.accounts.made[5].id},
+        "/console/preview": {"name": "b" * 32},
     }
     with served(console) as url:
         found = {}
