@@ -21,7 +21,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.profiles.tables import Profile, profiled
 from caraway.served.drift import DriftStore, HourKey, Profiled
-from caraway.served.findings import CountKey, Finding, Findings, Sample
+from caraway.served.findings import CountKey, Finding, Findings, Found, Sample
 from caraway.served.skew import SkewStore
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.state.access import Access
@@ -281,7 +281,22 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     assert DriftStore(users.engine).add(Profiled(topic_id="t", since={}, until={0: 1}, columns=keys))
     drift = client.get("/api/v1/drift").json()
     assert [feature["feature"] for feature in drift["features"]] == ["State.mean"]
-    assert client.get("/api/v1/drift", params={"feature": "State.species"}).json()["features"] == []
+    # A feature that may not be read is told from one that doesn't exist neither here nor in the findings.
+    assert client.get("/api/v1/drift", params={"feature": "State.species"}).status_code == 404
+    found_last = [
+        Found(branch="main", feature=name, distance="psi", value=1.0, drifted=drifted)
+        for name, drifted in (("State.species", True), ("State.mean", False))
+    ]
+    DriftStore(users.engine).record("main", found_last)
+    seen = [
+        [one["feature"] for one in caller.get(path, params=params).json()["findings"]]
+        for caller, path, params in (
+            (client, "/api/v1/drift/findings", {}),
+            (guarded.http, "/drift/findings", {}),
+            (guarded.http, "/drift/findings", {"limit": 1}),
+        )
+    ]
+    assert seen == [["State.mean"], ["State.species", "State.mean"], ["State.species"]]
     assert [feature["feature"] for feature in guarded.http.get("/drift").json()["features"]] == [*served]
     references = {"profile": b64encode(Profile(served).to_bytes()).decode()}
     refused = client.post("/api/v1/drift/reference", json=references)
@@ -399,10 +414,15 @@ def test_a_token_is_made_and_revoked_through_the_api(users: Users, guarded: Serv
     assert guarded.http.request("DELETE", "/token/nobody").status_code == 404
     assert guarded.http.post("/tokens", json={**wanted, "roles": ["no such role"]}).status_code == 404
     # The author of each change is the account of the token that was shown.
-    lines = guarded.http.get("/audit", params={"limit": 2}).json()
-    shown = [(line["action"], line["account"], line["outcome"]) for line in lines["audit"]]
-    assert shown == [("revoke token", "root@example.com", "done"), ("create token", "root@example.com", "done")]
-    assert all(line["token"] for line in lines["audit"])
+    lines = guarded.http.get("/audit", params={"limit": 5}).json()
+    about = [line for line in lines["audit"] if made["id"] in line["detail"] or made["id"] == line["token"]]
+    shown = [(line["action"], line["account"], line["outcome"]) for line in about]
+    assert shown == [
+        ("create_token", "made@example.com", "forbidden"),
+        ("revoke token", "root@example.com", "done"),
+        ("create token", "root@example.com", "done"),
+    ]
+    assert all(line["token"] for line in about)
     older = guarded.http.get("/audit", params={"limit": 1, "before": lines["next"]}).json()["audit"]
     assert older[0]["number"] < lines["next"] == lines["audit"][-1]["number"]
 
