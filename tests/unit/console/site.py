@@ -233,7 +233,11 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         offline_runner=explanations,
         objects=explanations,
         quality=Quality(plan),
-        freshness=MADE(ages=dict, of=lambda plan: [_age(index.dataset) for index in plan.indexes]),
+        freshness=MADE(
+            ages=dict,
+            of=lambda plan: [_age(index.dataset) for index in plan.indexes],
+            past=lambda *_: [(1_790_000_000.0 + 60 * minute, 90.0 if minute == 70 else 0.03) for minute in range(120)],
+        ),
         graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served, reload=lambda: None),
         state=MADE(
             branch_heads=lambda: MADE(branches=(branch, other, empty)),

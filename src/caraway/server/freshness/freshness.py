@@ -18,6 +18,7 @@ from caraway.server import metrics
 from caraway.server.freshness.arrivals import Arrivals, OutputReader
 from caraway.server.freshness.events import Events
 from caraway.server.freshness.heartbeats import LONG_AGO, Heartbeats, Served
+from caraway.server.freshness.history import AgeHistory
 from caraway.server.tracing.spans import Trace
 from caraway.state.model import JobRecord
 from caraway.topics.markers import MARKER_KEY
@@ -118,6 +119,7 @@ class FreshnessWatch:
         self._reports: Sequence[JobRecord] = ()
         self._reported_at = LONG_AGO
         self._served: Mapping[str, Served] = {}
+        self._history = AgeHistory()
         self._stored: Mapping[str, _Stored] = {}
         self._last_stored = b""
         self._recurring = Recurring("freshness", self.step, self._pause, at_once=True, finish=self._outputs.close)
@@ -158,6 +160,13 @@ class FreshnessWatch:
         now, served = self._clock(), self._served
         found = {asset: _freshness(each, now, 0.0).seconds for asset, each in served.items()}
         return {asset: seconds for asset, seconds in found.items() if seconds is not None}
+
+    def past(self, plan: GraphPlan, dataset: str) -> Sequence[tuple[float, float]]:
+        """Return the ages of a dataset of a plan over the last hours: minutes since the epoch in seconds, and ages.
+
+        A server that is started again begins anew.
+        """
+        return self._history.of([index.asset.hex() for index in plan.indexes if index.dataset == dataset])
 
     def step(self) -> None:
         """Begin a heartbeat if it is time to, and move those under way on.
@@ -208,6 +217,8 @@ class FreshnessWatch:
             else _restored(served, self._stored[asset], now, wall)
             for asset, served in found.items()
         }
+        if self._history.is_due(now):
+            self._history.note(now, self._wall(), self.ages())
 
     def _load(self) -> None:
         try:

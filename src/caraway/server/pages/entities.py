@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from caraway.console.catalogue import Catalogue
+from caraway.console.charts import ages_of
 from caraway.console.problems import Problem, problems_of
 from caraway.dtypes.types import type_name
 from caraway.errors import UnknownEntityError
@@ -34,7 +35,7 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     catalogue, name = context.catalogue(request), given(request, "name")
     spec = _known(name, catalogue.datasets, "dataset")
     status = await context.ask(request, "status")
-    ages = await _ages(context, request, {name})
+    fresh = await context.ask_if_allowed(request, "freshness", dataset=name)
     rows, fields = await _sample(context, request, name, spec.fields)
     served = context.server.deployment.graphs.require_served_graph(request.branch)
     node = node_id(NodeKind.DATASET, name)
@@ -48,7 +49,8 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         problems=_about(catalogue, node, status),
         indexes=[index for index in status["index"].get("indexes", ()) if index["dataset"] == name],
         jobs=[job for job in status["jobs"] if job["dataset"] == name and job["desired"] == "running"],
-        ages=ages,
+        ages=fresh if isinstance(fresh, str) else fresh["datasets"],
+        past=None if isinstance(fresh, str) else ages_of([(one["at"], one["seconds"]) for one in fresh["past"]]),
         topics=[topic.name for topic in served.plan.topics if topic.dataset == name],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
