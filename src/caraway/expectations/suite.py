@@ -56,7 +56,11 @@ def checks_of(suite: ExpectationSuite) -> tuple[CheckInfo, ...]:
 
 
 class CompiledSuite:
-    """All checks of a dataset. Not thread safe."""
+    """All checks of a dataset.
+
+    Thread safe: threads share nothing but the results of values that were looked at, each of which is kept, found or
+    forgotten in one step of Python.
+    """
 
     def __init__(self, suite: ExpectationSuite, types: Mapping[str, DataType]) -> None:
         """Compile the checks of a dataset whose columns have these types.
