@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway import lib
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.graph.connectors import KafkaConnector
 from caraway.graph.sources import Cdc, Constant, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
@@ -48,7 +48,7 @@ DAMAGED = st.sampled_from([{"n": "none"}, {"n": 1, "price": None, "name": "a", "
 
 
 def dataset(checks: Sequence[Any], source: SourceSpec = APPEND, *, key: bool = False) -> DatasetSpec:
-    fields = {"name": STRING, "n": optional(INT), "price": FLOAT}
+    fields: dict[str, DataType] = {"name": STRING, "n": optional(INT), "price": FLOAT}
     return DatasetSpec(
         name="Sales",
         version=1,
