@@ -8,6 +8,7 @@ from itertools import repeat
 from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
+from caraway.expectations.strict import strict_checks
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.ingest.table import InsertTable, Table
@@ -80,6 +81,7 @@ class Target:
         self._columns = tuple(column.name for column in schema.columns)
         self._codec = RecordCodec(schema)
         self._how = Conversion(manner=ROWS, call=call)
+        self._strict = strict_checks(plan.dataset)
         self.is_plain = is_plain(plan.source)
         """True if rows are only cast, which takes so little time that the event loop may do it."""
         # The fields that are a column or a constant under another name, if nothing is computed and all are admitted.
@@ -155,6 +157,11 @@ class Target:
                 if start + position not in table.faults:
                     errors.append(self._error(start + position, message, name))
                     bad.add(start + position)
+        if self._strict is not None:
+            kept = [row for row in range(start, stop) if row not in bad]
+            values = {name: [column[row - start] for row in kept] for name, column in columns.items()}
+            errors += self._unexpected(kept, values)
+            bad.update(error.row for error in errors)
         times = columns[self._codec.schema.timestamp]
         self._see(times)
         numbers = range(start, stop)
@@ -233,13 +240,23 @@ class Target:
         objects = {number: row for number, row in rows.items() if isinstance(row, dict)}
         mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field, error.stage) for error in mapped.errors]
+        changes = mapped.changes
+        self._see([change.at_us for change in changes])
+        if self._strict is not None:
+            inserts = [change for change in changes if change.kind is ChangeKind.INSERT]
+            columns = {name: [change.row.get(name) for change in inserts] for name in self._casts}
+            columns[self.schema.timestamp] = [change.at_us for change in inserts]
+            unexpected = self._unexpected([change.number for change in inserts], columns)
+            errors += unexpected
+            # A record that moves a row to another key also deletes the row of the old key. It is refused as a whole.
+            refused = {error.row for error in unexpected}
+            changes = tuple(change for change in changes if change.number not in refused)
         made: Counter[int] = Counter(error.row for error in errors)
-        self._see([change.at_us for change in mapped.changes])
         places: list[int] = []
-        for change in mapped.changes:
+        for change in changes:
             places.append(made[change.number])
             made[change.number] += 1
-        records = self._of_changes(mapped.changes, places, ingested_us, errors)
+        records = self._of_changes(changes, places, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         left_out = Counter(mapped.left_out.get(number, LeftOut.NO_CHANGE) for number in rows if number not in made)
         return Encoded(records, errors, left_out)
@@ -286,6 +303,12 @@ class Target:
                 continue
             records.append((number, change, key, value))
         return records
+
+    def _unexpected(self, numbers: Sequence[int], columns: Mapping[str, Sequence[object]]) -> list[RowError]:
+        """Return why rows, given by numbers and columns, aren't as the dataset's strict expectations have them."""
+        found = [] if self._strict is None else self._strict.refused(columns, len(numbers))
+        stage = Stage.EXPECTATION
+        return [self._error(numbers[refusal.row], refusal.message, refusal.field, stage) for refusal in found]
 
     def _see(self, times: Iterable[object]) -> None:
         """Note event times; those of rows that can't be read are None."""
