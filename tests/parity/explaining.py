@@ -89,7 +89,7 @@ def differing_explanations(
 
 @dataclass(frozen=True)
 class Served:
-    """What is served, and the records behind it.
+    """A graph that is served, with the reader of what is served and the records behind it.
 
     Attributes:
         catalog: The graph, with the features of `featured`.
