@@ -82,7 +82,7 @@ def test_definitions_and_runs_come_to_the_receiver(kafka: str, postgres: str, tm
         (begun, run_id), (ended, same_id) = runs()
         assert (begun, ended) == ("START", "FAIL")
         assert run_id == same_id
-        server.kill()
+        assert server.stop() == 0, server.said()
         database.dispose()
         for event in receiver.events:
             check(event)
