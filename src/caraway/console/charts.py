@@ -12,6 +12,8 @@ MAX_POINTS = 120
 # The rates at which the axis may begin. Most rates are close to 1, where a chart from 0 on would show a straight line.
 FLOORS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5, 0.0)
 HOUR = timedelta(hours=1)
+# The most points of a line of ages. A point of several minutes has the greatest age of them.
+MAX_AGES = 240
 # The ages, in seconds, at which the axis of ages may end.
 CEILINGS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
 MINUTE_S = 60.0
@@ -122,10 +124,10 @@ def _added(hours: Sequence[Point], size: int) -> list[Point]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeChart:
-    """A line of ages by the minute.
+    """A line of ages over time.
 
     Attributes:
-        line: The path of the line, which is interrupted where minutes are missing.
+        line: The path of the line, which is interrupted where there are no ages.
         ceiling: The age at the top in seconds.
         greatest: The greatest age in seconds.
         greatest_at: Its minute, in seconds since the epoch, as `first` and `last` are.
@@ -158,13 +160,19 @@ def ages_of(past: Sequence[tuple[float, float]]) -> AgeChart | None:
     first, last = past[0][0], past[-1][0]
     greatest_at, greatest = max(past, key=lambda one: one[1])
     ceiling = next((found for found in CEILINGS if found >= greatest), greatest)
-    pieces, before = list[str](), first - 2 * MINUTE_S
+    size = -(-round((last - first) / MINUTE_S + 1) // MAX_AGES)
+    oldest: dict[int, float] = {}
     for at, seconds in past:
-        x = round(LEFT + (at - first) / (last - first) * (WIDTH - LEFT - 8), 1)
+        place = round((at - first) / MINUTE_S) // size
+        oldest[place] = max(seconds, oldest.get(place, 0.0))
+    pieces, before = list[str](), -2
+    width = max(1, *oldest)
+    for place, seconds in oldest.items():
+        x = round(LEFT + place / width * (WIDTH - LEFT - 8), 1)
         y = round(TOP + (1 - seconds / ceiling) * (HEIGHT - BOTTOM - TOP), 1)
-        joined = at - before <= 1.5 * MINUTE_S
+        joined = place == before + 1
         pieces.append(f"{'L' if joined else 'M'}{x} {y}" + ("" if joined else "h1.5"))
-        before = at
+        before = place
     return AgeChart(
         line="".join(pieces),
         ceiling=ceiling,

@@ -163,6 +163,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/drift", drift.drift, READ_DATA, answer=drift.DriftAnswer, refusals=(404,)),
     Endpoint("GET", f"{API}/drift/findings", drift.drift_findings, READ_DATA, answer=drift.FindingsAnswer),
     Endpoint(
+        "GET",
+        f"{API}/drift/profiles",
+        drift.drift_profiles,
+        READ_DATA,
+        answer=drift.ProfilesAnswer,
+        refusals=(404,),
+    ),
+    Endpoint(
         "POST",
         f"{API}/drift/reference",
         drift.set_reference,
@@ -229,6 +237,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/health", admin.health, PUBLIC, probe=True),
     Endpoint("GET", f"{API}/status", admin.status, READ_DEFINITION_ANYWHERE),
     Endpoint("GET", f"{API}/freshness", freshness.freshness, READ_DEFINITION, answer=freshness.FreshnessAnswer),
+    Endpoint(
+        "GET",
+        f"{API}/freshness/history",
+        freshness.freshness_history,
+        READ_DEFINITION,
+        answer=freshness.FreshnessHistory,
+    ),
     Endpoint("GET", f"{API}/metrics", admin.metrics, ANY_TOKEN, answer=None),
     Endpoint("GET", "/metrics", admin.metrics, ANY_TOKEN, answer=None, operation="metricsAtTheRoot"),
     Endpoint("GET", f"{API}/openapi.json", openapi.openapi, PUBLIC),

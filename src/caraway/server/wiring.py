@@ -26,6 +26,8 @@ from caraway.ingest.erased_letters import LetterErasure
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.sources.sources import Sources
 from caraway.ingest.sources.trials import SourceTrials
+from caraway.lineage_events.starting import lineage_watches
+from caraway.lineage_events.watch import LineageWatch
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
@@ -222,7 +224,12 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     offline_queries, reports, audit = OfflineQueries(engine), ArchiveReports(engine), AuditLog(engine)
     access = Access(engine, by="server") if server.tokens else None
     skew, quality, drift = SkewStore(engine), QualityStore(engine), DriftStore(engine)
-    runners = _runners(settings, reports, (skew, drift), quality, plans)
+    runners: list[WatchRunner | LineageWatch] = [
+        *_runners(settings, reports, (skew, drift), quality, plans),
+        *lineage_watches(
+            settings.openlineage, engine, objects, member=member, needed=lambda: plans.needed, jobs=state.jobs
+        ),
+    ]
     offline_runner = OfflineRunner(
         offline_queries,
         objects,

@@ -1,6 +1,6 @@
 """Tests of a server with tokens: access at every endpoint, the audit log, and that no token leaks."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -67,6 +67,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/archive"): ("archive", None),
     ("get", "/api/v1/skew"): ("skew", None),
     ("get", "/api/v1/drift"): ("drift", None),
+    ("get", "/api/v1/drift/profiles"): ("drift_profiles", None),
     ("post", "/api/v1/drift/reference"): ("set_reference", {"profile": ""}),
     ("get", "/api/v1/drift/findings"): ("drift_findings", None),
     ("get", "/api/v1/expectations"): ("expectations", None),
@@ -86,6 +87,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/health"): ("health", None),
     ("get", "/api/v1/status"): ("status", None),
     ("get", "/api/v1/freshness"): ("freshness", None),
+    ("get", "/api/v1/freshness/history"): ("freshness_history", None),
     ("get", "/api/v1/metrics"): ("metrics", None),
     ("get", "/api/v1/openapi.json"): ("openapi", None),
     ("get", "/api/v1/docs"): ("docs", None),
@@ -298,6 +300,11 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     ]
     assert seen == [["State.mean"], ["State.species", "State.mean"], ["State.species"]]
     assert [feature["feature"] for feature in guarded.http.get("/drift").json()["features"]] == [*served]
+    profiles = client.get("/api/v1/drift/profiles", params={"feature": "State.mean"}).json()
+    assert Profile.from_bytes(b64decode(profiles["served"])).columns["State.mean"].rows == 1
+    assert client.get("/api/v1/drift/profiles", params={"feature": "State.species"}).status_code == 403
+    assert guarded.http.get("/drift/profiles", params={"feature": "State.species"}).json()["served"] is not None
+    assert client.get("/api/v1/drift/profiles", params={"feature": "State.nothing"}).status_code == 404
     references = {"profile": b64encode(Profile(served).to_bytes()).decode()}
     refused = client.post("/api/v1/drift/reference", json=references)
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")

@@ -119,9 +119,9 @@ class FreshnessWatch:
         self._reports: Sequence[JobRecord] = ()
         self._reported_at = LONG_AGO
         self._served: Mapping[str, Served] = {}
-        self._history = AgeHistory()
         self._stored: Mapping[str, _Stored] = {}
         self._last_stored = b""
+        self._history = AgeHistory()
         self._recurring = Recurring("freshness", self.step, self._pause, at_once=True, finish=self._outputs.close)
 
     def start(self) -> None:
@@ -161,12 +161,17 @@ class FreshnessWatch:
         found = {asset: _freshness(each, now, 0.0).seconds for asset, each in served.items()}
         return {asset: seconds for asset, seconds in found.items() if seconds is not None}
 
-    def past(self, plan: GraphPlan, dataset: str) -> Sequence[tuple[float, float]]:
-        """Return the ages of a dataset of a plan over the last hours: minutes since the epoch in seconds, and ages.
+    def history(self, plan: GraphPlan, dataset: str | None = None) -> dict[str, list[tuple[int, float]]]:
+        """Return the ages of the datasets of a plan over the last day, by name; or of one of them.
 
-        A server that is started again begins anew.
+        Each is the beginning of a minute, in seconds since the epoch, and the greatest age in it, in seconds.
         """
-        return self._history.of([index.asset.hex() for index in plan.indexes if index.dataset == dataset])
+        found = {
+            index.dataset: self._history.of(index.asset.hex())
+            for index in plan.indexes
+            if index.emits is None and dataset in {None, index.dataset}
+        }
+        return {dataset: ages for dataset, ages in sorted(found.items()) if ages}
 
     def step(self) -> None:
         """Begin a heartbeat if it is time to, and move those under way on.
@@ -189,6 +194,7 @@ class FreshnessWatch:
         finally:
             self._publish(statuses)
         if beats:
+            self._history.note(self._wall(), self.ages())
             self._store()
 
     def _move(self, statuses: Sequence[IndexStatus]) -> None:
@@ -217,8 +223,6 @@ class FreshnessWatch:
             else _restored(served, self._stored[asset], now, wall)
             for asset, served in found.items()
         }
-        if self._history.is_due(now):
-            self._history.note(now, self._wall(), self.ages())
 
     def _load(self) -> None:
         try:

@@ -1,55 +1,47 @@
-"""The ages of datasets over the last hours, by the minute, in the memory of this server."""
+"""The ages of what queries read over the last day, minute by minute, in memory."""
 
-from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-# Each minute is kept for so many minutes: 3 kB for each index. Prometheus keeps more, for those who have it.
-MINUTES = 180
-MINUTE_S = 60.0
-# An age is noted at most so often, in seconds, as a heartbeat under way is looked at hundreds of times a second.
-NOTED_S = 5.0
+STEP_S = 60
+# A day of minutes: 23 kB for each index.
+KEPT = 24 * 60
+
+
+@dataclass(slots=True)
+class _Minute:
+    """The greatest age of a minute, which begins at a time in seconds since the epoch."""
+
+    at: int
+    seconds: float
 
 
 class AgeHistory:
-    """The greatest age of each index in each minute. One thread notes ages, and any threads read them."""
+    """Keeps the greatest age of each minute. One thread writes, and others may read."""
 
     def __init__(self) -> None:
-        """Know no ages yet."""
-        self._ages: dict[str, array[float]] = {}
-        self._noted_at = float("-inf")
+        """Know nothing yet."""
+        self._ages: dict[str, deque[_Minute]] = {}
 
-    def is_due(self, now: float) -> bool:
-        """Return whether ages are to be noted now, by a clock in seconds that never goes back."""
-        return now >= self._noted_at + NOTED_S
-
-    def note(self, now: float, wall: float, ages: Mapping[str, float]) -> None:
-        """Note the present ages in seconds, by index, and forget other indexes.
+    def note(self, now: float, ages: Mapping[str, float]) -> None:
+        """Add the ages of indexes, in seconds; indexes that are left out are forgotten.
 
         Args:
-            now: The time by a clock in seconds that never goes back.
-            wall: The time in seconds since the epoch.
-            ages: The ages.
+            now: The time in seconds since the epoch.
+            ages: The ages by the names of the indexes.
         """
-        self._noted_at = now
-        minute = wall // MINUTE_S * MINUTE_S
-        for name, seconds in ages.items():
-            # Minutes and ages by turns in one array, which grows by both at once: a reader in another thread never sees
-            # one without the other.
-            known = self._ages.setdefault(name, array("d"))
-            if known and known[-2] >= minute:
-                known[-1] = max(known[-1], seconds)
+        at = int(now // STEP_S) * STEP_S
+        for asset in self._ages.keys() - ages.keys():
+            del self._ages[asset]
+        for asset, seconds in ages.items():
+            kept = self._ages.setdefault(asset, deque(maxlen=KEPT))
+            # The machine's clock may be set back, so that minutes come again.
+            if kept and kept[-1].at >= at:
+                kept[-1].seconds = max(kept[-1].seconds, seconds)
             else:
-                known.extend((minute, seconds))
-                if len(known) > 2 * MINUTES:
-                    self._ages[name] = known[-2 * MINUTES :]
-        for name in self._ages.keys() - ages.keys():
-            del self._ages[name]
+                kept.append(_Minute(at, seconds))
 
-    def of(self, names: Collection[str]) -> Sequence[tuple[float, float]]:
-        """Return the minutes, in seconds since the epoch, with the greatest age of some indexes, oldest first."""
-        found: dict[float, float] = {}
-        for name in names:
-            known = self._ages.get(name, array("d"))[:]
-            for minute, seconds in zip(known[::2], known[1::2], strict=True):
-                found[minute] = max(seconds, found.get(minute, 0.0))
-        return sorted(found.items())
+    def of(self, asset: str) -> list[tuple[int, float]]:
+        """Return the beginnings of minutes and their greatest ages, in order; minutes without a measurement lack."""
+        return [(minute.at, minute.seconds) for minute in list(self._ages.get(asset, ()))]

@@ -15,10 +15,11 @@ from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.drift import Drift
+from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
-from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours
+from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours, profiles_of
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
@@ -29,6 +30,8 @@ from caraway.state.permissions import Mode
 HOURS, MAX_HOURS = 24, 24 * 366
 # The findings of an answer without this parameter, and the greatest value of it.
 FINDINGS, MAX_FINDINGS = 100, 1_000
+
+MAX_NAME = 1_000
 # The most bytes of a profile, in base64: some thousands of features.
 MAX_PROFILE = 24 << 20
 
@@ -144,6 +147,59 @@ async def drift_findings(context: ServerContext, request: Request[Nothing, Findi
     found = await asyncio.to_thread(deployment.drift.found_of, request.branch, seen, asked.limit)
     findings = [DriftFinding(one.feature, one.distance, one.value, one.drifted) for one in found]
     return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings)))
+
+
+class ProfileParameters(Struct):
+    """The feature whose profiles are returned, when it was served, and with what it is compared."""
+
+    feature: Annotated[str, Meta(max_length=MAX_NAME, description="the full name of the feature")]
+    hours: Annotated[int, Meta(ge=1, le=MAX_HOURS, description="how many hours back values were served")] = HOURS
+    reference: Annotated[Against | None, Meta(description="as for `GET /api/v1/drift`")] = None
+
+
+class ProfilesAnswer(Struct):
+    """The profile of what was served of a feature, and that of its reference, in base64; null if there is none."""
+
+    feature: str
+    served: bytes | None
+    reference: str | None
+    reference_profile: bytes | None
+
+
+async def drift_profiles(context: ServerContext, request: Request[Nothing, ProfileParameters]) -> HttpResponse:
+    """Return the profiles that are compared of a feature: counts, moments, quantiles and frequent values.
+
+    Raises:
+        UnknownEntityError: The branch has no such feature.
+        ForbiddenError: The caller may not read it.
+    """
+    deployment, asked = context.deployment, request.parameters()
+    served = deployment.graphs.require_served_graph(request.branch)
+    features = features_of(served.graph)
+    if asked.feature not in features:
+        raise UnknownEntityError(f"there is no feature {asked.feature[:100]!r} on the branch")
+    tags = context.limits.tags(served).entities
+    require(request.caller, Mode.READ_DATA, request.branch, [(asked.feature, tags.get(asked.feature, frozenset()))])
+    found = await asyncio.to_thread(
+        profiles_of,
+        deployment.drift,
+        request.branch,
+        {asked.feature: features[asked.feature]},
+        last_hours(datetime.now(UTC), asked.hours),
+        against=asked.reference,
+    )
+    against = found.against.get(asked.feature)
+    answer = ProfilesAnswer(
+        asked.feature,
+        _bytes(asked.feature, found.served),
+        None if against is None else against.value,
+        _bytes(asked.feature, found.references),
+    )
+    return json_response(msgspec.to_builtins(answer))
+
+
+def _bytes(feature: str, columns: Mapping[str, ColumnProfile]) -> bytes | None:
+    return Profile({feature: columns[feature]}).to_bytes() if feature in columns else None
 
 
 class ReferenceBody(Struct):
