@@ -1,6 +1,9 @@
 """A person who uses the console in Chromium."""
 
+from collections.abc import Callable
+
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -34,7 +37,7 @@ class Person:
         return self.browser.find_element(By.TAG_NAME, "body").text
 
     def sees(self, words: str) -> None:
-        WebDriverWait(self.browser, scaled(WAIT_S)).until(lambda _: words in self.text, f"no {words!r} in: {self.text}")
+        self._wait(lambda: words in self.text, words)
 
     def search(self, words: str) -> None:
         self.browser.find_element(By.ID, "search").send_keys(words, Keys.ENTER)
@@ -42,10 +45,20 @@ class Person:
     def loads_until(self, words: str) -> None:
         """Load the page again, as its last link does, until it has some words."""
 
-        def has_them(_: object) -> bool:
+        def has_them() -> bool:
             if words in self.text:
                 return True
             self.browser.find_element(By.LINK_TEXT, "Load again").click()
             return words in self.text
 
-        WebDriverWait(self.browser, scaled(WAIT_S)).until(has_them, f"no {words!r} in: {self.text}")
+        self._wait(has_them, words)
+
+    def _wait(self, holds: Callable[[], bool], words: str) -> None:
+        # While a page is loaded there is nothing to see, or what was there is gone.
+        waiting = WebDriverWait(
+            self.browser, scaled(WAIT_S), ignored_exceptions=(NoSuchElementException, StaleElementReferenceException)
+        )
+        try:
+            waiting.until(lambda _: holds())
+        except TimeoutException:
+            raise AssertionError(f"no {words!r} in: {self.text}") from None
