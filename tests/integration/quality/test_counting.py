@@ -215,3 +215,35 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
     state = states_of(sales, windows, store.totals())[0]
     assert state.day == state.total == expected_of_sales(rows)[0]
     assert state.status is Status.VIOLATED
+
+
+def test_a_record_that_comes_again_to_another_partition_counts_once_after_the_loss_of_the_file(
+    kafka: str, store: QualityStore, tmp_path: Path
+) -> None:
+    twice = planned(kafka)["Twice"]
+    row: Row = ("apples", 5.0, NOW)
+
+    def block(first: int, count: int) -> bytes:
+        ids = [position_id(number, 0) for number in range(first, first + count)]
+        return block_of([record(twice.topic.schema, row, record_id=one) for one in ids])
+
+    def follow() -> Counts:
+        """Count all rows by a new process."""
+        following = QualityFollower(kafka, store, folder=tmp_path, seconds=0.0, kept_s=30 * 86_400)
+        following.follow({twice.check_id: twice})
+        deadline = deadline_in(60)
+        ends = TopicEnds(kafka).ends({twice.topic.name})[twice.topic.name]
+        while not is_behind(store.positions(twice.check_id), ends):
+            assert time.monotonic() < deadline, "the rows aren't counted"
+            following.step()
+        following.close()
+        return store.totals()[twice.check_id, 0].counts
+
+    # A process reads 10,000 records at once, so it comes to the end of the first partition after that of the second.
+    first = [(None, block(number, 100), 0) for number in range(0, 30_000, 100)]
+    sent(kafka, twice.topic.name, [*first, (None, block(30_000, 1), 1)])
+    assert follow() == Counts(30_001, 0)
+    for path in (tmp_path / FOLDER).iterdir():
+        path.unlink()
+    sent(kafka, twice.topic.name, [(None, block(29_999, 3), 1)])
+    assert follow() == Counts(30_002, 0)
