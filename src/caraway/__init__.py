@@ -7,6 +7,7 @@ from caraway.deferred import deferred
 if TYPE_CHECKING:
     from caraway import client, connectors
     from caraway.client import Client
+    from caraway.client.charts import plot_distributions, plot_drift, plot_freshness
     from caraway.client.desk import training_set
     from caraway.client.plotting import feature_history, plot_features
     from caraway.client.profiling import drift, profile
@@ -58,7 +59,10 @@ else:
             "field": "caraway.datasets:field",
             "meta": "caraway.lib:meta",
             "pipeline": "caraway.datasets:pipeline",
+            "plot_distributions": "caraway.client.charts:plot_distributions",
+            "plot_drift": "caraway.client.charts:plot_drift",
             "plot_features": "caraway.client.plotting:plot_features",
+            "plot_freshness": "caraway.client.charts:plot_freshness",
             "profile": "caraway.client.profiling:profile",
             "training_set": "caraway.client.desk:training_set",
             # Packages that become attributes of `caraway` when they are asked for.
@@ -96,7 +100,10 @@ __all__ = [
     "field",
     "meta",
     "pipeline",
+    "plot_distributions",
+    "plot_drift",
     "plot_features",
+    "plot_freshness",
     "profile",
     "training_set",
 ]

@@ -8,6 +8,9 @@ import structlog
 
 from caraway.request_ids import add_request_id
 
+# Libraries that log the address of each request as it is, with a password if it has one.
+QUIET = ("httpcore", "httpx")
+
 
 def configure_logging(level: str) -> None:
     """Write log lines of `level` and above to stderr as JSON and, after a crash, the stacks of all threads as text."""
@@ -37,3 +40,5 @@ def configure_logging(level: str) -> None:
         )
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)

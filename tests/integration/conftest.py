@@ -1,18 +1,13 @@
 """Real services for the tests below: one broker, one Postgres and one Spark session for a whole run."""
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg import sql
 from pyspark.sql import SparkSession
 
-from caraway.stack import ports
 from caraway.stack.jars import JarSet
-from caraway.stack.postgres import EmbeddedPostgres
-from tests.alone import running
+from tests.integration.databases import new_database, running_postgres
 from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import LastingSession, tell
@@ -69,10 +64,8 @@ def spark(lasting_session: LastingSession) -> SparkSession:
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start a Postgres server for all tests; yield the URL of its first database."""
-    folder = tmp_path_factory.mktemp("postgres")
-    server = EmbeddedPostgres(folder, ports.choose())
-    with running(server, folder / "postgres.log"):
-        yield server.url
+    with running_postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -85,9 +78,5 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
     """Yield the URL of an empty database, one for each test."""
-    name = f"test_{secrets.token_hex(6)}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    yield f"{postgres_server.rpartition('/')[0]}/{name}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with new_database(postgres_server) as url:
+        yield url

@@ -39,7 +39,7 @@ def run_together(machinery: Machinery, cases: Sequence[Case]) -> Outcome:
 
 
 def _outcome(run: Run) -> Outcome:
-    wanted, failing = expectations(run), failed(run)
+    wanted, failing = expectations(run), [*failed(run), *run.unexpected()]
     found: list[Difference] = []
     undefined: dict[int, int] = {}
     empty: list[int] = []
@@ -47,6 +47,8 @@ def _outcome(run: Run) -> Outcome:
         expected = [expected for expected in wanted if expected.part is part]
         judged = apart_from_ties(part, [difference for e in expected for difference in differing(run, e)])
         differences = [*(d for d in failing if d.part is part), *judged.differences]
+        if not differences:
+            differences = run.unexplained(part, expected)
         # A case whose engines differ anyway is made small without erasures. Answers that depend on the order of ties do
         # so after an erasure, too.
         if not differences and not judged.undefined:

@@ -144,7 +144,7 @@ def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]
 
 def columns_apart(spec: DatasetSpec, one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
     """Return the columns in which two answers to one question differ."""
-    tolerant = _tolerant(spec)
+    tolerant = tolerant_columns(spec)
     return {name for name in one if not equal(one[name], other[name], tolerant=name in tolerant)}
 
 
@@ -208,11 +208,11 @@ def compared_columns(spec: DatasetSpec) -> list[str]:
 
 
 def _aggregates(spec: DatasetSpec) -> tuple[Any, ...]:
-    operator = spec.pipelines[0].operator
+    operator = spec.pipelines[0].operator if spec.pipelines else None
     return operator.aggregates if isinstance(operator, Aggregate) else ()
 
 
-def _tolerant(spec: DatasetSpec) -> frozenset[str]:
+def tolerant_columns(spec: DatasetSpec) -> frozenset[str]:
     """Return the columns that agree to 1e-12 relative only."""
     return frozenset(a.into for a in _aggregates(spec) if a.function is AggregateFunction.EXP_DECAY_SUM)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.conftest import lasting_session, spark
+from tests.integration.conftest import lasting_session, postgres_server, spark
 from tests.parity.streaming import Machinery, machinery
 
-__all__ = ["lasting_session", "spark"]
+__all__ = ["lasting_session", "postgres_server", "spark"]
 
 HERE = Path(__file__).parent
 
@@ -20,6 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machinery]:
-    with machinery(tmp_path_factory.mktemp("parity"), spark) as engines:
+def engines(spark: SparkSession, postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machinery]:
+    with machinery(tmp_path_factory.mktemp("parity"), spark, postgres_server) as engines:
         yield engines

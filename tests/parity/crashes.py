@@ -1,8 +1,8 @@
-"""Kills in the middle of everything: of the JVM, of the engine's process, of the broker, of the index's process.
+"""Kills in the middle of everything: of the JVM, the engine, the broker, the index, and the process that counts rows.
 
 A graph with joins, a dedup, users' functions and aggregates over four windows runs in an engine of its own process
 while events come in. All the while counts are read that can only grow; in the end all values must be those of the
-in-process engine.
+in-process engine, and the counts of expectations must be those of plain Python.
 """
 
 import threading
@@ -36,6 +36,7 @@ from caraway.topics.codec import RecordCodec
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark.broker import Broker
 from tests.parity.comparing import Difference, Expected, differing, expectations
+from tests.parity.counting import CountingProcess, differing_counts
 from tests.parity.graphs import Case, check, derived, source_of, with_dataset
 from tests.parity.indexing import KillableIndex
 from tests.parity.traces import Arrival
@@ -64,6 +65,7 @@ class Victim(StrEnum):
     ENGINE = "engine"
     BROKER = "broker"
     INDEX = "index"
+    COUNTING = "counting"
 
 
 def crash_case(rows: int, seed: int) -> Case:
@@ -219,6 +221,7 @@ class Scene:
     rig: Rig
     broker: Broker
     index: KillableIndex
+    counting: CountingProcess
 
     @property
     def jobs(self) -> Sequence[JobPlan]:
@@ -261,6 +264,8 @@ def _kill(scene: Scene, victim: Victim) -> None:
             scene.broker.start()
         case Victim.INDEX:
             scene.index.kill()
+        case Victim.COUNTING:
+            scene.counting.kill()
         case Victim.ENGINE:
             rig.process.kill()
             rig.process.wait()
@@ -275,8 +280,8 @@ def _kill(scene: Scene, victim: Victim) -> None:
             pass
 
 
-def settled(traffic: Traffic) -> list[Difference]:
-    """Wait until both engines agree, and return where they don't, in the end."""
+def settled(traffic: Traffic, counting: CountingProcess) -> list[Difference]:
+    """Wait until both engines agree, and return where they don't in the end, or where rows are counted otherwise."""
     wanted = expectations(traffic)
     deadline = deadline_in(AGREED_S)
     while (found := _differences(traffic, wanted)) and time.monotonic() < deadline:
@@ -285,7 +290,8 @@ def settled(traffic: Traffic) -> list[Difference]:
         # Nothing that comes late may change it: a checkpoint later it must be the same.
         time.sleep(LONGEST_WAIT_S)
         found = _differences(traffic, wanted)
-    return found
+    counting.settle()
+    return [*found, *(one for part in traffic.parts for one in differing_counts(traffic, part, counting))]
 
 
 def _differences(traffic: Traffic, wanted: Sequence[Expected]) -> list[Difference]:

@@ -18,6 +18,7 @@ from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.identity import position_id, position_ids
 from tests.parity.graphs import Case
 from tests.parity.indexing import Index
+from tests.parity.suites import expected_of
 from tests.parity.traces import Arrival
 
 Lot = Sequence[tuple["Part", str, Arrival]]
@@ -73,9 +74,10 @@ class Traffic:
     """
 
     def __init__(self, servers: str, index: Index, cases: Sequence[Case], label: str) -> None:
-        """Plan cases; `label` tells those apart that come to the same broker and index."""
+        """Plan cases with random expectations; `label` tells those apart that come to the same broker and index."""
         self.parts = [
-            Part(case, _labelled(plan_graph(case.graph), f"{label}-{number}"), {}) for number, case in enumerate(cases)
+            Part(case, _labelled(plan_graph(expected_of(case).graph), f"{label}-{number}"), {})
+            for number, case in enumerate(cases)
         ]
         self.index = index
         self.servers = servers
@@ -223,6 +225,9 @@ def _labelled(plan: GraphPlan, label: str) -> GraphPlan:
                 emits=None if index.emits is None else topic(index.emits),
             )
             for index in plan.indexes
+        ),
+        checks=tuple(
+            replace(check, topic=topic(check.topic), erased_on=f"{check.erased_on}.{label}") for check in plan.checks
         ),
     )
 

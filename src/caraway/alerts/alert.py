@@ -7,6 +7,8 @@ from typing import Any
 
 # Alertmanager takes an alert as resolved after this time, unless it is sent again.
 LASTS = timedelta(days=1)
+# An alert that lasts is sent again after this time, so that it isn't taken as resolved.
+AGAIN = timedelta(hours=6)
 # The most characters of a label or annotation.
 MAX_TEXT = 1_000
 
@@ -33,6 +35,17 @@ class Alert:
     def is_resolved(self) -> bool:
         """True if the condition has ended."""
         return self.ended_at is not None
+
+
+def is_due(sent_at: datetime | None, now: datetime, *, lasts: bool) -> bool:
+    """Return whether an alert has to be sent.
+
+    Args:
+        sent_at: When it was taken last since it has begun or ended; None if it wasn't yet.
+        now: The time. If it lies before `sent_at`, the clock was set back, and the alert is due.
+        lasts: True if it hasn't ended.
+    """
+    return sent_at is None or (lasts and not timedelta(0) <= now - sent_at < AGAIN)
 
 
 def as_request(alerts: Sequence[Alert], now: datetime) -> list[dict[str, Any]]:

@@ -101,6 +101,51 @@ class Content(Caller):
         answer: dict[str, Any] = self._connection.request("GET", "/drift", self._headers(), params=params).json()
         return answer
 
+    def drift_profiles(self, feature: str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
+        """Return the profiles of a feature that `drift` compares, to look at or to draw (`caraway.plot_drift`).
+
+        Args:
+            feature: The full name of the feature.
+            hours: How many hours back the feature was served. The current hour is one of them.
+            reference: The reference with which it is compared; see `drift`.
+
+        Returns:
+            A `Profile` with the column of the feature: "served" of what was served, and under the kind of the
+            reference, such as "training", that of the reference. A profile that there isn't is missing.
+
+        Raises:
+            UnknownEntityError: The branch has no such feature.
+            UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
+        """
+        # It needs pyarrow, which takes longer to import than the client.
+        from caraway.profiles.tables import Profile  # noqa: PLC0415
+
+        params = {"feature": feature, "hours": str(hours), "reference": reference}
+        answer = self._connection.request("GET", "/drift/profiles", self._headers(), params=params).json()
+        found = {answer["reference"]: answer["reference_profile"], "served": answer["served"]}
+        return {
+            kind: Profile.from_bytes(base64.b64decode(packed))
+            for kind, packed in found.items()
+            if kind is not None and packed is not None
+        }
+
+    def freshness_history(self) -> dict[str, pd.Series]:
+        """Return how old what queries read was, in the minutes of the last day that the server has measured.
+
+        Returns:
+            For each dataset the greatest ages of minutes, in seconds; the index has the beginnings of the minutes.
+        """
+        answer = self._connection.request("GET", "/freshness/history", self._headers()).json()
+        return {
+            found["dataset"]: pd.Series(
+                found["seconds"],
+                index=pd.to_datetime(found["at"], unit="s", utc=True),
+                name=found["dataset"],
+                dtype="float64",
+            )
+            for found in answer["datasets"]
+        }
+
     def set_reference(self, reference: Any) -> dict[str, Any]:
         """Set the rows with which served features are compared from now on, as those that a model was trained on.
 

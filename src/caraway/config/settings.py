@@ -338,6 +338,21 @@ class TracesSettings(_Section):
     service: Annotated[str, Field(min_length=1)] = "caraway"
 
 
+class OpenLineageSettings(_Section):
+    """Events of OpenLineage, which tell a catalogue of data what is computed from what.
+
+    Attributes:
+        url: The address that takes events by `POST`, such as http://marquez:5000/api/v1/lineage; without it none are
+            sent.
+        api_key: The bearer token of the requests, if the receiver needs one.
+        namespace: The name of this deployment in events.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/]+/.*$")] | None = Field(default=None, repr=False)
+    api_key: Annotated[str, Field(pattern=r"^[\x21-\x7e]+$")] | None = Field(default=None, repr=False)
+    namespace: Annotated[str, Field(min_length=1)] = "caraway"
+
+
 class DriftSettings(_Section):
     """The drift watch, which profiles served features by the hour and compares them with a reference.
 
@@ -474,6 +489,7 @@ class Settings(BaseSettings):
     alerts: AlertSettings = AlertSettings()
     sinks: SinkSettings = SinkSettings()
     traces: TracesSettings = TracesSettings()
+    openlineage: OpenLineageSettings = OpenLineageSettings()
     secrets: SecretsSettings = SecretsSettings()
     functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()
@@ -539,7 +555,7 @@ def _explain(location: tuple[int | str, ...], message: str, value: object) -> st
         return f"{setting}: there is no such setting (from {FILE_NAME} or the variable {variable})"
     reason = message.removeprefix("Value error, ")
     # A URL may contain a password, which must not appear in a message.
-    current = "" if names[-1:] in (["url"], ["password"]) else f"; it is {value!r}"
+    current = "" if names[-1:] in (["url"], ["password"], ["api_key"]) else f"; it is {value!r}"
     return f"{setting}: {reason}{current} (set {variable}, or {setting} in {FILE_NAME} of the data folder)"
 
 

@@ -5,9 +5,12 @@ import threading
 
 import sqlalchemy as sa
 
+from caraway.alerts.webhook import Webhook
 from caraway.config.settings import Settings
+from caraway.drift_watch.alerting import DriftAlerts
 from caraway.drift_watch.watch import DriftWatch, Parts
 from caraway.erasure.keys import ErasedKeys
+from caraway.objects.folder import ObjectFolder
 from caraway.secrets.keyring import open_keyring
 from caraway.served.drift import LEASE
 from caraway.watches.process import Passes, run_watch
@@ -15,7 +18,8 @@ from caraway.watches.process import Passes, run_watch
 
 def _watch(settings: Settings, database: sa.Engine, stopping: threading.Event) -> None:
     erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-    watch = DriftWatch(settings, Parts(database, erased))
+    alerts = DriftAlerts(ObjectFolder(settings.objects_url), Webhook(settings.alerts.webhook))
+    watch = DriftWatch(settings, Parts(database, erased, alerts))
     Passes("drift", watch.run_once, settings.drift.seconds, stopping).make()
 
 

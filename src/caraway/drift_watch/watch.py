@@ -13,6 +13,7 @@ from caraway.archive.served import ServedErasures
 from caraway.archive.store.model import table_path
 from caraway.archive.store.tables import ArchiveTable
 from caraway.config.settings import Settings
+from caraway.drift_watch.alerting import DriftAlerts, SentAlert, drifted
 from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
@@ -39,10 +40,11 @@ US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The connections of a watch: Postgres, and the erased keys."""
+    """The connections of a watch: Postgres, the erased keys, and the alerts."""
 
     database: sa.Engine
     erased: ErasedKeys
+    alerts: DriftAlerts
 
 
 class DriftWatch:
@@ -53,6 +55,7 @@ class DriftWatch:
         self._settings = settings
         self._servers = sign_in(settings.kafka)
         self._clock = clock
+        self._alerts = parts.alerts
         self._store = DriftStore(parts.database)
         self._state = StateReader(parts.database)
         self._kinds = lru_cache(maxsize=KEPT_COMMITS)(self._read_kinds)
@@ -68,6 +71,8 @@ class DriftWatch:
         at again.
         """
         began = time.monotonic()
+        # Alerts that weren't taken are sent again with each pass, also if nothing was served.
+        self._alerts.send()
         branches = [branch.name for branch in self._state.branch_heads().branches]
         self._prune(branches)
         path = table_path(SERVED, topic_id(self._servers, SERVED))
@@ -86,8 +91,7 @@ class DriftWatch:
         profiled = Profiled(topic_id=name, since=since, until=found.until, columns=columns)
         if not self._store.add(profiled, self._no_newer_erasure):
             raise UnavailableError("a key was erased, or another process has profiled the same rows meanwhile")
-        for branch in branches:
-            self._compare(branch)
+        self._alerts.look([alert for branch in branches for alert in self._compare(branch)])
         LOG.info(
             "served features were profiled",
             rows=len(found.rows),
@@ -96,9 +100,11 @@ class DriftWatch:
         )
         return True
 
-    def _compare(self, branch: str) -> None:
+    def _compare(self, branch: str) -> list[SentAlert]:
+        """Record how the features of a branch compare with their references, and return those that have drifted."""
         graph = decode_graph(self._state.head(branch).graph)
-        window = last_hours(to_datetime(int(self._clock() * US)), self._settings.drift.hours)
+        now = to_datetime(int(self._clock() * US))
+        window = last_hours(now, self._settings.drift.hours)
         found = drift_of(
             self._store,
             branch,
@@ -108,6 +114,7 @@ class DriftWatch:
             false_alarms=self._settings.drift.false_alarms,
         )
         self._store.record(branch, findings(branch, found))
+        return drifted(branch, graph, found, now)
 
     def _read_kinds(self, commit: str) -> Mapping[str, Kind]:
         try:

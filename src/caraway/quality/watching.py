@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from caraway.alerts.alert import Alert
+from caraway.alerts.alert import Alert, is_due
 from caraway.alerts.webhook import Webhook
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import ExpectationState, Status, states
@@ -13,8 +13,6 @@ from caraway.plan.model import CheckPlan
 from caraway.quality.store import QualityStore, Total, Windows
 
 NAME = "CarawayExpectationViolated"
-# An alert is sent again after this time, so that it isn't taken as resolved (`caraway.alerts.alert.LASTS`).
-AGAIN = timedelta(hours=6)
 DAY_HOURS = 24.0
 
 
@@ -88,7 +86,9 @@ class QualityWatch:
         alerts: list[Alert] = []
         told: list[tuple[str, int, datetime]] = []
         for (check_id, number), total in totals.items():
-            if check_id not in checks or total.changed_at is None or not _is_due(total, now):
+            if check_id not in checks or total.changed_at is None:
+                continue
+            if not is_due(total.notified_at, now, lasts=total.status is Status.VIOLATED):
                 continue
             told.append((check_id, number, total.changed_at))
             # An expectation that was never violated needs no message that it isn't.
@@ -97,12 +97,6 @@ class QualityWatch:
                 alerts += _alerts(plan, state, total, sorted(branches.get(check_id, ())))
         if told and (not alerts or self._webhook.send(alerts)):
             self._store.notified(told, now)
-
-
-def _is_due(total: Total, now: datetime) -> bool:
-    if total.notified_at is None:
-        return True
-    return total.status is Status.VIOLATED and not timedelta(0) <= now - total.notified_at < AGAIN
 
 
 def _alerts(plan: CheckPlan, state: ExpectationState, total: Total, branches: Iterable[str]) -> list[Alert]:

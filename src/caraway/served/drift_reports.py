@@ -11,7 +11,7 @@ from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift, compared
 from caraway.profiles.kinds import Kind, kind_of
 from caraway.profiles.tables import Profile
-from caraway.served.drift import DriftStore
+from caraway.served.drift import DriftStore, Reference
 from caraway.served.findings import Found
 
 DAY, WEEK = 24, 7 * 24
@@ -81,16 +81,32 @@ def features_of(graph: Graph) -> dict[str, tuple[Kind, Drift]]:
     }
 
 
-def drift_of(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiles:
+    """The profiles of served features, and of their references.
+
+    Attributes:
+        served: The profiles of what was served, by the full names of features.
+        references: The profiles with which they are compared; features without a reference are missing.
+        against: The kinds of the references.
+        kept: The references that were set.
+    """
+
+    served: Mapping[str, ColumnProfile]
+    references: Mapping[str, ColumnProfile]
+    against: Mapping[str, Against]
+    kept: Mapping[str, Reference]
+
+
+def profiles_of(
     store: DriftStore,
     branch: str,
     known: Mapping[str, tuple[Kind, Drift]],
     window: Window,
     *,
     against: Against | None,
-    false_alarms: float,
-) -> list[FeatureDrift]:
-    """Return how features that a branch served within a window compare with their references.
+) -> Profiles:
+    """Return the profiles of features that a branch served within a window, and of their references.
 
     Args:
         store: The profiles.
@@ -98,7 +114,6 @@ def drift_of(
         known: The features, with their kinds and thresholds.
         window: The window.
         against: The references. None: the one that was set, or else what was served a day before.
-        false_alarms: The greatest probability of any alarm if nothing has changed.
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
@@ -112,6 +127,24 @@ def drift_of(
         others = _of_kind(store.window(branch, before.since, before.until, served.keys() - references.keys()), known)
         references |= others
         kinds |= dict.fromkeys(others, earlier)
+    return Profiles(served=served, references=references, against=kinds, kept=kept)
+
+
+def drift_of(
+    store: DriftStore,
+    branch: str,
+    known: Mapping[str, tuple[Kind, Drift]],
+    window: Window,
+    *,
+    against: Against | None,
+    false_alarms: float,
+) -> list[FeatureDrift]:
+    """Return how features that a branch served within a window compare with their references; see `profiles_of`.
+
+    Raises `UnavailableError` if Postgres doesn't answer.
+    """
+    found = profiles_of(store, branch, known, window, against=against)
+    served, references, kinds, kept = found.served, found.references, found.against, found.kept
     report = compared(
         Profile(references),
         Profile(served),

@@ -480,6 +480,15 @@ class MockClient(Client):
         del feature, hours, reference
         return {"branch": self._branch, "since": None, "false_alarms": None, "features": []}
 
+    def drift_profiles(self, feature: str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
+        """Return no profiles: a mock client logs no features that it served; see `Client.drift_profiles`."""
+        del feature, hours, reference
+        return {}
+
+    def freshness_history(self) -> dict[str, pd.Series]:
+        """Return no ages: a mock client reads rows at once; see `Client.freshness_history`."""
+        return {}
+
     def set_reference(self, reference: Any) -> dict[str, Any]:
         """Check the reference; a mock client compares nothing with it. See `Client.set_reference`."""
         made = reference if isinstance(reference, Profile) else profile(reference)

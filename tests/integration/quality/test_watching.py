@@ -8,12 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from caraway.alerts.alert import AGAIN
 from caraway.alerts.webhook import ATTEMPTS, Webhook
 from caraway.client import arguments
 from caraway.expectations.counts import Counts
 from caraway.plan.planner import plan_graph
 from caraway.quality.store import Findings, QualityStore
-from caraway.quality.watching import AGAIN, QualityWatch
+from caraway.quality.watching import QualityWatch
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
 from tests.integration.quality.stalls import OWNER, definitions

@@ -19,6 +19,7 @@ from caraway.config.settings import (
     DriftSettings,
     KafkaSettings,
     OfflineSettings,
+    OpenLineageSettings,
     PostgresSettings,
     QualitySettings,
     SecretsSettings,
@@ -62,6 +63,7 @@ class ServerProcess:
         drift: DriftSettings | None = None,
         quality: QualitySettings | None = None,
         alerts: AlertSettings | None = None,
+        openlineage: OpenLineageSettings | None = None,
         sources: SourcesSettings | None = None,
     ) -> None:
         self.settings = Settings(
@@ -77,6 +79,7 @@ class ServerProcess:
             # A process that checks rows takes a second to start, which few tests need.
             quality=quality or QualitySettings(enabled=False),
             alerts=alerts or AlertSettings(),
+            openlineage=openlineage or OpenLineageSettings(),
             server=ServerSettings(
                 port=ports.choose(),
                 snapshot_seconds=snapshot_seconds,

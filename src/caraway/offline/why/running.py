@@ -1,5 +1,7 @@
 """Explanations in the process of an offline query."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from caraway.errors import InvalidInputError
@@ -18,6 +20,7 @@ from caraway.query.catalog import Catalog
 from caraway.why.explaining import Question, explain
 from caraway.why.lookups import Listing
 from caraway.why.model import Why
+from caraway.why.parts import Hidden
 
 # The explanation in the folder of its query.
 NAME = "why.json"
@@ -82,14 +85,7 @@ def explanation(
     catalog = Catalog(query.commit, context.planned.graph)
     records = KeyRecords(source, plans.indexes, whole=True)
     reader = NarrowReader(records, lambda found: _reader(context, found))
-    refused = dict(asked.hidden)
-
-    def hidden(dataset: str, field: str | None) -> str | None:
-        if field is not None:
-            return refused.get(dataset) or refused.get(f"{dataset}.{field}")
-        names = [dataset, *(f"{dataset}.{part.name}" for part in catalog.dataset(dataset).fields)]
-        return next((refused[name] for name in names if name in refused), None)
-
+    hidden = hides(asked.hidden, catalog)
     sources = SourceRecords(plans, catalog.datasets, messages, context.erased, hidden)
     histories = TopicHistories(records, plans, catalog.datasets, sources, context.erased)
     question = Question(
@@ -101,6 +97,25 @@ def explanation(
         branch=query.branch,
     )
     return explain(catalog, reader, histories, question, compile_python=context.functions.compile, hidden=hidden)
+
+
+def hides(refused: Mapping[str, str], catalog: Catalog) -> Hidden:
+    """Return why a dataset, or a field of one, isn't shown.
+
+    A dataset as a whole is shown only if all of its fields are.
+
+    Args:
+        refused: The datasets and full names of fields that the caller may not read, with the reason.
+        catalog: The graph.
+    """
+
+    def hidden(dataset: str, field: str | None) -> str | None:
+        if field is not None:
+            return refused.get(dataset) or refused.get(f"{dataset}.{field}")
+        names = [dataset, *(f"{dataset}.{part.name}" for part in catalog.dataset(dataset).fields)]
+        return next((refused[name] for name in names if name in refused), None)
+
+    return hidden
 
 
 def _reader(context: QueryContext, source: TopicRecords) -> OfflineReader:

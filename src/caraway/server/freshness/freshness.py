@@ -18,6 +18,7 @@ from caraway.server import metrics
 from caraway.server.freshness.arrivals import Arrivals, OutputReader
 from caraway.server.freshness.events import Events
 from caraway.server.freshness.heartbeats import LONG_AGO, Heartbeats, Served
+from caraway.server.freshness.history import AgeHistory
 from caraway.server.tracing.spans import Trace
 from caraway.state.model import JobRecord
 from caraway.topics.markers import MARKER_KEY
@@ -120,6 +121,7 @@ class FreshnessWatch:
         self._served: Mapping[str, Served] = {}
         self._stored: Mapping[str, _Stored] = {}
         self._last_stored = b""
+        self._history = AgeHistory()
         self._recurring = Recurring("freshness", self.step, self._pause, at_once=True, finish=self._outputs.close)
 
     def start(self) -> None:
@@ -159,6 +161,14 @@ class FreshnessWatch:
         found = {asset: _freshness(each, now, 0.0).seconds for asset, each in served.items()}
         return {asset: seconds for asset, seconds in found.items() if seconds is not None}
 
+    def history(self, plan: GraphPlan) -> dict[str, list[tuple[int, float]]]:
+        """Return the ages of the datasets of a plan over the last day, by name.
+
+        Each is the beginning of a minute, in seconds since the epoch, and the greatest age in it, in seconds.
+        """
+        found = {index.dataset: self._history.of(index.asset.hex()) for index in plan.indexes if index.emits is None}
+        return {dataset: ages for dataset, ages in sorted(found.items()) if ages}
+
     def step(self) -> None:
         """Begin a heartbeat if it is time to, and move those under way on.
 
@@ -180,6 +190,7 @@ class FreshnessWatch:
         finally:
             self._publish(statuses)
         if beats:
+            self._history.note(self._wall(), self.ages())
             self._store()
 
     def _move(self, statuses: Sequence[IndexStatus]) -> None:

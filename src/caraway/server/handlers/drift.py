@@ -15,10 +15,11 @@ from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.drift import Drift
+from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
-from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours
+from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours, profiles_of
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
@@ -27,6 +28,9 @@ from caraway.state.permissions import Mode
 
 # The hours of an answer without this parameter, and the greatest value of it.
 HOURS, MAX_HOURS = 24, 24 * 366
+# The findings of an answer without this parameter, and the greatest value of it.
+FINDINGS, MAX_FINDINGS = 100, 1_000
+MAX_NAME = 1_000
 # The most bytes of a profile, in base64: some thousands of features.
 MAX_PROFILE = 24 << 20
 
@@ -80,16 +84,17 @@ class DriftAnswer(Struct):
 async def drift(context: ServerContext, request: Request[Nothing, DriftParameters]) -> HttpResponse:
     """Return how features that were served compare with a reference.
 
-    Raises `UnknownEntityError` if the branch has no such feature.
+    Raises `UnknownEntityError` if the branch has no such feature, or the caller may not read it.
     """
     deployment, asked = context.deployment, request.parameters()
     served = deployment.graphs.require_served_graph(request.branch)
     entities = context.limits.tags(served).entities
     features = features_of(served.graph)
-    known = features if asked.feature is None else _only(asked.feature, features)
-    pairs = [(name, entities.get(name, frozenset())) for name in known]
+    pairs = [(name, entities.get(name, frozenset())) for name in features]
     refused = set(request.caller.refused(Mode.READ_DATA, request.branch, pairs))
-    seen = {name: found for name, found in known.items() if name not in refused}
+    seen = {name: found for name, found in features.items() if name not in refused}
+    if asked.feature is not None:
+        seen = _only(asked.feature, seen)
     window = last_hours(datetime.now(UTC), asked.hours)
     found = await asyncio.to_thread(
         drift_of,
@@ -104,6 +109,96 @@ async def drift(context: ServerContext, request: Request[Nothing, DriftParameter
         request.branch, window.since.isoformat(), deployment.drift_false_alarms, [_feature(one) for one in found]
     )
     return json_response(msgspec.to_builtins(answer))
+
+
+class FindingParameters(Struct):
+    """The findings that are wanted."""
+
+    limit: Annotated[
+        int, Meta(ge=1, le=MAX_FINDINGS, description=f"the most distances in the answer, up to {MAX_FINDINGS:,}")
+    ] = FINDINGS
+
+
+class DriftFinding(Struct):
+    """A distance of a feature from its reference, as the drift watch found it last."""
+
+    feature: str
+    distance: str
+    value: float
+    drifted: bool
+
+
+class FindingsAnswer(Struct):
+    """The findings of the drift watch about a branch, those about features that have drifted first."""
+
+    branch: str
+    findings: list[DriftFinding]
+
+
+async def drift_findings(context: ServerContext, request: Request[Nothing, FindingParameters]) -> HttpResponse:
+    """Return the distances of served features from their references, as the drift watch found them last."""
+    deployment, asked = context.deployment, request.parameters()
+    served = deployment.graphs.require_served_graph(request.branch)
+    seen = None
+    if not request.caller.may_all(Mode.READ_DATA, request.branch):
+        entities = context.limits.tags(served).entities
+        seen = frozenset(entities).difference(request.caller.refused(Mode.READ_DATA, request.branch, entities.items()))
+    found = await asyncio.to_thread(deployment.drift.found_of, request.branch, seen, asked.limit)
+    findings = [DriftFinding(one.feature, one.distance, one.value, one.drifted) for one in found]
+    return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings)))
+
+
+class ProfileParameters(Struct):
+    """The feature whose profiles are returned, when it was served, and with what it is compared."""
+
+    feature: Annotated[str, Meta(max_length=MAX_NAME, description="the full name of the feature")]
+    hours: Annotated[int, Meta(ge=1, le=MAX_HOURS, description="how many hours back values were served")] = HOURS
+    reference: Annotated[Against | None, Meta(description="as for `GET /api/v1/drift`")] = None
+
+
+class ProfilesAnswer(Struct):
+    """The profile of what was served of a feature, and that of its reference, in base64; null if there is none."""
+
+    feature: str
+    served: bytes | None
+    reference: str | None
+    reference_profile: bytes | None
+
+
+async def drift_profiles(context: ServerContext, request: Request[Nothing, ProfileParameters]) -> HttpResponse:
+    """Return the profiles that are compared of a feature: counts, moments, quantiles and frequent values.
+
+    Raises:
+        UnknownEntityError: The branch has no such feature.
+        ForbiddenError: The caller may not read it.
+    """
+    deployment, asked = context.deployment, request.parameters()
+    served = deployment.graphs.require_served_graph(request.branch)
+    features = features_of(served.graph)
+    if asked.feature not in features:
+        raise UnknownEntityError(f"there is no feature {asked.feature[:100]!r} on the branch")
+    tags = context.limits.tags(served).entities
+    require(request.caller, Mode.READ_DATA, request.branch, [(asked.feature, tags.get(asked.feature, frozenset()))])
+    found = await asyncio.to_thread(
+        profiles_of,
+        deployment.drift,
+        request.branch,
+        {asked.feature: features[asked.feature]},
+        last_hours(datetime.now(UTC), asked.hours),
+        against=asked.reference,
+    )
+    against = found.against.get(asked.feature)
+    answer = ProfilesAnswer(
+        asked.feature,
+        _bytes(asked.feature, found.served),
+        None if against is None else against.value,
+        _bytes(asked.feature, found.references),
+    )
+    return json_response(msgspec.to_builtins(answer))
+
+
+def _bytes(feature: str, columns: Mapping[str, ColumnProfile]) -> bytes | None:
+    return Profile({feature: columns[feature]}).to_bytes() if feature in columns else None
 
 
 class ReferenceBody(Struct):

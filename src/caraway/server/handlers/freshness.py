@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from caraway.errors import UnavailableError
 from caraway.server.freshness.freshness import Freshness
 from caraway.server.freshness.heartbeats import explain
+from caraway.server.freshness.history import STEP_S
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.messages import HttpResponse, Request, json_response
 
@@ -30,3 +31,33 @@ async def freshness(context: ServerContext, request: Request) -> HttpResponse:
             jobs = await asyncio.to_thread(deployment.state.jobs)
             found = [replace(each, waits_for=explain(each.waits_for, each.dataset, jobs)) for each in found]
     return json_response(asdict(FreshnessAnswer(request.branch, found)))
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetAges:
+    """The ages of a dataset: the beginnings of minutes, and the greatest age of each, in seconds."""
+
+    dataset: str
+    at: list[int]
+    seconds: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class FreshnessHistory:
+    """How old what queries read was in the minutes of the last day that this server has measured, by dataset."""
+
+    branch: str
+    step_seconds: int
+    datasets: list[DatasetAges]
+
+
+async def freshness_history(context: ServerContext, request: Request) -> HttpResponse:
+    """Return for each dataset how old what queries read was, minute by minute, up to a day back."""
+    deployment = context.deployment
+    served = deployment.graphs.require_served_graph(request.branch)
+    ages = deployment.freshness.history(served.plan)
+    datasets = [
+        DatasetAges(dataset, [at for at, _ in found], [seconds for _, seconds in found])
+        for dataset, found in ages.items()
+    ]
+    return json_response(asdict(FreshnessHistory(request.branch, STEP_S, datasets)))

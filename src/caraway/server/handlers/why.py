@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from caraway.dtypes.instants import instant_us
 from caraway.errors import InvalidInputError
+from caraway.graph.specs import Graph
 from caraway.graph.trees import datasets_read, reached
 from caraway.offline.queries.model import (
     JSON_INPUT,
@@ -24,12 +25,12 @@ from caraway.offline.queries.model import (
 from caraway.offline.why.running import NAME
 from caraway.query.model import LookupStep, PythonStep, QueryPlan
 from caraway.served.metrics import DEFAULT_WORKFLOW
+from caraway.server.access.limits import Tags
 from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.offline import RequestId, check_offline, query_seen
 from caraway.server.http.bodies import Flag
 from caraway.server.http.messages import HttpResponse, Request, json_response
-from caraway.server.served_graph import ServedGraph
-from caraway.state.permissions import Mode
+from caraway.state.permissions import Caller, Mode
 from caraway.why.model import LISTED, MAX_LISTED
 
 # A request is answered without the explanation if it isn't ready after so long, and the caller asks again.
@@ -88,7 +89,7 @@ async def why(context: ServerContext, request: Request[WhyBody]) -> HttpResponse
         offset=asked.offset,
         limit=asked.limit,
         sample=bool(asked.sample),
-        hidden=_hidden(context, request, served, plan.plan),
+        hidden=hidden_parts(request.caller, request.branch, context.limits.tags(served), served.graph, plan.plan),
     )
     recorded = OfflineRequest(
         inputs=tuple(asked.inputs),
@@ -143,12 +144,18 @@ def _read(context: ServerContext, query: OfflineQuery) -> Any:
     return orjson.loads(context.deployment.objects.read(f"{folder_of(query.id)}/{NAME}"))
 
 
-def _hidden(context: ServerContext, request: Request[Any, Any], served: ServedGraph, plan: QueryPlan) -> dict[str, str]:
-    """Return the datasets and fields on the way to a feature that the caller may not read, with the reason."""
-    caller, branch = request.caller, request.branch
+def hidden_parts(caller: Caller, branch: str, tags: Tags, graph: Graph, plan: QueryPlan) -> dict[str, str]:
+    """Return the datasets and fields on the way to a feature that a caller may not read, with the reason.
+
+    Args:
+        caller: The caller.
+        branch: The branch.
+        tags: The tags of the graph.
+        graph: The definitions of the branch.
+        plan: The query of the feature.
+    """
     if caller.may_all(Mode.READ_DATA, branch):
         return {}
-    tags = context.limits.tags(served)
     read: dict[str, None] = {}
     for step in plan.steps:
         if isinstance(step, LookupStep):
@@ -157,9 +164,9 @@ def _hidden(context: ServerContext, request: Request[Any, Any], served: ServedGr
             read.update(dict.fromkeys(step.datasets))
     edges = {
         spec.name: [name for pipeline in spec.pipelines for name in datasets_read(pipeline.operator)]
-        for spec in served.graph.datasets
+        for spec in graph.datasets
     }
-    known = {spec.name: spec for spec in served.graph.datasets}
+    known = {spec.name: spec for spec in graph.datasets}
     found: dict[str, str] = {}
     for dataset in [*read, *reached(read, edges)]:
         if dataset not in known:

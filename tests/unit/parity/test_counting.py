@@ -1,0 +1,117 @@
+"""Random expectations: what plain Python counts is what the checks of the quality process count, row by row."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from caraway.expectations.counts import by_window
+from caraway.expectations.suite import CompiledSuite
+from caraway.plan.model import CheckPlan
+from caraway.plan.planner import plan_graph
+from caraway.topics.identity import position_id
+from tests.effort import examples
+from tests.parity.counting import OnTopic, counted_plainly
+from tests.parity.graphs import Case, case_of, oracle
+from tests.parity.plain_checks import outcome
+from tests.parity.suites import expected_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate", "ignore:select")
+
+SEEDS = range(1, 1 + examples(40))
+
+
+def checks_of(case: Case) -> dict[str, CheckPlan]:
+    return {check.dataset.name: check for check in plan_graph(expected_of(case).graph).checks}
+
+
+def test_the_graphs_have_all_kinds_of_expectations() -> None:
+    drawn = [
+        item
+        for seed in range(1, 60)
+        for check in checks_of(case_of(seed)).values()
+        for item in check.suite.expectations
+    ]
+    assert {item.name for item in drawn} >= {
+        "expect_column_values_to_not_be_null",
+        "expect_column_values_to_be_between",
+        "expect_column_values_to_be_in_set",
+        "expect_column_values_to_match_regex",
+        "expect_column_pair_values_to_be_equal",
+        "expect_column_pair_values_a_to_be_greater_than_b",
+    }
+    assert any("row_condition" in item.arguments for item in drawn)
+
+
+def test_expectations_are_on_datasets_of_all_kinds() -> None:
+    checks = [check for seed in range(1, 60) for check in checks_of(case_of(seed)).values()]
+    assert any(check.direct is not None for check in checks)
+    assert any(check.repeats for check in checks)
+    assert any(check.topic.name.endswith(".rows") for check in checks)
+    assert any(not check.repeats for check in checks)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_python_counts_as_the_checks_do(seed: int) -> None:
+    case = case_of(seed)
+    engine = oracle(case)
+    for name, check in checks_of(case).items():
+        rows = engine.rows(name)
+        suite = CompiledSuite(check.suite, {field.name: field.dtype for field in check.dataset.fields})
+        checked = suite.check({column: [row[column] for row in rows] for column in suite.columns}, len(rows))
+        for item, one in zip(check.suite.expectations, checked, strict=True):
+            outcomes = [outcome(item.name, json.loads(item.arguments), row) for row in rows]
+            assert one.evaluated.tolist() == [each is not None for each in outcomes], item
+            assert one.failed.tolist() == [each is False for each in outcomes], item
+        assert not rows or by_window(checked, np.zeros(len(rows), np.int64)) is not None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_dataset_that_an_index_computes_has_the_rows_of_the_in_process_engine(seed: int) -> None:
+    case = case_of(seed)
+    engine = oracle(case)
+    for name, check in checks_of(case).items():
+        source = next(spec for spec in case.datasets if spec.name == check.topic.dataset)
+        if check.direct is None or source.pipelines or check.dataset.keys:
+            continue
+        once = {arrival.number: arrival for arrival in case.traces[source.name]}
+        columns = [column.name for column in check.topic.schema.columns]
+        records = [
+            OnTopic(0, position_id(n, 0), b"", arrival.time_us, [arrival.row[column] for column in columns])
+            for n, arrival in enumerate(once.values())
+        ]
+        looked_at = counted_plainly(case, check, records)
+        for number, item in enumerate(check.suite.expectations):
+            outcomes = [outcome(item.name, json.loads(item.arguments), row) for row in engine.rows(name)]
+            wanted = sum(each is not None for each in outcomes), sum(each is False for each in outcomes)
+            assert looked_at.get(number, (0, 0)) == wanted
+
+
+def test_a_record_that_comes_again_counts_once() -> None:
+    case, check = next(
+        (case, check)
+        for case in map(case_of, range(1, 60))
+        for check in checks_of(case).values()
+        if not check.repeats and check.direct is None
+    )
+    columns = [column.name for column in check.topic.schema.columns]
+    arrival = next(iter(case.traces[check.dataset.name]))
+    row = [arrival.row[column] for column in columns]
+    sent = OnTopic(0, b"one", b"1", arrival.time_us, row)
+    item = replace(
+        check.suite.expectations[0],
+        name="expect_column_values_to_not_be_null",
+        arguments=json.dumps({"column": columns[0]}),
+    )
+    repeating = replace(check, repeats=True, suite=replace(check.suite, expectations=(item,)))
+
+    def counted(*records: OnTopic) -> int:
+        return counted_plainly(case, repeating, records)[0][0]
+
+    later = replace(sent, rev=b"2")
+    assert counted(sent, sent) == counted(sent, later) == counted(later, sent) == 1
+    assert counted(sent, replace(sent, partition=1)) == counted(sent, replace(sent, identity=b"two")) == 2
+    assert counted(sent, replace(later, time_us=arrival.time_us + 1)) == 2
+    assert counted(sent, replace(later, row=None), replace(sent, rev=b"3")) == 2
+    assert counted(sent, replace(sent, row=None)) == 1
