@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from caraway.cli import app
 from caraway.client import Client
 from caraway.client.results import LogResult
 from caraway.connectors import Webhook, source
@@ -95,6 +97,10 @@ def test_refused_rows_are_dead_letters_and_can_be_repaired(server: ServerProcess
     eventually(lambda: served() == [70], server.said)
     line = 'caraway_error_log_rows_total{dataset_name="Weighings",stage="expectation"}'
     assert any(found.startswith(line) for found in server.http.get("/metrics").text.splitlines())
+
+    assert [found["strict"] for found in client.expectations("Weighings")] == [True, False]
+    command = ["expectations", "--url", str(server.settings.server.url)]
+    assert "strict" in CliRunner().invoke(app, command).stdout
 
     # Other strict expectations are another definition: its rows are others.
     with pytest.raises(RemoteError, match="strict expectations: was"):
