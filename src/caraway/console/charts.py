@@ -1,4 +1,4 @@
-"""The chart of a pass rate over time, as coordinates for SVG."""
+"""Charts of pass rates and of ages over time, as coordinates for SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,11 @@ MAX_POINTS = 120
 # The rates at which the axis may begin. Most rates are close to 1, where a chart from 0 on would show a straight line.
 FLOORS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5, 0.0)
 HOUR = timedelta(hours=1)
+# The most points of a line of ages. A point of several minutes has the greatest age of them.
+MAX_AGES = 240
+# The ages, in seconds, at which the axis of ages may end.
+CEILINGS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
+MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +120,65 @@ def _added(hours: Sequence[Point], size: int) -> list[Point]:
             failed=hour.failed + (0 if known is None else known.failed),
         )
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeChart:
+    """A line of ages over time.
+
+    Attributes:
+        line: The path of the line, which is interrupted where there are no ages.
+        ceiling: The age at the top in seconds.
+        greatest: The greatest age in seconds.
+        greatest_at: Its minute, in seconds since the epoch, as `first` and `last` are.
+        newest: The age of the last minute in seconds.
+        first: The first minute.
+        last: The last minute.
+    """
+
+    line: str
+    ceiling: float
+    greatest: float
+    greatest_at: float
+    newest: float
+    first: float
+    last: float
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+def ages_of(past: Sequence[tuple[float, float]]) -> AgeChart | None:
+    """Return the chart of ages, given minutes in seconds since the epoch and ages in seconds, oldest first.
+
+    There is None of less than two minutes.
+    """
+    if len(past) < 2:
+        return None
+    first, last = past[0][0], past[-1][0]
+    greatest_at, greatest = max(past, key=lambda one: one[1])
+    ceiling = next((found for found in CEILINGS if found >= greatest), greatest)
+    size = -(-round((last - first) / MINUTE_S + 1) // MAX_AGES)
+    oldest: dict[int, float] = {}
+    for at, seconds in past:
+        place = round((at - first) / MINUTE_S) // size
+        oldest[place] = max(seconds, oldest.get(place, 0.0))
+    pieces, before = list[str](), -2
+    width = max(1, *oldest)
+    for place, seconds in oldest.items():
+        x = round(LEFT + place / width * (WIDTH - LEFT - 8), 1)
+        y = round(TOP + (1 - seconds / ceiling) * (HEIGHT - BOTTOM - TOP), 1)
+        joined = place == before + 1
+        pieces.append(f"{'L' if joined else 'M'}{x} {y}" + ("" if joined else "h1.5"))
+        before = place
+    return AgeChart(
+        line="".join(pieces),
+        ceiling=ceiling,
+        greatest=greatest,
+        greatest_at=greatest_at,
+        newest=past[-1][1],
+        first=first,
+        last=last,
+    )

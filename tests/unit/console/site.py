@@ -42,6 +42,8 @@ from tests.unit.server.test_answers import Writer
 
 MADE: Any = SimpleNamespace
 NOW = datetime.now(UTC)
+# The ages of a day: a minute and a half once, and little at all other times.
+PAST = [(1_790_000_040 + 60 * minute, 90.0 if minute == 70 else 0.03) for minute in range(1_440)]
 HOST = "127.0.0.1:8100"
 ORIGIN = f"http://{HOST}"
 FORM = "application/x-www-form-urlencoded"
@@ -233,7 +235,11 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         offline_runner=explanations,
         objects=explanations,
         quality=Quality(plan),
-        freshness=MADE(ages=dict, of=lambda plan: [_age(index.dataset) for index in plan.indexes]),
+        freshness=MADE(
+            ages=dict,
+            of=lambda plan: [_age(index.dataset) for index in plan.indexes],
+            history=lambda plan, name: {index.dataset: PAST for index in plan.indexes if index.dataset == name},
+        ),
         graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served, reload=lambda: None),
         state=MADE(
             branch_heads=lambda: MADE(branches=(branch, other, empty)),

@@ -2,12 +2,13 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caraway.console.charts import BOTTOM, HEIGHT, LEFT, MAX_POINTS, TOP, WIDTH, chart_of
+from caraway.console.charts import BOTTOM, HEIGHT, LEFT, MAX_AGES, MAX_POINTS, TOP, WIDTH, ages_of, chart_of
 from caraway.console.explanations import shortened
 from caraway.console.figures import share
 from caraway.why.showing import Line
@@ -52,6 +53,24 @@ def test_the_line_of_a_chart_is_interrupted_where_there_are_no_rows() -> None:
     chart = chart_of(series([(0, 5, 0), (1, 5, 1), (9, 5, 0)]), 0.5)
     assert chart is not None
     assert re.sub(r"[\d. ]+", "", chart.line) == "MhLMh"
+
+
+@given(st.lists(st.tuples(st.integers(0, 1_440), st.floats(0, 1e6)), unique_by=lambda one: one[0]))
+@settings(max_examples=examples(200))
+def test_a_chart_of_ages_stays_within_its_axes(minutes: list[tuple[int, float]]) -> None:
+    past = [(1.7e9 + 60 * minute, seconds) for minute, seconds in sorted(minutes)]
+    chart = ages_of(past)
+    assert (chart is None) == (len(past) < 2)
+    if chart is not None:
+        places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", chart.line)]
+        assert len(places) <= MAX_AGES
+        assert all(LEFT <= x <= WIDTH and TOP <= y <= HEIGHT - BOTTOM for x, y in places)
+        # The greatest age is in the picture, at its height.
+        height = TOP + (1 - chart.greatest / chart.ceiling) * (HEIGHT - BOTTOM - TOP)
+        assert min(y for _, y in places) == round(height, 1)
+        if past[-1][0] - past[0][0] < 60 * MAX_AGES:
+            assert len(places) == len(past)
+            assert chart.line.count("L") == sum(b - a == 60 for (a, _), (b, _) in pairwise(past))
 
 
 def lines(depth: int = 3) -> st.SearchStrategy[Line]:

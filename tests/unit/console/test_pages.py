@@ -285,6 +285,12 @@ def test_the_quality_of_a_dataset_is_a_chart_without_scripts(console: Site) -> N
     assert "secret oak" not in console.get("/console/quality?dataset=Readings", "limited").text
 
 
+def test_the_age_of_a_dataset_is_a_chart(console: Site) -> None:
+    page = Structure(console.get("/console/dataset?name=Pots").text).text
+    assert "at most 1 min 30 s, at the end 30 ms" in page
+    assert "since this server started: at most 1 min 30 s, at 2026-09-21 15:24:00." in page
+
+
 def test_drift_is_shown_with_its_thresholds(console: Site) -> None:
     page = Structure(console.get("/console/drift?feature=State").text).text
     assert re.search(r"State\.mean.*drifted.*2,000 rows.*psi.*0\.2", page)

@@ -161,12 +161,16 @@ class FreshnessWatch:
         found = {asset: _freshness(each, now, 0.0).seconds for asset, each in served.items()}
         return {asset: seconds for asset, seconds in found.items() if seconds is not None}
 
-    def history(self, plan: GraphPlan) -> dict[str, list[tuple[int, float]]]:
-        """Return the ages of the datasets of a plan over the last day, by name.
+    def history(self, plan: GraphPlan, dataset: str | None = None) -> dict[str, list[tuple[int, float]]]:
+        """Return the ages of the datasets of a plan over the last day, by name; or of one of them.
 
         Each is the beginning of a minute, in seconds since the epoch, and the greatest age in it, in seconds.
         """
-        found = {index.dataset: self._history.of(index.asset.hex()) for index in plan.indexes if index.emits is None}
+        found = {
+            index.dataset: self._history.of(index.asset.hex())
+            for index in plan.indexes
+            if index.emits is None and dataset in {None, index.dataset}
+        }
         return {dataset: ages for dataset, ages in sorted(found.items()) if ages}
 
     def step(self) -> None:

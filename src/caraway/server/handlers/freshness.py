@@ -3,12 +3,16 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from caraway.errors import UnavailableError
 from caraway.server.freshness.freshness import Freshness
 from caraway.server.freshness.heartbeats import explain
 from caraway.server.freshness.history import STEP_S
 from caraway.server.handlers.context import ServerContext
+from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 
 
@@ -51,11 +55,17 @@ class FreshnessHistory:
     datasets: list[DatasetAges]
 
 
-async def freshness_history(context: ServerContext, request: Request) -> HttpResponse:
+class HistoryParameters(Struct):
+    """The dataset that is wanted."""
+
+    dataset: Annotated[str | None, Meta(description="the name of a dataset, to show only that")] = None
+
+
+async def freshness_history(context: ServerContext, request: Request[Nothing, HistoryParameters]) -> HttpResponse:
     """Return for each dataset how old what queries read was, minute by minute, up to a day back."""
-    deployment = context.deployment
+    deployment, wanted = context.deployment, request.parameters().dataset
     served = deployment.graphs.require_served_graph(request.branch)
-    ages = deployment.freshness.history(served.plan)
+    ages = deployment.freshness.history(served.plan, wanted)
     datasets = [
         DatasetAges(dataset, [at for at, _ in found], [seconds for _, seconds in found])
         for dataset, found in ages.items()

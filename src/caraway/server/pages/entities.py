@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from caraway.console.catalogue import Catalogue
+from caraway.console.charts import ages_of
 from caraway.console.problems import Problem, problems_of
 from caraway.dtypes.types import type_name
 from caraway.errors import UnknownEntityError
@@ -34,7 +35,8 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     catalogue, name = context.catalogue(request), given(request, "name")
     spec = _known(name, catalogue.datasets, "dataset")
     status = await context.ask(request, "status")
-    ages = await _ages(context, request, {name})
+    history = await context.ask_if_allowed(request, "freshness_history", dataset=name)
+    past = [] if isinstance(history, str) else [one for one in history["datasets"] if one["dataset"] == name]
     rows, fields = await _sample(context, request, name, spec.fields)
     served = context.server.deployment.graphs.require_served_graph(request.branch)
     node = node_id(NodeKind.DATASET, name)
@@ -48,7 +50,8 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         problems=_about(catalogue, node, status),
         indexes=[index for index in status["index"].get("indexes", ()) if index["dataset"] == name],
         jobs=[job for job in status["jobs"] if job["dataset"] == name and job["desired"] == "running"],
-        ages=ages,
+        ages=await _ages(context, request, {name}),
+        past=ages_of(list(zip(past[0]["at"], past[0]["seconds"], strict=True))) if past else None,
         topics=[topic.name for topic in served.plan.topics if topic.dataset == name],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
