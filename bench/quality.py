@@ -23,6 +23,7 @@ from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.client import arguments
+from caraway.collector import collect_rarely
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset
 from caraway.expectations.counts import by_window
@@ -78,6 +79,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
+    # The server and the process that checks rows do the same.
+    collect_rarely()
     plan = plan_graph(arguments.gather([Sales], ()))
     (ingest,), (check,) = plan.ingests, plan.checks
     bodies = [orjson.dumps(batch) for batch in batches(options.rows)]

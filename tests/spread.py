@@ -45,6 +45,8 @@ LONGEST_FIRST = (
     "integration/index/test_many_traces",
     "integration/server/test_feast_client",
     "integration/spark/test_gateway",
+    "integration/console/test_killed_engine",
+    "integration/console/test_axe",
     # In the order of the time that they took in `just test`.
     "e2e",
     "integration/installed/test_wheel",

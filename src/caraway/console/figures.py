@@ -39,6 +39,23 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
+def seconds(value: float | None) -> str:
+    """Return a short time in seconds with its milliseconds, a longer one as `duration` does, and a dash for None."""
+    if value is None:
+        return UNKNOWN
+    return f"{value * 1000:,.0f} ms" if value < 1 else f"{value:.1f} s" if value < 60 else duration(value)
+
+
+def share(value: float | None) -> str:
+    """Return a share as percentage, and a dash for None. A share below 1 is never shown as 100%."""
+    if value is None:
+        return UNKNOWN
+    if value >= 1:
+        return f"{value:,.0%}"
+    shown = f"{value:.2%}"
+    return "99.99%" if shown == "100.00%" else shown
+
+
 def span(microseconds: int) -> str:
     """Return a time span that is given in microseconds; a negative one has no end."""
     return "for ever" if microseconds <= 0 else duration(timedelta(microseconds=microseconds).total_seconds())

@@ -24,6 +24,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "number": figures.number,
         "duration": figures.duration,
+        "seconds": figures.seconds,
+        "share": figures.share,
         "span": figures.span,
         "clock": figures.clock,
         "ago": figures.ago,

@@ -22,6 +22,9 @@ Mask = npt.NDArray[np.bool_]
 # A row's values in stored form (docs/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
+# Regular expressions take about as long for a value as looking it up does. If most values of a batch weren't known, as
+# those of a column of ids, the values of so many batches are looked at without that.
+LOOKED_AT_DIRECTLY = 9
 # The most results of a check that are kept by value, and the longest text of which one is kept.
 KEPT_RESULTS, KEPT_CHARACTERS = 20_000, 200
 
@@ -56,7 +59,11 @@ def checks_of(suite: ExpectationSuite) -> tuple[CheckInfo, ...]:
 
 
 class CompiledSuite:
-    """All checks of a dataset. Not thread safe."""
+    """All checks of a dataset.
+
+    Thread safe: threads share nothing but the results of values that were looked at, each of which is kept, found or
+    forgotten in one step of Python.
+    """
 
     def __init__(self, suite: ExpectationSuite, types: Mapping[str, DataType]) -> None:
         """Compile the checks of a dataset whose columns have these types.
@@ -129,7 +136,7 @@ LEFT_OUT, FAILED, PASSED = 0, 1, 2
 
 
 class _RowCheck:
-    """Looks at rows one by one, and at rows with equal values once."""
+    """Looks at rows one by one, and at rows with equal values once, if that is faster."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any], types: Mapping[str, DataType]) -> None:
         self._name, self._arguments = name, arguments
@@ -139,6 +146,9 @@ class _RowCheck:
         # The text of a column is that of Python, so that nothing has to be converted.
         is_text = len(names) == 1 and isinstance(base_type(types[names[0]]), StringType)
         self._look = self._look_at_text if is_text else self._look_at_row
+        self._is_quick = is_text and "regex" in name
+        # The number of batches whose values aren't looked up.
+        self._direct = 0
         # By the value of the column, or by a tuple of several values.
         self._known: dict[object, int] = {}
 
@@ -147,18 +157,23 @@ class _RowCheck:
             return np.zeros(rows, np.bool_), np.ones(rows, np.bool_)
         values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         found: list[Any]
+        if self._direct > 0:
+            self._direct -= 1
+            return _masks(list(map(self._look, values)))
         try:
             found = list(map(self._known.get, values))
         except TypeError:
             # A list or a map can't be looked up.
             found = list(map(self._look, values))
         else:
-            if None in found:
+            new = found.count(None)
+            if new:
                 for place, known in enumerate(found):
                     if known is None:
                         found[place] = self._noted(values[place])
-        results = np.array(found, np.int8)
-        return results == LEFT_OUT, results == PASSED
+            if self._is_quick and 2 * new > rows:
+                self._direct = LOOKED_AT_DIRECTLY
+        return _masks(found)
 
     def _noted(self, value: Any) -> int:
         known = self._known.get(value)
@@ -188,6 +203,12 @@ class _RowCheck:
         if is_skipped(self._name, shown, self._arguments):
             return LEFT_OUT
         return PASSED if holds(self._predicate, shown) else FAILED
+
+
+def _masks(results: Sequence[int]) -> tuple[Mask, Mask]:
+    """Return which rows are left out, and which passed."""
+    found = np.array(results, np.int8)
+    return found == LEFT_OUT, found == PASSED
 
 
 def _characters(value: Any) -> int:

@@ -1,8 +1,8 @@
 """Differences between two definitions of one entity: the reasons why its version must be raised.
 
-Only parts of the definition are compared (`caraway.graph.fingerprints`): metadata, index flags, sinks, expectations and
-environments may change freely. Expressions and operators are compared as values, so that a reformatted pipeline is the
-same; functions are compared as text, including their helpers.
+Only parts of the definition are compared (`caraway.graph.fingerprints`): metadata, index flags, sinks, expectations
+that only count rows, and environments may change freely. Expressions and operators are compared as values, so that a
+reformatted pipeline is the same; functions are compared as text, including their helpers.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from datetime import timedelta
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.graph import specs
+from caraway.graph.expectations import ExpectationSuite, strict_part
 from caraway.graph.fingerprints import (
     extractor_fingerprint,
     pipeline_fingerprint,
@@ -56,6 +57,9 @@ def dataset_differences(old: specs.DatasetSpec, new: specs.DatasetSpec) -> tuple
     found += _field_differences(old.fields, new.fields)
     found += _source_differences(old.sources, new.sources)
     found += _pipeline_differences(old.pipelines, new.pipelines)
+    before, after = strict_part(old.expectations), strict_part(new.expectations)
+    if before != after:
+        found.append(Difference(what="strict expectations", old=_checks(before), new=_checks(after)))
     return tuple(found)
 
 
@@ -94,6 +98,10 @@ def _kind(extractor: specs.Extractor) -> str:
             return f"the expression {print_node(extractor.expr)}"
         case specs.PythonExtractor():
             return f"the function {extractor.name}"
+
+
+def _checks(suite: ExpectationSuite | None) -> str:
+    return "none" if suite is None else _listed(tuple(f"{one.name} {one.arguments}" for one in suite.expectations))
 
 
 def _field_differences(old: tuple[specs.FieldSpec, ...], new: tuple[specs.FieldSpec, ...]) -> list[Difference]:

@@ -1,8 +1,8 @@
-"""Expectations of a dataset's owner on its rows, which are counted and never enforced."""
+"""Expectations of a dataset's owner on its rows. Rows that fail are counted, or refused if an expectation is strict."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # The parameters of checks whose argument is the name of one column, and the one whose argument is a list of such names.
@@ -52,6 +52,8 @@ TYPE_NAMES: Mapping[str, frozenset[str]] = {
     "list": frozenset({"list", "List", "array", "ndarray", "ArrayType"}),
     "dict": frozenset({"dict", "Dict", "map", "struct", "MapType", "StructType"}),
 }
+# The argument of checks that refuse the rows which fail. It is absent from those that only count them.
+STRICT = "strict"
 # The languages of a `row_condition`.
 CONDITION_PARSERS = ("pandas",)
 _BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
@@ -80,6 +82,27 @@ def arguments_of(expectation: Expectation) -> dict[str, Any]:
     return found
 
 
+def is_strict(expectation: Expectation) -> bool:
+    """Return whether a check refuses the rows that fail it; one whose arguments can't be read doesn't."""
+    try:
+        arguments: Any = arguments_of(expectation)
+    except ValueError:
+        return False
+    return isinstance(arguments, dict) and arguments.get(STRICT) is True
+
+
+def strict_part(suite: ExpectationSuite | None) -> ExpectationSuite | None:
+    """Return the strict checks of a dataset, None if it has none.
+
+    They say which rows a dataset has, so they are part of its definition. Their order and the version of the suite say
+    nothing about that: the part is sorted, and its version is 0.
+    """
+    found = () if suite is None else tuple(filter(is_strict, suite.expectations))
+    if suite is None or not found:
+        return None
+    return replace(suite, version=0, expectations=tuple(sorted(found, key=lambda one: (one.name, one.arguments))))
+
+
 def columns_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the columns that a check's arguments name, in order."""
     single = [str(arguments[name]) for name in COLUMN_PARAMETERS if arguments.get(name) is not None]
@@ -93,6 +116,14 @@ def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
         isinstance(mostly, bool) or not isinstance(mostly, (int, float)) or not 0 <= mostly <= 1
     ):
         return f"mostly is a share from 0 to 1, not {mostly!r}"
+    strict = arguments.get(STRICT)
+    if strict is not None and not isinstance(strict, bool):
+        return f"strict is True or False, not {strict!r}"
+    if strict and mostly is not None and mostly < 1:
+        return (
+            f"strict=True refuses each row that fails, and mostly={mostly!r} lets some of them fail; leave out one of "
+            "the two (strict=False for a single check of strict expectations)"
+        )
     ignore = arguments.get("ignore_row_if")
     if ignore is not None and ignore not in IGNORE_ROW_IF:
         return f"ignore_row_if is one of {', '.join(IGNORE_ROW_IF)}, not {ignore!r}"

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from caraway.graph import connectors, specs, systems
+from caraway.graph.expectations import strict_part
 from caraway.graph.functions import PythonFunction
 from caraway.graph.pb.caraway.v1 import connectors_pb2, graph_pb2
 from caraway.graph.sources import Computed, SinkSpec, SourceSpec
@@ -25,10 +26,11 @@ FINGERPRINT_SCHEME = 2
 
 
 def dataset_fingerprint(spec: specs.DatasetSpec) -> bytes:
-    """Return the identity of a dataset's definition: name, version, history, fields, sources and pipelines.
+    """Return the identity of a dataset's definition.
 
-    The identity leaves out the index, sinks, expectations, erase keys, the text of the pipelines (their operators
-    count), and the addresses and credentials of the systems behind the sources.
+    These are its name, version, history, fields, sources, pipelines and strict expectations. The identity leaves out
+    the index, sinks, other expectations, erase keys, the text of the pipelines (their operators count), and the
+    addresses and credentials of the systems behind the sources.
     """
     return _digest("dataset", to_message(_bare_dataset(spec), graph_pb2.Dataset))
 
@@ -115,7 +117,7 @@ def _bare_dataset(spec: specs.DatasetSpec) -> specs.DatasetSpec:
         metadata=specs.NO_METADATA,
         index=None,
         sinks=(),
-        expectations=None,
+        expectations=strict_part(spec.expectations),
         fields=tuple(replace(f, metadata=specs.NO_METADATA, erase_key=False) for f in spec.fields),
         sources=tuple(sorted(map(_bare_source, spec.sources), key=_source_bytes)),
         pipelines=tuple(sorted(map(_bare_pipeline, spec.pipelines), key=lambda p: p.name)),

@@ -15,6 +15,7 @@ from asyncio import IncompleteReadError, StreamWriter
 import uvloop
 
 from caraway.allocator import return_large_buffers
+from caraway.collector import collect_rarely
 from caraway.config.settings import load_settings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
@@ -31,8 +32,6 @@ from caraway.topics.producer import TopicWriter
 
 LOGGER = logging.getLogger(__name__)
 
-# The number of new objects after which garbage is collected. A request makes tens of thousands, which end with it.
-YOUNGEST = 100_000
 # The milliseconds for which messages are gathered: a request is sent to the broker whole, not first message first. Each
 # request to the broker costs some 0.2 ms of its time.
 LINGER_MS = 5.0
@@ -107,7 +106,7 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(stream=sys.stderr)
     return_large_buffers()
     gc.freeze()
-    gc.set_threshold(YOUNGEST, *gc.get_threshold()[1:])
+    collect_rarely()
     writer = TopicWriter(sign_in(load_settings().kafka), timeout_s=float(seconds), linger_ms=LINGER_MS)
     try:
         uvloop.run(serve(socket.socket(fileno=int(fd)), writer))

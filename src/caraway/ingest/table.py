@@ -1,6 +1,6 @@
 """The `data` of a log request in any of its three forms: rows, columns, or either of them as JSON text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
@@ -66,6 +66,37 @@ class ColumnTable:
     def row(self, number: int) -> object:
         """Return a row as an object."""
         return {name: values[number] for name, values in self.columns.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class InsertTable:
+    """Rows that a source of envelopes inserts, without the envelopes, which say nothing more of them.
+
+    An envelope is made only of a row that is shown, such as one that is refused.
+    """
+
+    data: Sequence[Mapping[str, object]]
+    envelope: Callable[[int], object]
+    faults: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def names(self) -> set[str]:
+        """Return the fields that at least one row has."""
+        return set().union(*self.data)
+
+    def column(self, name: str, start: int, stop: int) -> list[object]:
+        """Return the values of a field in rows `start` to `stop`."""
+        data = self.data[start:stop]
+        try:
+            return [row[name] for row in data]
+        except KeyError:
+            return [row.get(name, MISSING) for row in data]
+
+    def row(self, number: int) -> object:
+        """Return the envelope of a row."""
+        return self.envelope(number)
 
 
 class Table(Protocol):

@@ -5,16 +5,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
+from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
+from caraway.expectations.strict import strict_checks
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref
-from caraway.ingest.table import Table
+from caraway.ingest.table import InsertTable, Table
 from caraway.plan.model import Column, IngestPlan
 from caraway.rows.batches import LeftOut, RecordError, Stage, keeps_empty_text, member
 from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
 from caraway.rows.cdc import CapturedChange, ChangeKind
-from caraway.rows.changes import admitted_changes, is_plain
+from caraway.rows.changes import admits_all, admitted_changes, is_plain
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.rows.records import demanded_columns
 from caraway.topics.codec import DELETE, MAX_RECORD_BYTES, PUT, RecordCodec
@@ -79,8 +81,12 @@ class Target:
         self._columns = tuple(column.name for column in schema.columns)
         self._codec = RecordCodec(schema)
         self._how = Conversion(manner=ROWS, call=call)
+        self._strict = strict_checks(plan.dataset)
         self.is_plain = is_plain(plan.source)
         """True if rows are only cast, which takes so little time that the event loop may do it."""
+        # The fields that are a column or a constant under another name, if nothing is computed and all are admitted.
+        self._copied = None if self.is_plain else _copied_fields(plan)
+        self._has_envelopes = plan.source.cdc.has_envelopes
         self.newest_us: int | None = None
         """The newest event time among the rows that were encoded, in microseconds since the epoch; None at first."""
         self.columns = _columns_read(plan)
@@ -93,6 +99,10 @@ class Target:
         ]
         if self.is_plain:
             return self._encode_columns(table, start, stop, ingested_us, errors)
+        if self._copied is not None and (isinstance(table, InsertTable) or not self._has_envelopes):
+            encoded = self._encode_copied(self._copied, table, start, stop, ingested_us)
+            if encoded is not None:
+                return encoded
         rows = {row: table.row(row) for row in range(start, stop) if row not in table.faults}
         return self._encode_changes(rows, ingested_us, errors)
 
@@ -147,6 +157,11 @@ class Target:
                 if start + position not in table.faults:
                     errors.append(self._error(start + position, message, name))
                     bad.add(start + position)
+        if self._strict is not None:
+            kept = [row for row in range(start, stop) if row not in bad]
+            values = {name: [column[row - start] for row in kept] for name, column in columns.items()}
+            errors += self._unexpected(kept, values)
+            bad.update(error.row for error in errors)
         times = columns[self._codec.schema.timestamp]
         self._see(times)
         numbers = range(start, stop)
@@ -187,18 +202,63 @@ class Target:
             return None
         return list(zip(numbers, places, keys, values, strict=False))
 
+    def _encode_copied(
+        self, copied: Mapping[str, Ref | Constant], table: Table, start: int, stop: int, ingested_us: int
+    ) -> Encoded | None:
+        """Return the records of inserts whose fields are columns or constants; None if a row can't be a record.
+
+        The error of such a row is that of `_encode_changes`, which takes three times as long.
+        """
+        if any(start <= row < stop for row in table.faults):
+            return None
+        columns: dict[str, list[object]] = {}
+        for name, cast in self._casts.items():
+            match copied.get(name):
+                case Constant(value=value):
+                    cells = [value] * (stop - start)
+                case Ref(path=(column,)):
+                    cells = table.column(column, start, stop)
+                    if MISSING in cells:
+                        return None
+                case _:
+                    cells = table.column(name, start, stop)
+            done = cast(cells)
+            if done.errors:
+                return None
+            columns[name] = done.values
+        if self._unexpected(range(start, stop), columns):
+            return None
+        times = columns[self._codec.schema.timestamp]
+        records = self._puts(
+            range(start, stop), repeat(0), times, [columns[name] for name in self._columns], ingested_us
+        )
+        if records is None:
+            return None
+        self._see(times)
+        return Encoded(records, [], {})
+
     def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
         """Return the records of rows for which a cast of their columns isn't enough."""
         objects = {number: row for number, row in rows.items() if isinstance(row, dict)}
         mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field, error.stage) for error in mapped.errors]
+        changes = mapped.changes
+        self._see([change.at_us for change in changes])
+        if self._strict is not None:
+            inserts = [change for change in changes if change.kind is ChangeKind.INSERT]
+            columns = {name: [change.row.get(name) for change in inserts] for name in self._casts}
+            columns[self.schema.timestamp] = [change.at_us for change in inserts]
+            unexpected = self._unexpected([change.number for change in inserts], columns)
+            errors += unexpected
+            # A record that moves a row to another key also deletes the row of the old key. It is refused as a whole.
+            refused = {error.row for error in unexpected}
+            changes = tuple(change for change in changes if change.number not in refused)
         made: Counter[int] = Counter(error.row for error in errors)
-        self._see([change.at_us for change in mapped.changes])
         places: list[int] = []
-        for change in mapped.changes:
+        for change in changes:
             places.append(made[change.number])
             made[change.number] += 1
-        records = self._of_changes(mapped.changes, places, ingested_us, errors)
+        records = self._of_changes(changes, places, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         left_out = Counter(mapped.left_out.get(number, LeftOut.NO_CHANGE) for number in rows if number not in made)
         return Encoded(records, errors, left_out)
@@ -246,6 +306,12 @@ class Target:
             records.append((number, change, key, value))
         return records
 
+    def _unexpected(self, numbers: Sequence[int], columns: Mapping[str, Sequence[object]]) -> list[RowError]:
+        """Return why rows, given by numbers and columns, aren't as the dataset's strict expectations have them."""
+        found = [] if self._strict is None else self._strict.refused(columns, len(numbers))
+        stage = Stage.EXPECTATION
+        return [self._error(numbers[refusal.row], refusal.message, refusal.field, stage) for refusal in found]
+
     def _see(self, times: Iterable[object]) -> None:
         """Note event times; those of rows that can't be read are None."""
         known = [time_us for time_us in times if isinstance(time_us, int)]
@@ -267,6 +333,24 @@ def _rows(columns: Sequence[list[object]], count: int) -> list[tuple[object, ...
 def _spelled(error: RecordError) -> str:
     """Return the message of an error, with its stage, unless that is the cast."""
     return error.message if error.stage is Stage.CAST else f"{error.stage}: {error.message}"
+
+
+def _copied_fields(plan: IngestPlan) -> Mapping[str, Ref | Constant] | None:
+    """Return how preproc makes fields, if it only copies columns and constants and every insert is admitted."""
+    source = plan.source
+    # In text files, an empty cell means something else in each type, and a constant time isn't cast.
+    if not admits_all(source) or source.connector.format_name == "csv":
+        return None
+    copied: dict[str, Ref | Constant] = {}
+    for name, made in source.preproc:
+        match made:
+            case Ref(path=(_,)):
+                copied[name] = made
+            case Constant(dtype=dtype) if dtype != DATETIME:
+                copied[name] = made
+            case _:
+                return None
+    return copied
 
 
 def _columns_read(plan: IngestPlan) -> frozenset[str] | None:

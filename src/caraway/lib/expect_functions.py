@@ -42,12 +42,16 @@ Column = Any
 
 
 class Options(TypedDict, total=False):
-    """The parameters that all functions `expect_...` have."""
+    """The parameters that all functions `expect_...` have.
+
+    With `strict`, rows that fail are refused; None means as `@expectations(strict=...)` says.
+    """
 
     result_format: str | None
     include_config: bool
     catch_exceptions: bool | None
     meta: dict[str, Any] | None
+    strict: bool | None
 
 
 class ConditionOptions(Options, total=False):
@@ -73,6 +77,7 @@ _DEFAULTS = {
     "include_config": True,
     "catch_exceptions": None,
     "meta": None,
+    "strict": None,
 }
 
 

@@ -17,6 +17,7 @@ from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.erasure.requests import ErasureLog, erasure_by
 from caraway.errors import UnavailableError
 from caraway.plan.model import CheckPlan, TopicPlan
+from caraway.quality.archiving import CountsTable, Retention
 from caraway.quality.checks import branches_of, checks_of
 from caraway.quality.counting import is_hidden
 from caraway.quality.follower import QualityFollower
@@ -34,9 +35,9 @@ LOG = structlog.get_logger(__name__)
 
 # A process without expectations ends after so long. The server starts one when a commit has some.
 IDLE_SECONDS = 60.0
-# Seconds between two looks at the commits and the erased keys; between two looks at all alerts; and between two
-# removals of old counts.
-LOOK_SECONDS, ALERT_SECONDS, PRUNE_SECONDS = 2.0, 60.0, 3600.0
+# Seconds between two looks at the commits and the erased keys; between two looks at all alerts; between two writes of
+# the table of counts, after which old counts are removed; and until a write that failed is tried again.
+LOOK_SECONDS, ALERT_SECONDS, PRUNE_SECONDS, RETRY_SECONDS = 2.0, 60.0, 3600.0, 60.0
 
 
 class Quality:
@@ -51,6 +52,8 @@ class Quality:
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._watch = QualityWatch(self._store, Webhook(settings.alerts.webhook))
         self._kept = timedelta(days=settings.quality.kept_days)
+        table = CountsTable(settings.objects_url, self._store) if settings.archive.enabled else None
+        self._retention = Retention(self._store, table, self._kept)
 
         def past(topic: TopicPlan) -> ArchivedPast:
             return ArchivedPast(servers, settings.objects_url, topic.name, topic.schema)
@@ -66,7 +69,7 @@ class Quality:
         )
         self._checks: Mapping[str, CheckPlan] = {}
         self._branches: Mapping[str, Collection[str]] = {}
-        self._looked_at = self._told_at = self._pruned_at = float("-inf")
+        self._looked_at = self._told_at = self._prune_at = float("-inf")
         self._worked_at = time.monotonic()
 
     def round(self) -> None:
@@ -83,9 +86,8 @@ class Quality:
         if now >= self._told_at + ALERT_SECONDS:
             self._tell(self._checks)
             self._told_at = now
-        if now >= self._pruned_at + PRUNE_SECONDS:
-            self._store.prune(self._kept, self._checks)
-            self._pruned_at = now
+        if now >= self._prune_at:
+            self._prune_at = now + (PRUNE_SECONDS if self._retention.prune() else RETRY_SECONDS)
 
     @property
     def has_work(self) -> bool:
@@ -97,6 +99,9 @@ class Quality:
     def finish(self) -> None:
         """Record what was counted."""
         self._tell({check_id: self._checks[check_id] for check_id in self._follower.flush()})
+        if not self._checks:
+            # No later process knows the checks that are over. Otherwise the next one goes on.
+            self._retention.archive()
 
     def close(self) -> None:
         """Close the connections."""
@@ -108,6 +113,7 @@ class Quality:
         if checks != self._checks:
             self._follower.follow(checks)
             self._checks = checks
+            self._retention.follow(checks)
         self._erase()
 
     def _erase(self) -> None:

@@ -1,7 +1,7 @@
 """One check of a dataset: its rows are counted, until what was counted is recorded together with the positions."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from caraway.expectations.suite import Checked, CompiledSuite
 from caraway.plan.model import CheckPlan
 from caraway.quality.deltas import DeltaReader, Deltas
 from caraway.quality.seen import SeenRecords
-from caraway.quality.store import Findings, Sample, coarse
+from caraway.quality.store import Findings, Sample, coarse, horizon
 from caraway.topics.codec import RecordCodec
 from caraway.topics.local_state import remove
 from caraway.topics.reader import Message
@@ -86,7 +86,8 @@ class Counting:
         Args:
             newest: The start of the newest window that was recorded.
             now: The time. Windows that begin later are only part of the totals.
-            kept_s: Windows that begin so many seconds before the newest one are only part of the totals.
+            kept_s: Windows that begin so many seconds before the newest one (`caraway.quality.store.horizon`) are only
+                part of the totals.
             hides: The check whether a row is erased; samples have no such row.
         """
         windows = added(self._counts)
@@ -96,10 +97,11 @@ class Counting:
         starts = {start: found for start in {start for _, start in windows} if (found := _time(start)) is not None}
         known = [start for start in starts.values() if start <= now]
         newest = max((*known, *([] if newest is None else [newest])), default=now)
+        since = horizon(newest, timedelta(seconds=kept_s))
         kept: dict[tuple[int, datetime], Counts] = {}
         for (number, start_us), counts in sorted(windows.items()):
             start = starts.get(start_us)
-            if start is None or start > now or (newest - start).total_seconds() > kept_s:
+            if start is None or start > now or start < since:
                 continue
             key = number, coarse(start, newest)
             kept[key] = kept.get(key, Counts()) + counts

@@ -221,7 +221,7 @@ class QualityStore(WatchedStore):
     def prune(self, kept: timedelta, check_ids: Collection[str]) -> None:
         """Remove windows that are older than `kept`, add older ones up to hours, and remove other checks than these.
 
-        The age of a window is the time between it and the newest window of its check.
+        The age of a window is the time between it and the newest window of its check; see `horizon`.
         """
         table = quality_counts
 
@@ -231,10 +231,18 @@ class QualityStore(WatchedStore):
             query = sa.select(table.c.check_id, sa.func.max(table.c.start)).group_by(table.c.check_id)
             for check_id, newest in connection.execute(query).all():
                 own = table.c.check_id == check_id
-                connection.execute(sa.delete(table).where(own, table.c.start < newest - kept))
+                connection.execute(sa.delete(table).where(own, table.c.start < horizon(newest, kept)))
                 _coarsen(connection, check_id, newest - FINE)
 
         self._in_transaction(write, "remove old counts of expectations")
+
+
+def horizon(newest: datetime, kept: timedelta) -> datetime:
+    """Return the time from which on windows are kept, given the newest one: a whole hour.
+
+    So an hour is kept with all of its windows, and once it is removed, no window of it is added again.
+    """
+    return (newest.astimezone(UTC) - kept).replace(minute=0, second=0, microsecond=0)
 
 
 def coarse(start: datetime, newest: datetime) -> datetime:

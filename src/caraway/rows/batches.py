@@ -24,6 +24,7 @@ class Stage(StrEnum):
     WHERE = "where"
     CAST = "cast"
     CDC = "cdc"
+    EXPECTATION = "expectation"
 
 
 class LeftOut(StrEnum):

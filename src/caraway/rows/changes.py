@@ -14,8 +14,12 @@ from caraway.rows.sampling import sampler
 
 def is_plain(source: SourceSpec) -> bool:
     """Return whether the rows of a source are only cast: each makes one insert, and all are admitted."""
-    more = (source.where, source.sample, source.since_us, source.until_us)
-    return not source.preproc and all(part is None for part in more) and not source.cdc.has_envelopes
+    return not source.preproc and admits_all(source) and not source.cdc.has_envelopes
+
+
+def admits_all(source: SourceSpec) -> bool:
+    """Return whether a source leaves out no insert."""
+    return all(part is None for part in (source.where, source.sample, source.since_us, source.until_us))
 
 
 def admitted_changes(

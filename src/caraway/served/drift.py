@@ -160,6 +160,30 @@ class DriftStore(WatchedStore):
 
         self._in_transaction(write, "record drift")
 
+    def found_of(self, branch: str, features: Collection[str] | None, limit: int) -> list[Found]:
+        """Return the distances of a branch as they were found last, those of features that have drifted first.
+
+        Args:
+            branch: The branch.
+            features: The features that count; None: all.
+            limit: The most distances that are returned.
+        """
+        table = drift_findings
+        query = (
+            sa.select(table)
+            .where(table.c.branch == branch)
+            .order_by(table.c.drifted.desc(), table.c.feature, table.c.distance)
+        )
+        if features is None:
+            query = query.limit(limit)
+
+        def read(connection: sa.Connection) -> list[Found]:
+            rows = connection.execute(query)
+            found = (row for row in rows if features is None or row.feature in features)
+            return [Found(**row._mapping) for row in islice(found, limit)]  # noqa: SLF001 (SQLAlchemy's public name)
+
+        return self._in_transaction(read, "read drift")
+
     def found(self) -> list[Found]:
         """Return the distances of all branches, as they were found last."""
         rows = self._in_transaction(

@@ -10,13 +10,13 @@ import structlog
 import uvloop
 
 from caraway.allocator import return_large_buffers
+from caraway.collector import collect_rarely
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.logs import configure_logging
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
-from caraway.server.collector import collect_rarely
 from caraway.server.http.endpoints import Router
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import endpoints

@@ -34,6 +34,8 @@ from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
 from caraway.server.tracing.spans import Tracer
 from caraway.sinks.sinks import Sinks
+from caraway.state.access import Access
+from caraway.state.audit import AuditLog
 from caraway.state.reader import StateReader
 from caraway.state.replays import Replays
 from caraway.topics.letters import LetterReader
@@ -49,6 +51,7 @@ class Deployment:
     """The parts, which `caraway.server.wiring` makes and connects.
 
     Attributes:
+        access: The accounts, roles and tokens; None if the server needs no tokens.
         bootstrap_servers: The broker, "host:port".
         freshness: Measures how old what queries read is.
         figures: Returns the page of metrics.
@@ -59,7 +62,9 @@ class Deployment:
         stops: The functions that stop the parts, in order.
     """
 
+    access: Access | None
     archive_reports: ArchiveReports
+    audit: AuditLog
     backpressure: Backpressure
     bootstrap_servers: str
     figures: Callable[[], bytes]

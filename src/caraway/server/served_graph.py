@@ -7,6 +7,7 @@ from typing import Protocol
 
 import structlog
 
+from caraway.collector import keep_what_is_here
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.graph.specs import Graph
@@ -17,7 +18,6 @@ from caraway.query.catalog import Catalog
 from caraway.query.executor import Answer, CompiledPlan, QueryEngine
 from caraway.query.model import Reader
 from caraway.rows.calls import FunctionCaller, refuse_functions
-from caraway.server.collector import keep_what_is_here
 from caraway.server.watch import Watch
 from caraway.state.model import MAIN
 from caraway.state.plans import Needed, Planned

@@ -7,6 +7,7 @@ from caraway.query.explain import QueryExplained
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers import (
+    accounts,
     admin,
     archive,
     branches,
@@ -31,7 +32,18 @@ from caraway.server.handlers import (
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Values
-from caraway.server.http.endpoints import ANY_TOKEN, API, JSON, PROTOBUF, PUBLIC, Endpoint, Permission, Scope, bound
+from caraway.server.http.endpoints import (
+    ADMINISTRATION,
+    ANY_TOKEN,
+    API,
+    JSON,
+    PROTOBUF,
+    PUBLIC,
+    Endpoint,
+    Permission,
+    Scope,
+    bound,
+)
 from caraway.server.pages.surface import pages
 from caraway.server.tracing.writing import TracingWriter
 from caraway.state.permissions import Mode
@@ -149,6 +161,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/archive", archive.archive, READ_DEFINITION, answer=archive.ArchiveAnswer),
     Endpoint("GET", f"{API}/skew", skew.skew, READ_DATA, answer=skew.SkewAnswer, refusals=(404,)),
     Endpoint("GET", f"{API}/drift", drift.drift, READ_DATA, answer=drift.DriftAnswer, refusals=(404,)),
+    Endpoint("GET", f"{API}/drift/findings", drift.drift_findings, READ_DATA, answer=drift.FindingsAnswer),
     Endpoint(
         "GET",
         f"{API}/drift/profiles",
@@ -199,6 +212,28 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         recorded=True,
         refusals=(409, 422),
     ),
+    Endpoint(
+        "GET", f"{API}/tokens", accounts.list_tokens, ADMINISTRATION, answer=accounts.TokensAnswer, refusals=(409,)
+    ),
+    # Changes of tokens aren't `recorded`: the line of the audit log is in the transaction of the change.
+    Endpoint(
+        "POST",
+        f"{API}/tokens",
+        accounts.create_token,
+        ADMINISTRATION,
+        answer=accounts.NewToken,
+        refusals=(404, 409),
+    ),
+    Endpoint(
+        "DELETE",
+        f"{API}/token/{{name}}",
+        accounts.revoke_token,
+        ADMINISTRATION,
+        answer=accounts.RevokedToken,
+        refusals=(409,),
+    ),
+    Endpoint("GET", f"{API}/roles", accounts.list_roles, ADMINISTRATION, answer=accounts.RolesAnswer, refusals=(409,)),
+    Endpoint("GET", f"{API}/audit", accounts.list_audit, ADMINISTRATION, answer=accounts.AuditAnswer),
     Endpoint("GET", f"{API}/health", admin.health, PUBLIC, probe=True),
     Endpoint("GET", f"{API}/status", admin.status, READ_DEFINITION_ANYWHERE),
     Endpoint("GET", f"{API}/freshness", freshness.freshness, READ_DEFINITION, answer=freshness.FreshnessAnswer),

@@ -200,11 +200,10 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         )
     state, secrets = StateReader(engine), SecretStore(engine, keyring)
     plans, functions = Plans(state), function_pool(settings, secrets, server.extractor_processes)
-    writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S)
     # Rows of queries with `log=true` have a producer of their own: in a common queue they could delay rows whose log
     # request waits until Kafka has them.
     intake = IntakeProcess(timeout_s=DELIVERY_TIMEOUT_S)
-    served_writer = TopicWriter(servers)
+    writer, served_writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S), TopicWriter(servers)
     served = ServedLog(served_writer)
 
     def newest_secret(name: str) -> str:
@@ -222,7 +221,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         needed=lambda: plans.needed,
     )
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
-    offline_queries, reports = OfflineQueries(engine), ArchiveReports(engine)
+    offline_queries, reports, audit = OfflineQueries(engine), ArchiveReports(engine), AuditLog(engine)
+    access = Access(engine, by="server") if server.tokens else None
     skew, quality, drift = SkewStore(engine), QualityStore(engine), DriftStore(engine)
     runners: list[WatchRunner | LineageWatch] = [
         *_runners(settings, reports, (skew, drift), quality, plans),
@@ -289,11 +289,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     graphs = ServedGraphs(
         definitions.read, index.rows, functions, server.poll_seconds, follow=follow, call=sources.call
     )
-    gate = Gate(
-        AuditLog(engine),
-        Access(engine, by="server") if server.tokens else None,
-        admin_token_file=server.admin_token_file,
-    )
+    gate = Gate(audit, access, admin_token_file=server.admin_token_file)
     control = Control.connect(
         url,
         servers,
@@ -346,7 +342,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         # With one, the readers answer queries and start such processes of their own.
         starts.insert(0, functions.start)
     return Deployment(
+        access=access,
         archive_reports=reports,
+        audit=audit,
         backpressure=backpressure,
         bootstrap_servers=servers,
         freshness=freshness,

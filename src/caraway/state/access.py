@@ -65,10 +65,20 @@ def digest_of(token: str) -> bytes:
 class Access(Store):
     """Reads and changes accounts, roles and tokens. Each change is one transaction with its line of the audit log."""
 
-    def __init__(self, engine: sa.Engine, *, by: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`database.connect`); the audit log names `by` as the author of each change."""
+    def __init__(
+        self, engine: sa.Engine, *, by: str, token_id: str = "", timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        """Work through `engine` (`database.connect`); the audit log names `by` as the author of each change.
+
+        The log also has the id of the author's token, if the author has shown one.
+        """
         super().__init__(engine, timeout_seconds=timeout_seconds)
         self._by = by
+        self._token_id = token_id
+
+    def acting_for(self, caller: Caller) -> "Access":
+        """Return an `Access` whose changes the audit log has as those of a caller."""
+        return Access(self._engine, by=caller.account, token_id=caller.token_id, timeout_seconds=self._timeout_seconds)
 
     def create_token(
         self,
@@ -166,19 +176,19 @@ class Access(Store):
 
         self._change("take role", f"{role} from {account}", write)
 
-    def tokens(self) -> tuple[TokenRecord, ...]:
-        """Return all tokens ever created, oldest first."""
+    def tokens(self, *, newest: int | None = None, skip: int = 0) -> tuple[TokenRecord, ...]:
+        """Return all tokens ever created, oldest first; with `newest` so many of them, newest first, after `skip`."""
         given = (
             sa.select(sa.func.array_agg(account_roles.c.role))
             .where(account_roles.c.account == tokens.c.account)
             .scalar_subquery()
         )
         columns = [column for column in tokens.c if column is not tokens.c.digest]
-        query = (
-            sa.select(*columns, accounts.c.kind, given.label("roles"))
-            .join_from(tokens, accounts)
-            .order_by(tokens.c.created_at, tokens.c.id)
-        )
+        query = sa.select(*columns, accounts.c.kind, given.label("roles")).join_from(tokens, accounts)
+        if newest is None:
+            query = query.order_by(tokens.c.created_at, tokens.c.id)
+        else:
+            query = query.order_by(tokens.c.created_at.desc(), tokens.c.id.desc()).limit(newest).offset(skip)
         rows = self._read(lambda connection: connection.execute(query).mappings().all())
         return tuple(TokenRecord(**{**row, "roles": tuple(sorted(row["roles"] or ()))}) for row in rows)
 
@@ -211,7 +221,7 @@ class Access(Store):
         return self._read(read)
 
     def _change(self, action: str, detail: str, write: Callable[[sa.Connection], object]) -> None:
-        act = Act(account=self._by, token_id="", action=action, branch="", detail=detail)
+        act = Act(account=self._by, token_id=self._token_id, action=action, branch="", detail=detail)
 
         def change(connection: sa.Connection) -> None:
             # The lock on the only row of this table is held until the transaction ends, so changes come one after the

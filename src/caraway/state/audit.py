@@ -32,8 +32,12 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """An act as it stands in the log. `times` is greater than 1 if equal refusals were counted together."""
+    """An act as it stands in the log. `times` is greater than 1 if equal refusals were counted together.
 
+    The `number` of a later line is greater.
+    """
+
+    number: int
     at: datetime
     act: Act
     outcome: str
@@ -74,9 +78,11 @@ class AuditLog(Store):
 
         self._write(write, self._timeout_seconds)
 
-    def newest(self, limit: int) -> Sequence[AuditRecord]:
-        """Return the newest acts, newest first."""
+    def newest(self, limit: int, *, before: int | None = None) -> Sequence[AuditRecord]:
+        """Return the newest acts, newest first; or the newest of those whose number is less than `before`."""
         query = sa.select(audit).order_by(audit.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(audit.c.id < before)
 
         def read(connection: sa.Connection) -> Sequence[AuditRecord]:
             return [_record(row) for row in connection.execute(query).mappings()]
@@ -89,4 +95,4 @@ class AuditLog(Store):
 
 def _record(row: sa.RowMapping) -> AuditRecord:
     act = Act(**{name: row[name] for name in ("account", "token_id", "action", "branch", "detail")})
-    return AuditRecord(at=row["at"], act=act, outcome=row["outcome"], times=row["times"])
+    return AuditRecord(number=row["id"], at=row["at"], act=act, outcome=row["outcome"], times=row["times"])

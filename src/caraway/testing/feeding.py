@@ -1,12 +1,13 @@
 """The writing of rows into the branches of a mock client."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
 from caraway.engine_local.changes import SourceChange
 from caraway.engine_local.engine import LocalEngine
 from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.expectations.strict import strict_checks
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
@@ -49,12 +50,15 @@ def log_webhook(branches: Mapping[str, Branch], webhook: str, endpoint: str, fra
 
 def _step(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> Step:
     if source.cdc is Cdc.DEBEZIUM:
+        captured = typed_changes(dataset, source, frame)
+        _refuse_unexpected(dataset, [change.row for change in captured if change.kind is ChangeKind.INSERT])
         changes = [
             SourceChange(time_us=change.at_us, row=change.row, delete=change.kind is ChangeKind.DELETE)
-            for change in typed_changes(dataset, source, frame)
+            for change in captured
         ]
         return lambda engine: engine.apply_changes(dataset.name, changes)
     rows = typed_rows(dataset, source, frame)
+    _refuse_unexpected(dataset, rows)
     return lambda engine: engine.append(dataset.name, rows)
 
 
@@ -94,4 +98,12 @@ def log_dataset(branches: Mapping[str, Branch], current: str, dataset: str, fram
 
 def _append(dataset: DatasetSpec, frame: pd.DataFrame) -> Step:
     rows = dataset_rows(dataset, frame)
+    _refuse_unexpected(dataset, rows)
     return lambda engine: engine.append(dataset.name, rows)
+
+
+def _refuse_unexpected(dataset: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> None:
+    """Raise `InvalidInputError` if one of the rows isn't as a strict expectation of the dataset has it."""
+    checks = strict_checks(dataset)
+    if checks is not None:
+        checks.refuse(f"dataset {dataset.name}", rows)

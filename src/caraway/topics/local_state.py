@@ -4,7 +4,7 @@ Such a state can always be made again from the topic, so it is kept without a co
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from caraway.errors import UnavailableError
@@ -82,6 +82,12 @@ class LocalState:
     def _do(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         try:
             return self._database.execute(statement, values)
+        except sqlite3.Error as error:
+            raise self._unavailable(error) from error
+
+    def _do_many(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        try:
+            self._database.executemany(statement, rows)
         except sqlite3.Error as error:
             raise self._unavailable(error) from error
 

@@ -13,6 +13,7 @@ import structlog
 
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.leases import HeldLease, Lease
+from caraway.collector import collect_rarely
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings, load_settings
 from caraway.errors import CarawayError
@@ -51,6 +52,7 @@ def run_watch(name: str, lease_name: str, run: Run) -> int:
     try:
         os.umask(0o077)
         os.nice(NICENESS)
+        collect_rarely()
         settings = load_settings()
         configure_logging(settings.log_level)
         if settings.postgres.url is None:

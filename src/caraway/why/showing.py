@@ -41,7 +41,7 @@ def tree(why: Why) -> Line:
     """Return an explanation as lines: the feature, the steps by which it is computed, and their lookups."""
     facts = [f"as of {why.at}", "as it was known then" if why.as_known else ""]
     facts += [f"commit {why.commit[:12]}"] if why.commit else []
-    root = Line(f"{why.feature} = {_value(why.value)}  ({', '.join(fact for fact in facts if fact)})")
+    root = Line(f"{why.feature} = {shown_value(why.value)}  ({', '.join(fact for fact in facts if fact)})")
     same = {True: "checked", False: "DIFFERS", None: "not checked"}[why.check.same]
     root.below.append(Line(f"{same}: {why.check.why}"))
     if why.inputs:
@@ -76,10 +76,14 @@ def _lookup(lookup: Lookup) -> Line:
 
 def _window(window: Window) -> Line:
     begin = window.begin or "the beginning"
-    line = Line(f"{window.text} = {_value(window.value)}  [{begin}, {window.end})")
+    line = Line(f"{window.text} = {shown_value(window.value)}  [{begin}, {window.end})")
     facts = [f"{window.count:,} rows"]
     facts += [f"first {window.first}, last {window.last}"] if window.first else []
-    facts += [f"least {_value(window.least)}, greatest {_value(window.greatest)}"] if window.least is not None else []
+    facts += (
+        [f"least {shown_value(window.least)}, greatest {shown_value(window.greatest)}"]
+        if window.least is not None
+        else []
+    )
     line.below.append(Line(", ".join(facts)))
     line.below += [_listed(window.left, "just out: ")] if window.left is not None else []
     line.below += [_listed(window.next, "not yet in: ")] if window.next is not None else []
@@ -126,10 +130,11 @@ def _position(position: Position | None) -> str:
 
 
 def _row(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {_value(value)}" for name, value in values.items())
+    return ", ".join(f"{name} = {shown_value(value)}" for name, value in values.items())
 
 
-def _value(value: object) -> str:
+def shown_value(value: object) -> str:
+    """Return a value as JSON, and a text as it is; a long one is cut."""
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shown if len(shown) <= MAX_VALUE else f"{shown[: MAX_VALUE - 1]}…"
 

@@ -14,20 +14,20 @@ import sqlalchemy as sa
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
 
 from caraway.cluster.leases import Lease
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.state.access import Access
 from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode
+from tests.integration.console.chromium import chromium
+from tests.integration.console.person import Person
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.timeouts import scaled
 from tests.unit.console import greenhouse
 
 pytestmark = pytest.mark.full(reason="a server and Chromium, for a minute or more")
-WAIT_S = 30.0
 # The lease of an engine lasts so long after its last renewal.
 LEASE = timedelta(seconds=2)
 
@@ -62,40 +62,8 @@ def console(
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    driver.set_page_load_timeout(scaled(WAIT_S))
-    yield driver
-    driver.quit()
-
-
-class Person:
-    """Somebody who sees pages, follows links and fills in forms."""
-
-    def __init__(self, browser: webdriver.Chrome, console: ServerProcess) -> None:
-        self.browser, self.url = browser, str(console.settings.server.url)
-
-    def open(self, address: str) -> None:
-        self.browser.get(self.url + address)
-
-    def sign_in(self, token: str) -> None:
-        self.browser.delete_all_cookies()
-        self.open("/console")
-        self.browser.find_element(By.ID, "token").send_keys(token, Keys.ENTER)
-        self.sees("What is wrong now")
-
-    def follow(self, words: str) -> None:
-        self.browser.find_element(By.PARTIAL_LINK_TEXT, words).click()
-
-    @property
-    def text(self) -> str:
-        return self.browser.find_element(By.TAG_NAME, "body").text
-
-    def sees(self, words: str) -> None:
-        WebDriverWait(self.browser, scaled(WAIT_S)).until(lambda _: words in self.text, f"no {words!r} in: {self.text}")
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.profiles.tables import Profile, profiled
 from caraway.served.drift import DriftStore, HourKey, Profiled
-from caraway.served.findings import CountKey, Finding, Findings, Sample
+from caraway.served.findings import CountKey, Finding, Findings, Found, Sample
 from caraway.served.skew import SkewStore
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.state.access import Access
@@ -69,7 +69,13 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/drift"): ("drift", None),
     ("get", "/api/v1/drift/profiles"): ("drift_profiles", None),
     ("post", "/api/v1/drift/reference"): ("set_reference", {"profile": ""}),
+    ("get", "/api/v1/drift/findings"): ("drift_findings", None),
     ("get", "/api/v1/expectations"): ("expectations", None),
+    ("get", "/api/v1/tokens"): ("list_tokens", None),
+    ("post", "/api/v1/tokens"): ("create_token", {}),
+    ("delete", "/api/v1/token/{name}"): ("revoke_token", None),
+    ("get", "/api/v1/roles"): ("list_roles", None),
+    ("get", "/api/v1/audit"): ("list_audit", None),
     ("post", "/api/v1/why"): ("why", {}),
     ("get", "/api/v1/why"): ("why_answer", None),
     ("post", "/api/v1/query_offline"): ("extract_historical_features", {}),
@@ -205,7 +211,7 @@ def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) ->
         elif path == ("post", "/api/v1/wait"):
             # Any mode on the branch is enough.
             assert (status == 403) is (mode is None), (path, status)
-        elif not need.modes or mode in need.modes:
+        elif not need.modes or (mode in need.modes and not need.every):
             assert status not in {401, 403}, (path, status)
         else:
             assert status == 403, (path, status)
@@ -277,7 +283,22 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     assert DriftStore(users.engine).add(Profiled(topic_id="t", since={}, until={0: 1}, columns=keys))
     drift = client.get("/api/v1/drift").json()
     assert [feature["feature"] for feature in drift["features"]] == ["State.mean"]
-    assert client.get("/api/v1/drift", params={"feature": "State.species"}).json()["features"] == []
+    # A feature that may not be read is told from one that doesn't exist neither here nor in the findings.
+    assert client.get("/api/v1/drift", params={"feature": "State.species"}).status_code == 404
+    found_last = [
+        Found(branch="main", feature=name, distance="psi", value=1.0, drifted=drifted)
+        for name, drifted in (("State.species", True), ("State.mean", False))
+    ]
+    DriftStore(users.engine).record("main", found_last)
+    seen = [
+        [one["feature"] for one in caller.get(path, params=params).json()["findings"]]
+        for caller, path, params in (
+            (client, "/api/v1/drift/findings", {}),
+            (guarded.http, "/drift/findings", {}),
+            (guarded.http, "/drift/findings", {"limit": 1}),
+        )
+    ]
+    assert seen == [["State.mean"], ["State.species", "State.mean"], ["State.species"]]
     assert [feature["feature"] for feature in guarded.http.get("/drift").json()["features"]] == [*served]
     profiles = client.get("/api/v1/drift/profiles", params={"feature": "State.mean"}).json()
     assert Profile.from_bytes(b64decode(profiles["served"])).columns["State.mean"].rows == 1
@@ -377,6 +398,40 @@ def test_what_was_changed_and_refused_is_written_down(users: Users, guarded: Ser
         ("root@example.com", "init_branch", "done"),
     ]
     guarded.http.post("/delete", json={}, headers={"X-Caraway-Branch": "written-down"})
+
+
+def test_a_token_is_made_and_revoked_through_the_api(users: Users, guarded: ServerProcess, engine: sa.Engine) -> None:
+    url = str(guarded.settings.server.url)
+    users.access.define_role("by-api", [Grant(modes=frozenset({Mode.READ_DEFINITION}))])
+    wanted = {"account": "made@example.com", "roles": ["by-api"], "kind": "service", "note": "a test", "days": 2}
+    made = guarded.http.post("/tokens", json=wanted).json()
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {made['token']}"}) as client:
+        eventually(lambda: client.get("/api/v1/status").status_code == 200, guarded.said)
+        # An account that may not do everything can't make a token, not even for itself.
+        assert client.post("/api/v1/tokens", json={"account": "made@example.com"}).status_code == 403
+        listed = guarded.http.get("/tokens", params={"limit": 1}).json()["tokens"]
+        assert [(one["id"], one["account"], one["roles"]) for one in listed] == [
+            (made["id"], "made@example.com", ["by-api"])
+        ]
+        assert made["token"] not in str(listed)
+        assert guarded.http.get("/tokens", params={"limit": 5, "skip": 1}).json()["tokens"][0]["id"] != made["id"]
+        assert guarded.http.get("/roles").json()["roles"]["by-api"][0]["modes"] == ["read-definition"]
+        assert guarded.http.request("DELETE", f"/token/{made['id']}").json() == {"id": made["id"]}
+        eventually(lambda: client.get("/api/v1/status").status_code == 401, guarded.said)
+    assert guarded.http.request("DELETE", "/token/nobody").status_code == 404
+    assert guarded.http.post("/tokens", json={**wanted, "roles": ["no such role"]}).status_code == 404
+    # The author of each change is the account of the token that was shown.
+    lines = guarded.http.get("/audit", params={"limit": 5}).json()
+    about = [line for line in lines["audit"] if made["id"] in line["detail"] or made["id"] == line["token"]]
+    shown = [(line["action"], line["account"], line["outcome"]) for line in about]
+    assert shown == [
+        ("create_token", "made@example.com", "forbidden"),
+        ("revoke token", "root@example.com", "done"),
+        ("create token", "root@example.com", "done"),
+    ]
+    assert all(line["token"] for line in about)
+    older = guarded.http.get("/audit", params={"limit": 1, "before": lines["next"]}).json()["audit"]
+    assert older[0]["number"] < lines["next"] == lines["audit"][-1]["number"]
 
 
 def test_no_token_is_kept_or_logged(users: Users, guarded: ServerProcess, database: str) -> None:

@@ -3,10 +3,13 @@
 # mypy: disable-error-code="attr-defined"
 
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -24,9 +27,13 @@ from caraway.graph.specs import Graph
 from caraway.testing import MockClient
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.spark.broker import running_broker
+from tests.timeouts import deadline_in
 
 # Records of the source; the server is killed twice while it takes them.
 RECORDS = 30_000
+MANY = 1_000_000
+VICTIMS = ("server", "broker")
 
 
 @pytest.fixture
@@ -65,6 +72,11 @@ def readings_of(connector: connectors.DataConnector) -> Dataset:
     return Measured
 
 
+def measured(number: int) -> dict[str, object]:
+    """Return a row; one in a hundred has no number as its moisture."""
+    return {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number}
+
+
 @pytest.mark.spec("connectors:11:6")
 def test_a_killed_server_takes_each_record_once(
     own_server: Callable[[], ServerProcess], kafka: str, topic: str
@@ -73,11 +85,7 @@ def test_a_killed_server_takes_each_record_once(
     server.commit(graph_of(readings_of(brokers(kafka).topic(topic))))
     eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
     made = server.topic("Measured")
-    rows = (
-        (str(n), {"pot": n, "moisture": "dry" if n % 100 == 0 else n / 7, "at": 1_700_000_000 + n, "by": topic})
-        for n in range(RECORDS)
-    )
-    produce(kafka, topic, rows)
+    produce(kafka, topic, ((str(n), {**measured(n), "by": topic}) for n in range(RECORDS)))
     for taken in (1, RECORDS // 3):
         server.run_in_slices_until(lambda taken=taken: end_of(kafka, made) >= taken)  # type: ignore[misc]
         server.kill()
@@ -97,6 +105,45 @@ def test_a_killed_server_takes_each_record_once(
     server = own_server()
     eventually(lambda: end_of(kafka, made) >= RECORDS * 0.99 + 1, server.said)
     assert pots() == Counter([-1, *(n for n in range(RECORDS) if n % 100)])
+
+
+@pytest.mark.full(reason="a million records, and some twenty kills; a smaller topic with two kills is in each run")
+@pytest.mark.timeout(1200)
+def test_a_million_records_survive_kills_at_random_moments(postgres: str, tmp_path: Path) -> None:
+    # One broker has both the source and the dataset, so its kills cut off reading as well as writing.
+    random, kills = Random(11), Counter[str]()
+    with running_broker(tmp_path / "kafka") as broker:
+        kafka = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": kafka})
+        admin.create_topics([NewTopic("raw", 3, 1)])["raw"].result()
+        for part in range(0, MANY, 100_000):
+            produce(kafka, "raw", ((str(n), measured(n)) for n in range(part, part + 100_000)))
+        server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
+        server.start()
+        try:
+            server.commit(graph_of(readings_of(brokers(kafka).topic("raw"))))
+            eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
+            made, expected = server.topic("Measured"), Counter(n for n in range(MANY) if n % 100)
+            deadline = deadline_in(900)
+            while end_of(kafka, made) < expected.total():
+                assert time.monotonic() < deadline, server.said()
+                time.sleep(random.uniform(0.1, 1))
+                victim = random.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
+                kills[victim] += 1
+                if victim == "server":
+                    server.kill()
+                    server.start()
+                else:
+                    broker.kill()
+                    broker.start()
+            assert min(kills["server"], kills["broker"]) >= 1, kills
+            eventually(lambda: lag_of(server) == 0, server.said)
+            assert Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made)) == expected
+            letters = Counter(orjson.loads(value)["row"]["pot"] for value in records(kafka, DEAD_LETTERS))
+            assert letters == Counter(range(0, MANY, 100))
+        finally:
+            server.kill()
+            server.http.close()
 
 
 def lag_of(server: ServerProcess) -> object:

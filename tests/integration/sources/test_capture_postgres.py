@@ -2,6 +2,7 @@
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -22,6 +23,7 @@ from caraway.ingest.sources.capture.reader import CaptureReader, forget
 from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import KilledError, World, plants
 from tests.services.postgres import Postgres, running_postgres
+from tests.timeouts import deadline_in
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -49,15 +51,24 @@ def database(server: Postgres) -> Iterator[Connection]:
         admin.execute(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active", (name,)
         )
-        for _ in range(100):
-            left = admin.execute(
-                "SELECT slot_name, active FROM pg_replication_slots WHERE database = %s", (name,)
-            ).fetchall()
-            if not any(active for _, active in left):
-                break
-        for slot, _ in left:
-            admin.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+        drop_slots(admin, name)
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def await_readers(connection: Connection, database: str) -> None:
+    """Wait until the server knows that nobody reads the slots of a database any more."""
+    held = "SELECT slot_name FROM pg_replication_slots WHERE database = %s AND active"
+    deadline = deadline_in(10)
+    while connection.execute(held, (database,)).fetchall():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def drop_slots(connection: Connection, database: str) -> None:
+    """Drop the slots of a database when nobody reads them."""
+    await_readers(connection, database)
+    dropped = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
+    connection.execute(dropped, (database,))
 
 
 def system_of(connection: Connection) -> PostgresSystem:
@@ -278,9 +289,7 @@ def test_a_lost_slot_says_so_and_the_table_is_loaded_again_when_the_user_agrees(
     worker = world.worker()
     catch_up(world, worker, database)
     worker.stop()
-    database.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
-    )
+    drop_slots(database, database.info.dbname)
     database.execute("DELETE FROM plants WHERE id < 50")
     database.execute("INSERT INTO plants VALUES (1000, 'new')")
     worker = world.worker()
@@ -310,6 +319,7 @@ def test_a_source_that_is_gone_leaves_no_slot_and_no_publication(database: Conne
     with pytest.raises(UnavailableError, match="pg_drop_replication_slot"):
         forget(connector, world.context(), world.saved.position)
     worker.stop()
+    await_readers(database, database.info.dbname)
     for _ in range(2):
         forget(connector, world.context(), world.saved.position)
     assert database.execute(slots).fetchall() == [(0,)]

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from caraway.dtypes.types import (
     BOOL,
@@ -378,6 +379,27 @@ def test_redshift_is_read_over_the_protocol_of_postgres(postgres: str) -> None:
     assert reading.rows()[4:] == [[5, 50]]
     with pytest.raises(UnavailableError, match="no table hivs in the schema public that this user may see; tables: h"):
         replace(reading, table="hivs").reader().peek(1)
+    database.close()
+
+
+class _DirectRedshift(RedshiftDatabase):
+    """A database that is reached by the address of its definition."""
+
+    endpoints: dict[str, str] = {}  # noqa: RUF012 (never written)
+
+    @override
+    def system(self, **more: Any) -> RedshiftSystem:  # type: ignore[override]  # as in its base
+        host, port = self.url.hostname, self.url.port
+        assert host is not None
+        assert port is not None
+        return replace(super().system(**more), host=host, port=port)
+
+
+def test_redshift_is_never_read_in_clear_text_over_a_network(postgres: str) -> None:
+    # This server has no TLS, and no endpoint says that the way to it is the operator's own.
+    database = _DirectRedshift(postgres)
+    with pytest.raises(UnavailableError, match="server does not support SSL, but SSL was required"):
+        Reading(database, "hives").reader().peek(1)
     database.close()
 
 

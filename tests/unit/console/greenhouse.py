@@ -3,12 +3,14 @@
 # ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Optional
 
 from caraway import Average, F, dataset, featureset, field, meta, pipeline
 from caraway.dtypes import Continuous
+from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.specs import (
     DatasetSpec,
     FeaturesetSpec,
@@ -50,7 +52,18 @@ def graph(**tags: tuple[str, ...]) -> Graph:
         replace(spec, metadata=replace(spec.metadata, tags=tags.get(spec.name, spec.metadata.tags)))
         for spec in found.datasets
     )
-    return replace(found, datasets=datasets)
+    expected = {"Readings": suite("moisture"), "Pots": suite("size", "species")}
+    return replace(found, datasets=tuple(replace(spec, expectations=expected.get(spec.name)) for spec in datasets))
+
+
+def suite(*columns: str) -> ExpectationSuite:
+    """Return expectations of columns: that the first lies within bounds, and that none of them is null."""
+    within = {"column": columns[0], "max_value": 1, "min_value": 0, "mostly": 0.98}
+    found = [Expectation(name="expect_column_values_to_be_between", arguments=json.dumps(within))]
+    for column in columns:
+        arguments = json.dumps({"column": column})
+        found.append(Expectation(name="expect_column_values_to_not_be_null", arguments=arguments))
+    return ExpectationSuite(name="sane", version=1, expectations=tuple(found))
 
 
 def large(datasets: int, features: int) -> Graph:
@@ -62,7 +75,9 @@ def large(datasets: int, features: int) -> Graph:
     made: list[DatasetSpec] = []
     for number in range(datasets):
         if number % 10 == 0:
-            made.append(replace(source, name=f"Readings{number:04d}", metadata=about))
+            made.append(
+                replace(source, name=f"Readings{number:04d}", metadata=about, expectations=suite(*["moisture"] * 9))
+            )
             continue
         read = made[number - number % 10].name
         tree = replace(pipeline.operator, of=replace(pipeline.operator.of, dataset=read))  # type: ignore[union-attr, arg-type]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from typing_extensions import override
 from caraway.config.settings import ServerSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.graph.specs import Graph
+from caraway.graph.wire.graphs import encode_graph
 from caraway.index.feeding.lag import IndexLag
 from caraway.ingest.endpoints import Endpoints
 from caraway.ingest.service import IngestService
@@ -25,16 +26,17 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
+from caraway.server.freshness.freshness import Freshness
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import Router, bound
 from caraway.server.pages.surface import pages
 from caraway.server.served_graph import ServedGraph
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.state.access import AccessList, TokenOwner, digest_of
-from caraway.state.audit import Act
 from caraway.state.model import BranchRecord, CommitRecord, DesiredState, JobRecord, JobState, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.topics.letters import Letter
+from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Quality
 from tests.unit.server.test_access import Headers, Nothing
 from tests.unit.server.test_answers import Writer
 
@@ -120,7 +122,16 @@ class Site:
     engines: list[LeaseRecord]
     lags: list[IndexLag]
     replays: Replayed
-    recorded: list[str]
+    audit: Audit
+    accounts: Accounts
+    explanations: Explanations
+    drift: Drift
+    rolled_back: list[str]
+
+    @property
+    def recorded(self) -> list[str]:
+        """The actions that were written to the audit log before they began."""
+        return self.audit.recorded
 
     def get(self, path: str, role: str | None = "admin", **given: str) -> Exchange:
         headers = {} if role is None else {"cookie": f"other=1; caraway_token={role}"}
@@ -173,7 +184,8 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
     queries = QueryEngine(Catalog("v", graph), Nothing())
     served = ServedGraph("a" * 32, graph, plan, Endpoints(plan), queries)
     branch = BranchRecord(name="main", head="a" * 32, serving="a" * 32, created_at=NOW)
-    other = BranchRecord(name="dev", head=None, serving=None, created_at=NOW)
+    other = BranchRecord(name="dev", head="b" * 32, serving=None, created_at=NOW)
+    empty = BranchRecord(name="empty", head=None, serving=None, created_at=NOW)
     commit = CommitRecord(
         id="a" * 32,
         branch="main",
@@ -187,7 +199,8 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
     jobs: list[JobRecord] = []
     engines: list[LeaseRecord] = []
     lags: list[IndexLag] = []
-    recorded: list[str] = []
+    audit, accounts, explanations, drift = Audit(), Accounts(ROLES), Explanations(), Drift()
+    rolled_back: list[str] = []
     indexes = [
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
         for index in plan.indexes
@@ -198,25 +211,38 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         for role, grants in ROLES.items()
     }
 
-    def begin(act: Act) -> int:
-        recorded.append(act.action)
-        return len(recorded)
+    def roll_back(commit_id: str, *, preview: bool, approve: Any, **_: Any) -> Any:
+        approve([(spec.name, spec.metadata.tags) for spec in graph.datasets])
+        rolled_back.append(f"{commit_id} {preview}")
+        return MADE(summary=["Pots: <changed>"], commit_id=None)
 
-    audit = MADE(begin=begin, end=lambda *_: None, refusals=lambda _: None)
+    # The other branch lacks the last dataset.
+    graphs = {"a" * 32: graph, "b" * 32: replace(graph, datasets=graph.datasets[:-1])}
     access = MADE(list_now=lambda _known: AccessList(1, owners)) if tokens else None
-    gate = Gate(audit, access)
+    log: Any = audit
+    gate = Gate(log, access)
     gate.refresh()
     deployment = MADE(
         gate=gate,
-        freshness=MADE(ages=dict),
-        graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served),
+        access=accounts if tokens else None,
+        audit=audit,
+        control=MADE(commits=MADE(roll_back=roll_back)),
+        drift=drift,
+        drift_false_alarms=0.001,
+        offline_queries=explanations,
+        offline_runner=explanations,
+        objects=explanations,
+        quality=Quality(plan),
+        freshness=MADE(ages=dict, of=lambda plan: [_age(index.dataset) for index in plan.indexes]),
+        graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served, reload=lambda: None),
         state=MADE(
-            branch_heads=lambda: MADE(branches=(branch, other)),
+            branch_heads=lambda: MADE(branches=(branch, other, empty)),
             history=lambda _branch, limit: (commit,)[:limit],
             jobs=lambda: tuple(jobs),
             leases=lambda _prefix: tuple(engines),
             past_topics=lambda _branch: frozenset(topic.name for topic in plan.topics),
             commit=lambda _id: commit,
+            graph=lambda commit_id: encode_graph(graphs[commit_id]),
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
         health=MADE(problems=dict),
@@ -238,7 +264,11 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
     answered = bound(ENDPOINTS, context)
     router = Router((*answered, *pages(context, answered)))
     app = App(router, gate, sites=Sites(ServerSettings()))
-    return Site(graph, plan, app, jobs, engines, lags, replays, recorded)
+    return Site(graph, plan, app, jobs, engines, lags, replays, audit, accounts, explanations, drift, rolled_back)
+
+
+def _age(dataset: str) -> Freshness:
+    return Freshness(dataset=dataset, seconds=0.034, delay_seconds=0.034, served_until=1_790_000_000.0, waits_for="")
 
 
 class Structure(HTMLParser):

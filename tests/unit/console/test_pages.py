@@ -4,17 +4,22 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
 from caraway.plan.model import GraphPlan
-from caraway.server.pages.session import COOKIE
+from caraway.plan.planner import plan_graph
+from caraway.served.findings import Found
+from caraway.server.pages import why
+from caraway.server.pages.session import COOKIE, code_of
 from caraway.server.pages.surface import PAGES
 from caraway.state.model import JobState
 from caraway.topics.letters import Letter
 from tests.unit.console import greenhouse
+from tests.unit.console.findings import SECRET_TOKEN
 from tests.unit.console.site import NOW, ROLES, Site, Structure, engine, job_of, site
+from tests.unit.server.test_access import Headers
 
 SOURCE = "[Webhook: garden](endpoint=pots)"
 ROW = {"pot": "not a <number>", "species": "secret oak", "size": 1.5, "bought": "2026-01-01T00:00:00Z"}
@@ -50,20 +55,43 @@ ADDRESSES = {
     "/console/dead-letter?name=0-7": "secret oak",
     "/console/branches": "The <first> commit",
     f"/console/commit?name={'a' * 32}": "Created all.",
+    "/console/diff": "caraway preview",
+    "/console/diff?from=main&to=dev": "1 removed",
+    f"/console/diff?from={'a' * 32}&to={'b' * 32}": "1 removed",
+    "/console/quality": "of 5 expectations are violated",
+    "/console/quality?dataset=Readings": "Should pass",
+    "/console/quality?dataset=Pots&hours=24": "secret oak",
+    "/console/drift": "drifted",
+    "/console/drift?feature=State": "Distances from the reference",
+    "/console/drift?feature=State.species&hours=1&reference=week": "as before",
+    "/console/why": "Why has a feature its value?",
+    "/console/why?feature=State.mean": "Tap.pot",
+    "/console/tokens": "account119",
+    "/console/tokens?page=3": "account0",
+    "/console/roles": "read-definition",
+    "/console/audit": "<line 120>",
+    "/console/audit?before=71": "<line 70>",
     "/console/query": "Try a query",
     "/console/query?outputs=State.species": "Tap.pot",
     "/console/sign-in": "Token",
 }
+# The pages that show data, those that show data only, and those for people who may do everything.
+OF_DATA = {f"/console/{name}" for name in ("dead-letters", "dead-letter", "query", "quality", "drift", "why")}
+OF_ADMINISTRATORS = {"/console/tokens", "/console/roles", "/console/audit"}
 FORM_CODE = re.compile(r'name="code" value="([0-9a-f]{64})"')
 
 
-@pytest.fixture
-def console() -> Site:
+def guarded_site() -> Site:
     """Return a console with a job, an engine and a dead letter; datasets with pots are private."""
     found = site(greenhouse.graph(Pots=("pii",)), [LETTER])
     found.jobs.append(job_of(found.plan))
     found.engines.append(engine(alive=True))
     return found
+
+
+@pytest.fixture
+def console() -> Site:
+    return guarded_site()
 
 
 def address_of_job(console: Site) -> str:
@@ -103,9 +131,12 @@ def test_all_links_lead_to_a_page(console: Site) -> None:
                 seen.add(link)
                 waiting.append(link)
     assert len(seen) > 150
-    assert not any("token" in address.lower() for address in seen)
+    # Neither a token nor a value of a row is in an address.
+    assert not any(word in unquote_plus(address) for address in seen for word in ("token=", "caraway_", *VALUES))
 
 
+# Values of rows: of a dead letter, and of rows that failed an expectation.
+VALUES = ("secret oak", "not a <number>", "-3.5")
 # The words that the pages of a limited role must not have: names and contents of private definitions, and rows.
 PRIVATE_NAMES = ("State.species", "species_of", "secret oak", "State.advice", "Wetness")
 
@@ -118,12 +149,11 @@ def test_no_page_shows_what_its_token_may_not_see(console: Site, role: str, addr
     if role in {"nothing", "writer", "elsewhere"} and path != "/console/sign-in":
         assert found.status == 403
     if role == "definitions":
-        assert found.status == (
-            403 if path in {"/console/dead-letters", "/console/dead-letter", "/console/query"} else 200
-        )
+        assert found.status == (403 if path in OF_DATA | OF_ADMINISTRATORS else 200)
     if role == "data":
-        allowed = {"/console/dead-letters", "/console/dead-letter", "/console/query", "/console/sign-in"}
-        assert found.status == (200 if path in allowed else 403)
+        assert found.status == (200 if path in OF_DATA | {"/console/sign-in"} else 403)
+    if path in OF_ADMINISTRATORS:
+        assert found.status == (200 if role == "admin" else 403)
     page = Structure(found.text)
     assert page.faults == []
     if role in {"nothing", "writer", "elsewhere", "definitions"}:
@@ -137,7 +167,13 @@ def test_no_page_shows_what_its_token_may_not_see(console: Site, role: str, addr
             .replace("'Species.mean'", "")
         )
         assert not [name for name in (*PRIVATE_NAMES, "Species.mean") if name in said]
-        if address in {"/console/dataset?name=Pots", "/console/feature?name=State.advice", "job"}:
+        if address in {
+            "/console/dataset?name=Pots",
+            "/console/feature?name=State.advice",
+            "/console/quality?dataset=Pots&hours=24",
+            "/console/drift?feature=State.species&hours=1&reference=week",
+            "job",
+        }:
             assert found.status == 404
         if address == "/console/dead-letter?name=0-7":
             assert found.status == 403
@@ -236,6 +272,127 @@ def test_a_query_is_answered_with_its_plan(console: Site) -> None:
     assert (refused.status, "fern" in refused.text) == (422, False)
 
 
+def test_the_quality_of_a_dataset_is_a_chart_without_scripts(console: Site) -> None:
+    listed = Structure(console.get("/console/quality").text).text
+    assert "2 of 5 expectations are violated" in listed
+    page = console.get("/console/quality?dataset=Pots").text
+    assert re.search(r'<path class="rate" d="M56[^"]*L[^"]*"/>', page)
+    assert "<td>secret oak</td>" in page
+    # Every seventh window lacks three of ten rows; each hour has twelve windows.
+    assert re.search(r'<td class="figure">9[57]\.\d\d%</td><td class="figure">120</td>', page)
+    assert console.get("/console/quality?dataset=Nowhere").status == 404
+    # Without the right to a field, a sample lacks it, and so does its picture.
+    assert "secret oak" not in console.get("/console/quality?dataset=Readings", "limited").text
+
+
+def test_drift_is_shown_with_its_thresholds(console: Site) -> None:
+    page = Structure(console.get("/console/drift?feature=State").text).text
+    assert re.search(r"State\.mean.*drifted.*2,000 rows.*psi.*0\.2", page)
+    assert re.search(r"State\.species.*as before", page)
+    limited = Structure(console.get("/console/drift", "limited").text).text
+    assert ("State.mean" in limited, "State.species" in limited) == (True, False)
+    for wrong, status in (("feature=Nowhere", 404), ("feature=State&reference=x", 400), ("feature=State&hours=x", 400)):
+        assert console.get(f"/console/drift?{wrong}").status == status
+
+
+def test_an_explanation_has_an_address_without_values(console: Site) -> None:
+    form = {"feature": "State.mean", "inputs": '{"Tap.pot": 1}', "at": "", "code": form_code(console)}
+    sent = console.post("/console/why", form)
+    assert re.fullmatch(r"/console/why\?request_id=[0-9a-f-]{36}", sent.header("location")), sent.text
+    assert console.recorded == ["why"]
+    page = console.get(sent.header("location"))
+    shown = Structure(page.text)
+    assert (page.status, shown.faults) == (200, [])
+    assert re.search(r"Value 0\.625 .* Checked yes : computed from its parts", shown.text)
+    assert "just out: 2026-11-25T10:30:00Z" in shown.text
+    # It is shown to the account that asked, and to those who may read all data.
+    assert console.get(sent.header("location"), "reader").status == 200
+    assert console.get(sent.header("location"), "limited").status == 403
+    assert console.get(sent.header("location"), "definitions").status == 403
+    for wrong, status in (
+        ({"inputs": "{"}, 400),
+        ({"inputs": "[1]"}, 422),
+        ({"inputs": '{"Tap.pot": "x"}'}, 422),
+        ({"feature": "State"}, 422),
+        ({"at": "yesterday"}, 422),
+        ({"code": ""}, 403),
+    ):
+        failed = console.post("/console/why", {**form, **wrong})
+        assert (failed.status, Structure(failed.text).faults) == (status, []), failed.text
+    refused = console.post(
+        "/console/why", {**form, "feature": "State.species", "code": form_code(console, "limited")}, "limited"
+    )
+    assert (refused.status, "secret" in refused.text) == (422, False)
+    assert console.get("/console/why?request_id=nobody").status == 404
+
+
+def test_an_explanation_that_is_not_ready_can_be_looked_at_again(
+    console: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(why, "WAIT_S", 0)
+    console.explanations.is_busy = True
+    form = {"feature": "State.mean", "inputs": '{"Tap.pot": 1}', "code": form_code(console)}
+    address = console.post("/console/why", form).header("location")
+    page = Structure(console.get(address).text)
+    assert (page.faults, "not ready yet" in page.text, address in page.links) == ([], True, True)
+    console.explanations.is_busy = False
+    console.explanations.wake()
+    assert "Checked yes" in Structure(console.get(address).text).text
+
+
+def test_a_token_is_shown_once(console: Site) -> None:
+    form = {"account": "new@example.com", "role": "reader", "days": "7", "note": "a test", "code": form_code(console)}
+    made = console.post("/console/tokens", form)
+    assert (made.status, Structure(made.text).faults, SECRET_TOKEN in made.text) == (200, [], True)
+    assert made.header("cache-control") == "no-store"
+    listed = console.get("/console/tokens")
+    assert ("new@example.com" in listed.text, SECRET_TOKEN in listed.text) == (True, False)
+    assert console.accounts.made[-1].roles == ("reader",)
+    assert console.accounts.by == ["admin"]
+    for wrong, status in (({"role": "none"}, 404), ({"days": "x"}, 400), ({"days": "0"}, 400), ({"code": ""}, 403)):
+        refused = console.post("/console/tokens", {**form, **wrong})
+        assert (refused.status, Structure(refused.text).faults) == (status, []), refused.text
+    assert len(console.accounts.made) == 121
+
+
+def test_a_token_is_revoked_by_its_form(console: Site) -> None:
+    form = {"name": console.accounts.made[5].id, "code": form_code(console)}
+    assert "has ended" in console.post("/console/revoke", form).text
+    assert console.accounts.made[5].revoked_at is not None
+    assert console.post("/console/revoke", {**form, "name": "nobody"}).status == 404
+    assert console.post("/console/revoke", {**form, "name": ""}).status == 404
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "admin"])
+def test_only_who_may_do_everything_changes_tokens(console: Site, role: str) -> None:
+    code = code_of(Headers(cookie=f"caraway_token={role}"))
+    made = console.post("/console/tokens", {"account": "me", "role": "admin", "code": code}, role)
+    ended = console.post("/console/revoke", {"name": console.accounts.made[0].id, "code": code}, role)
+    assert (made.status, ended.status) == (403, 403)
+    assert "lacks" in made.text
+    assert (len(console.accounts.made), console.accounts.made[0].revoked_at) == (120, None)
+
+
+def test_going_back_is_only_previewed(console: Site) -> None:
+    form = {"name": "b" * 32, "code": form_code(console)}
+    page = console.post("/console/preview", form)
+    assert (page.status, "Pots: &lt;changed&gt;" in page.text) == (200, True)
+    assert (console.rolled_back, console.recorded) == ([f"{'b' * 32} True"], ["roll_back"])
+    assert console.post("/console/preview", {**form, "code": ""}).status == 403
+    assert console.post("/console/preview", {**form, "code": form_code(console, "reader")}, "reader").status == 403
+    assert len(console.rolled_back) == 1
+
+
+def test_differences_are_those_that_one_may_read(console: Site) -> None:
+    address = "/console/diff?from=main&to=dev"
+    assert "Wetness" in console.get(address).text
+    limited = Structure(console.get(address, "limited").text).text
+    assert ("Wetness" in limited, "0 removed" in limited) == (False, True)
+    for wrong, status in (("from=main&to=empty", 404), ("from=main&to=nowhere", 404)):
+        found = console.get(f"/console/diff?{wrong}")
+        assert (found.status, Structure(found.text).faults) == (status, [])
+
+
 def test_a_page_names_the_engine_that_does_not_run(console: Site) -> None:
     """The way of a person who is on call: from the overview, and from the stale feature."""
     assert "Nothing: all parts work" in Structure(console.get("/console").text).text
@@ -306,12 +463,29 @@ def test_without_tokens_nobody_needs_to_sign_in() -> None:
     open_to_all = site(greenhouse.graph(), tokens=False)
     found = open_to_all.get("/console", None)
     assert (found.status, "Sign out" in found.text) == (200, False)
+    tokens = open_to_all.get("/console/tokens", None)
+    assert (tokens.status, "needs no tokens" in tokens.text) == (409, True)
+    assert open_to_all.get("/console/audit", None).status == 200
 
 
 def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
     """1,000 datasets and 10,000 features: each page has less than 200 kB and takes less than 300 ms of a processor."""
-    console = site(greenhouse.large(1_000, 10_000), plan=GraphPlan())
+    graph = greenhouse.large(1_000, 10_000)
+    console = site(graph, plan=GraphPlan(checks=plan_graph(graph).checks))
+    names = [f"{spec.name}.{feature.name}" for spec in graph.featuresets for feature in spec.features]
+    console.drift.found = [
+        Found(branch="main", feature=name, distance="psi", value=0.5, drifted=name.endswith("7")) for name in names
+    ]
+    console.drift.served = dict.fromkeys(names, console.drift.served["State.mean"])
+    console.drift.reference = dict.fromkeys(names, console.drift.reference["State.mean"])
     addresses = [
+        "/console/quality",
+        "/console/quality?page=10",
+        "/console/quality?dataset=Readings0550&hours=720",
+        "/console/drift",
+        "/console/drift?feature=Set0555",
+        "/console/why?feature=Set0555.mean_of_the_moisture_3",
+        "/console/diff?from=main&to=dev",
         "/console",
         "/console/catalog",
         "/console/catalog?q=moisture_3&page=20",
@@ -328,9 +502,11 @@ def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
         "/console/query?outputs=Set0555",
         "/console/dead-letters",
     ]
+    assert sum(len(check.suite.expectations) for check in console.plan.checks) == 1_000
     console.get("/console/lineage?node=dataset:Readings0550")
     for role in ("admin", "limited"):
-        for address in addresses:
+        of_administrators = [*OF_ADMINISTRATORS, "/console/audit?before=100"] if role == "admin" else []
+        for address in [*addresses, *of_administrators]:
             times = []
             for _ in range(3):
                 started = time.process_time()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from caraway import lib
 from caraway.dtypes import types as t
 from caraway.dtypes.values import cast
-from caraway.expectations.suite import CompiledSuite
+from caraway.expectations.suite import LOOKED_AT_DIRECTLY, CompiledSuite
 from caraway.lib.expectations import suite_of
 from tests.unit.expectations.row_by_row import check_rows
 
@@ -175,6 +175,15 @@ def counted(rows: list[dict[str, Any]], listed: list[Call]) -> list[tuple[int, i
     assert [len(one.evaluated) for one in found] == [len(rows)] * len(listed)
     assert not any((one.failed & ~one.evaluated).any() for one in found)
     return [(int(one.evaluated.sum()), int(one.failed.sum())) for one in found]
+
+
+@given(rows=ROWS, listed=st.lists(calls(), min_size=1, max_size=3))
+def test_a_check_finds_the_same_whatever_it_has_seen(rows: list[dict[str, Any]], listed: list[Call]) -> None:
+    compiled = CompiledSuite(suite_of("D", 0, listed), TYPES)
+    columns = {name: [in_stored_form(row[name], TYPES[name]) for row in rows] for name in TYPES}
+    times = LOOKED_AT_DIRECTLY + 3
+    found = [[one.failed.tolist() for one in compiled.check(columns, len(rows))] for _ in range(times)]
+    assert found == [found[0]] * times
 
 
 def expected(rows: list[dict[str, Any]], listed: list[Call]) -> list[tuple[int, int]]:

@@ -381,6 +381,11 @@ EXPECTATIONS: list[Any] = [
         ["Events", "expect_nothing"],
     ),
     (expecting(expect_null("user"), base=total(FOREVER)), CommitError, ["Totals", "continuous"]),
+    (
+        expecting(expect_null("spent"), expect_null("user", strict=True), base=LATEST),
+        CommitError,
+        ["Made", "to_be_null is strict", "pipeline p", "leave out strict"],
+    ),
 ]
 
 FEATURESETS: list[Any] = [
@@ -531,6 +536,9 @@ BRANCH = graph(
 )
 
 
+STRICT = suite_of("Events", 0, [expect_null("user", strict=True)])
+
+
 def with_dataset(old: DatasetSpec, **changes: Any) -> Graph:
     return replace(BRANCH, datasets=tuple(replace(d, **changes) if d is old else d for d in BRANCH.datasets))
 
@@ -555,6 +563,7 @@ def with_extractor(number: int, **changes: Any) -> Graph:
             with_dataset(EVENTS, sources=(replace(APPEND, sample=SampleSpec(rate=0.5)),)),
             ["'Events'", "sample", "not set"],
         ),
+        (with_dataset(EVENTS, expectations=STRICT), ["'Events'", "strict", "was none", "to_be_null", '"user"']),
         (with_dataset(LATEST, pipelines=()), ["'Made'", "'p'", "not there"]),
         (
             with_dataset(

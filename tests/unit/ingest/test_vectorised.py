@@ -1,6 +1,7 @@
 """Many rows at a time are converted as each row by itself would be: decoded, cast, encoded and marked."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,14 +22,14 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.graph.connectors import KafkaConnector
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.connectors import CaptureConnector, KafkaConnector
+from caraway.graph.sources import Cdc, Constant, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import KafkaSystem
+from caraway.graph.systems import KafkaSystem, PostgresSystem
 from caraway.ingest.marks import expanded
 from caraway.ingest.sources.decoding.json_objects import TOGETHER, decode_json
 from caraway.ingest.sources.reader import SourceRecord, batch_of
-from caraway.ingest.table import RowTable
+from caraway.ingest.table import InsertTable, RowTable
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, RecordSchema
 from caraway.plan.planner import plan_graph
@@ -36,6 +37,8 @@ from caraway.topics.codec import PUT, RecordCodec
 
 SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
 SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)
+DATABASE = PostgresSystem(name="p", host="h", port=1, database="d", username="u", password="p")
+CAPTURED = CaptureConnector(system=DATABASE, table="t")
 POINT = StructType("Point", (("x", FLOAT), ("tag", STRING)))
 
 NUMBERS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-2, 2))
@@ -71,9 +74,9 @@ def tables(draw: st.DrawFn) -> tuple[tuple[FieldSpec, ...], list[object]]:
     return (*fields, AT), rows  # type: ignore[return-value]
 
 
-def target_of(fields: tuple[FieldSpec, ...]) -> Target:
-    keyed = any(field.key for field in fields)
-    source = SOURCE if keyed else SourceSpec(connector=SOURCE.connector, cdc=Cdc.APPEND, disorder_us=0)
+def target_of(fields: tuple[FieldSpec, ...], source: SourceSpec = SOURCE) -> Target:
+    if source.cdc is Cdc.UPSERT and not any(field.key for field in fields):
+        source = replace(source, cdc=Cdc.APPEND)
     dataset = DatasetSpec(name="D", version=1, history_us=0, fields=fields, index=None, sources=(source,))
     return Target(plan_graph(Graph(datasets=(dataset,))).ingests[0])
 
@@ -89,6 +92,29 @@ def test_rows_are_encoded_together_as_one_by_one(table: tuple[tuple[FieldSpec, .
     apart = target.encode(RowTable([*rows, BAD], {}), 0, len(rows) + 1, 5)
     assert together.records == apart.records
     assert together.errors == [error for error in apart.errors if error.row < len(rows)]
+
+
+MADE = st.sampled_from([None, Ref(path=("other",)), Ref(path=("f0",)), Constant(value=3, dtype=INT)])
+
+
+@given(tables(), st.lists(MADE, min_size=6, max_size=6), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_copied_fields_are_encoded_together_as_one_by_one(
+    table: tuple[tuple[FieldSpec, ...], list[dict[str, object]]], made: list[Ref | Constant | None], has: list[bool]
+) -> None:
+    fields, rows = table
+    preproc = tuple((field.name, how) for field, how in zip(fields, made, strict=False) if how is not None)
+    rows = [{**row, "other": 2} if is_there else row for row, is_there in zip(rows, has, strict=False)]
+    target = target_of(fields, replace(SOURCE, preproc=preproc))
+    together = target.encode(RowTable(rows, {}), 0, len(rows), 5)
+    apart = target.encode(RowTable([*rows, "no row"], {len(rows): "isn't a row"}), 0, len(rows) + 1, 5)
+    assert together.records == apart.records
+    assert together.errors == [error for error in apart.errors if error.row < len(rows)]
+    # A database's log has the same rows in envelopes.
+    captured = target_of(fields, SourceSpec(connector=CAPTURED, cdc=Cdc.NATIVE, disorder_us=0, preproc=preproc))
+    envelopes = [{"op": "r", "before": None, "after": row, "source": {"ts_us": 7}} for row in rows]
+    bare = captured.encode(InsertTable(rows, envelopes.__getitem__), 0, len(rows), 5)
+    assert bare == captured.encode(RowTable(envelopes, {}), 0, len(rows), 5)
+    assert bare.records == together.records
 
 
 @given(st.lists(st.tuples(st.sampled_from(TYPES), st.data()), min_size=1, max_size=4), st.integers(0, 4))

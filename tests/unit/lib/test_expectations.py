@@ -9,7 +9,7 @@ import pytest
 
 import caraway.lib
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.expectations import EXPECTATION_NAMES
+from caraway.graph.expectations import EXPECTATION_NAMES, is_strict
 from caraway.lib import expectations
 from caraway.lib.expectations import EXPECTATIONS_ATTRIBUTE, ExpectationsMark, suite_of
 
@@ -21,8 +21,9 @@ MAP = {
     "include_config": True,
     "catch_exceptions": None,
     "meta": None,
+    "strict": None,
 }
-ROW = {name: MAP[name] for name in ("result_format", "include_config", "catch_exceptions", "meta")}
+ROW = {name: MAP[name] for name in ("result_format", "include_config", "catch_exceptions", "meta", "strict")}
 IN_SET = {**MAP, "parse_strings_as_datetimes": None}
 BOUNDS = {
     "min_value": None,
@@ -99,6 +100,12 @@ def test_there_are_no_other_helpers() -> None:
         (lambda: caraway.lib.expect_column_values_to_be_null("c", mostly=1.5), ["to_be_null", "mostly", "1.5"]),
         (lambda: caraway.lib.expect_column_values_to_be_null("c", mostly=True), ["mostly", "True"]),
         (lambda: caraway.lib.expect_column_values_to_be_null("c", mostly="0.5"), ["mostly", "'0.5'"]),
+        (lambda: caraway.lib.expect_column_values_to_be_null("c", strict=1), ["to_be_null", "strict", "1"]),
+        (lambda: caraway.lib.expect_column_values_to_be_null("c", mostly=0.9, strict=True), ["strict", "mostly=0.9"]),
+        (
+            lambda: suite_of("P", 0, [caraway.lib.expect_column_values_to_be_null("c", 0.9)], strict=True),
+            ["mostly=0.9"],
+        ),
         (lambda: caraway.lib.expect_column_values_to_be_between("c"), ["to_be_between", "min_value", "max_value"]),
         (lambda: caraway.lib.expect_column_value_lengths_to_be_between("c"), ["lengths", "absent"]),
         (
@@ -138,6 +145,7 @@ def test_the_decorator_marks_the_method_with_a_version() -> None:
         pytest.param(lambda: expectations(version="1"), ["version", "'1'"], marks=pytest.mark.spec("connectors:8.1:2")),
         (lambda: expectations(version=True), ["version", "True"]),
         (lambda: expectations(version=None), ["version", "None"]),
+        (lambda: expectations(strict="yes"), ["strict", "'yes'"]),
         pytest.param(lambda: expectations(3), ["int 3", "(cls)"], marks=pytest.mark.spec("connectors:8.1:3")),
         (lambda: expectations(version=1)("text"), ["str 'text'"]),
         pytest.param(
@@ -169,6 +177,20 @@ def test_a_suite_drops_what_is_none_and_keeps_the_order_of_parameters() -> None:
     # A set is sorted, so that equal definitions are equal bytes.
     expected = {"column": "c", "value_set": ["a", "b"], "mostly": 0.9, "include_config": True}
     assert list(json.loads(item.arguments).items()) == list(expected.items())
+
+
+def test_a_check_is_strict_if_it_or_the_decorator_says_so() -> None:
+    check = caraway.lib.expect_column_values_to_be_null
+    listed = [check("a"), check("b", strict=True), check("c", 0.5, strict=False)]
+
+    def strict(*, by_default: bool) -> list[bool]:
+        return [is_strict(item) for item in suite_of("Pots", 0, listed, strict=by_default).expectations]
+
+    assert strict(by_default=False) == [False, True, False]
+    assert strict(by_default=True) == [True, True, False]
+    # Checks that only count are stored as if there were no strict ones.
+    (item,) = suite_of("Pots", 0, [check("c", strict=False)]).expectations
+    assert json.loads(item.arguments) == {"column": "c", "include_config": True}
 
 
 def test_arguments_must_be_json() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset, field, pipeline
-from caraway.errors import CommitError, UnknownEntityError
+from caraway.errors import CommitError, InvalidInputError, UnknownEntityError
 from caraway.lib import (
     expect_column_values_to_be_between,
     expect_column_values_to_not_be_null,
@@ -18,6 +18,7 @@ from caraway.lib import (
     inputs,
 )
 from caraway.testing import MockClient
+from caraway.testing import log as log_to_dataset
 
 __owner__ = "mock@example.com"
 HOOK = Webhook(name="hives")
@@ -124,3 +125,39 @@ def test_a_condition_that_does_not_fit_is_refused_by_the_commit() -> None:
 
     with pytest.raises(CommitError, match="row_condition 'hive > 3'"):
         MockClient().commit("more", [More])
+
+
+@pytest.mark.parametrize("cdc", ["append", "debezium"])
+def test_rows_that_a_strict_expectation_refuses_are_not_stored(cdc: str) -> None:
+    keyed = cdc == "debezium"
+
+    @source(HOOK.endpoint("apiaries"), disorder="1d", cdc=cdc)
+    @dataset(index=keyed)
+    class Apiaries:
+        name: str = field(key=keyed)
+        hives: int
+        at: datetime
+
+        @expectations(strict=True)
+        def sane(cls: Any) -> Any:
+            return [
+                expect_column_values_to_be_between("hives", 1, 100),
+                expect_column_values_to_be_between("hives", 10, mostly=0.5, strict=False),
+            ]
+
+    client = MockClient()
+    client.commit("apiaries", [Apiaries])
+
+    def log(*hives: int) -> None:
+        rows = [{"name": f"a{n}", "hives": n, "at": "2024-05-01T10:00:00Z"} for n in hives]
+        if keyed:
+            rows = [{"op": "c", "before": None, "after": row, "ts_ms": 1_700_000_000_000} for row in rows]
+        client.log("hives", "apiaries", pd.DataFrame(rows))
+
+    log(5, 20)
+    with pytest.raises(InvalidInputError, match=r"dataset Apiaries, row 1, column hives: 0 isn't as expected by .*str"):
+        log(7, 0)
+    assert sorted(client.get_dataset_df("Apiaries")["hives"]) == [5, 20]
+    assert [found["total"]["failed"] for found in client.expectations()] == [0, 1]
+    with pytest.raises(InvalidInputError, match="row 0, column hives: 101"):
+        log_to_dataset(Apiaries, pd.DataFrame({"name": ["b"], "hives": [101], "at": ["2024-05-01"]}))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.writer import write_deltalake
@@ -118,15 +119,30 @@ class ArchiveTable:
                 post_commithook_properties=_AFTER_COMMIT,
             )
 
+    def upsert(self, rows: pa.Table, key: Sequence[str]) -> None:
+        """Add rows, which have different keys, and replace those that have the same values in the columns of the key.
+
+        Raises:
+            ReplacedError: Another writer has changed the same files meanwhile; nothing was changed.
+        """
+        with _translated_errors(self.url):
+            merge = self._table.merge(
+                rows, _same(key), source_alias="source", target_alias="target", writer_properties=_WRITER
+            )
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
     def refresh(self) -> None:
         """Read the changes of other writers."""
         with _translated_errors(self.url):
             self._table.update_incremental()
 
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the records in these columns, in all of them by default, in no particular order."""
+    def read(self, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
+        """Return the records in these columns, in all of them by default, in no particular order.
+
+        If `where` is given, only the records of which it is true are returned.
+        """
         with _translated_errors(self.url):
-            return self._table.to_pyarrow_dataset().to_table(columns=columns)
+            return self._table.to_pyarrow_dataset().to_table(columns=columns, filter=where)
 
     def files(self) -> list[tuple[str, int]]:
         """Return the addresses of the table's files, and the number of records in each.
@@ -206,9 +222,8 @@ class ArchiveTable:
             if not rows.num_rows:
                 return 0
             before(rows)
-            same = " AND ".join(f'target."{name}" = source."{name}"' for name in position)
             merge = self._table.merge(
-                rows, same, source_alias="source", target_alias="target", writer_properties=_WRITER
+                rows, _same(position), source_alias="source", target_alias="target", writer_properties=_WRITER
             )
             return int(merge.when_matched_delete().execute()["num_target_rows_deleted"])
 
@@ -249,6 +264,10 @@ def _translated_errors(url: str) -> Iterator[None]:
         raise ReplacedError(str(error)) from error
     except (DeltaError, OSError) as error:
         raise UnavailableError(f"the archive can't use the table {url}: {error}") from error
+
+
+def _same(key: Sequence[str]) -> str:
+    return " AND ".join(f'target."{name}" = source."{name}"' for name in key)
 
 
 def _application(partition: int) -> str:

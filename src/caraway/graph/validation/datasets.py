@@ -3,7 +3,14 @@
 from collections import Counter
 
 from caraway.errors import CommitError, DefinitionError
-from caraway.graph.expectations import EXPECTATION_NAMES, argument_fault, arguments_of, columns_of, unsupported
+from caraway.graph.expectations import (
+    EXPECTATION_NAMES,
+    argument_fault,
+    arguments_of,
+    columns_of,
+    strict_part,
+    unsupported,
+)
 from caraway.graph.row_conditions import row_condition
 from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
@@ -97,6 +104,12 @@ def expectations_are_sound(scope: CheckedGraph) -> None:
             raise CommitError(
                 f"{where}: the dataset is an aggregate over continuous windows, whose values come into being when they "
                 "are read; nothing can be expected of them"
+            )
+        if dataset.pipelines and (strict := strict_part(dataset.expectations)) is not None:
+            raise CommitError(
+                f"{where}: {strict.expectations[0].name} is strict, but the rows are computed by pipeline "
+                f"{dataset.pipelines[0].name}, and only rows of sources can be refused. Filter the rows in the "
+                "pipeline, expect this of the datasets that it reads, or leave out strict"
             )
         names = [f.name for f in dataset.fields]
         for expectation in dataset.expectations.expectations:

@@ -81,3 +81,27 @@ class Rounds:
         """Return the seconds until the next round, 0 if it is due."""
         left = self.next_at - self._now()
         return left if 0 < left <= self._every_s else 0.0
+
+
+class ReadInRounds:
+    """The methods that readers which look through everything in rounds share (`SourceReader`)."""
+
+    _rounds: Rounds
+
+    def acknowledge(self, position: Mapping[str, Any]) -> None:
+        """Do nothing: stores and tables don't know who reads them."""
+
+    def lag(self) -> int | None:
+        """Return 0 between rounds: what came since isn't known before the next one; None within a round."""
+        return None if self._rounds.is_on else 0
+
+    def idle_at(self) -> float | None:
+        """Return when the last round began, if it found no row."""
+        return self._rounds.idle_at
+
+
+def place_of(mark: str) -> tuple[int, int, int]:
+    """Return the numbers in the mark of a table's row: of the version or snapshot, of its file, and of the row."""
+    file, _, row = mark.partition("/")
+    version, _, number = file.partition("-")
+    return int(version), int(number), int(row)

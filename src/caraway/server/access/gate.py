@@ -119,8 +119,9 @@ class Gate:
         branch = branch_of(headers)
         if not permission.admits(caller, branch):
             where = f"branch {branch[:100]!r}" if permission.on_branch else permission.scope
-            modes = " or ".join(permission.modes)
-            error = ForbiddenError(f"account {caller.account!r} lacks {modes} on {where} ({endpoint.target})")
+            error = ForbiddenError(
+                f"account {caller.account!r} lacks {permission.wanted} on {where} ({endpoint.target})"
+            )
             self.refuse(caller, endpoint.target, branch, error)
             raise error
         return caller

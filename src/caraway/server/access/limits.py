@@ -28,6 +28,7 @@ MAX_GRAPHS = 100
 # The most combinations of grants and branch for which the readable part of a graph is kept; there are few roles.
 MAX_READABLE = 50
 
+NO_TAGS = frozenset[str]()
 # The full name of an entity, and its tags.
 Tagged = tuple[str, Collection[str]]
 
@@ -55,6 +56,20 @@ class Tags:
             for extractor in spec.extractors
         }
         return cls(effective_tags(graph), effective_field_tags(graph), extractors)
+
+    def merged(self, other: "Tags") -> "Tags":
+        """Return the tags that entities have here or in another graph."""
+
+        def both(
+            one: Mapping[str, frozenset[str]], another: Mapping[str, frozenset[str]]
+        ) -> Mapping[str, frozenset[str]]:
+            return {name: one.get(name, NO_TAGS) | another.get(name, NO_TAGS) for name in (*one, *another)}
+
+        return Tags(
+            both(self.entities, other.entities),
+            both(self.fields, other.fields),
+            both(self.extractors, other.extractors),
+        )
 
     def touched(self, plan: QueryPlan) -> Iterator[Tagged]:
         """Yield the names, with tags, of all that a query reads or computes; what the caller supplies isn't read."""

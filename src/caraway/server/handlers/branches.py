@@ -2,26 +2,28 @@
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from caraway.control.summary import differences
+from caraway.control.summary import Differences, differences
 from caraway.errors import ForbiddenError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire.graphs import decode_graph
-from caraway.server.access.limits import approval
+from caraway.server.access.limits import Tags, approval, readable
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state.allocation import AssetState
 from caraway.state.model import MAIN, BranchRecord, CommitRecord, LedgerEntry
-from caraway.state.permissions import Mode
+from caraway.state.permissions import Caller, Mode
 
 COMMIT_ID = re.compile(r"[0-9a-f]{32}")
 COMMITS_SHOWN = 50
 CLOSED_SHOWN = 20
+# The most pairs of commits whose differences are kept. To compare two large ones takes a second or more.
+MAX_DIFFERENCES = 100
 Number = Annotated[int, Meta(ge=0, lt=100_000)]
 CommitId = Annotated[str, Meta(description="the id of a commit (GET /branch/log lists the commits)")]
 
@@ -118,20 +120,47 @@ async def list_branches(context: ServerContext, request: Request) -> HttpRespons
 
 
 async def branch_log(context: ServerContext, request: Request[Nothing, LogParameters]) -> HttpResponse:
-    """Return the commits of the branch, newest first."""
+    """Return the commits of the branch, newest first.
+
+    Their summaries are empty for callers who may read only some definitions of the branch.
+    """
     limit = request.parameters().limit
     records = await asyncio.to_thread(context.deployment.state.history, request.branch, limit=limit)
+    if not request.caller.may_all(Mode.READ_DEFINITION, request.branch):
+        # Its lines name all that a commit has changed.
+        records = tuple(replace(record, summary=()) for record in records)
     return json_response(History(request.branch, records))
 
 
 async def branch_diff(context: ServerContext, request: Request[Nothing, DiffParameters]) -> HttpResponse:
-    """Return the differences between two commits."""
+    """Return the differences between two commits, as far as the caller may read their definitions."""
     asked = request.parameters()
-    ends = [await _readable(context, request, end) for end in (asked.before, asked.after)]
-    before, after = [decode_graph(await asyncio.to_thread(context.deployment.state.graph, end)) for end in ends]
-    found = differences(before, after)
+    ends = await _readable(context, request, asked.before), await _readable(context, request, asked.after)
+    every = all([await _may_read_all(context, request, end) for end in ends])
+    # A commit never changes, so what differs between two of them never does.
+    key = (*ends, None if every else request.caller.grants)
+    found = context.differences.get(key)
+    if found is None:
+        found = await asyncio.to_thread(_differences, context, *ends, None if every else request.caller)
+        if len(context.differences) >= MAX_DIFFERENCES:
+            context.differences.clear()
+        context.differences[key] = found
     return json_response(
         {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
+    )
+
+
+def _differences(context: ServerContext, one: str, other: str, caller: Caller | None) -> Differences:
+    """Return the differences between two commits, as far as a caller may read their definitions; None: all."""
+    state = context.deployment.state
+    before, after = decode_graph(state.graph(one)), decode_graph(state.graph(other))
+    if caller is None:
+        return differences(before, after)
+    # An entity that is private in one of the commits isn't named because the other has it without the tag.
+    tags = Tags.of(before).merged(Tags.of(after))
+    return differences(
+        readable(before, tags, caller, state.commit(one).branch),
+        readable(after, tags, caller, state.commit(other).branch),
     )
 
 
@@ -164,6 +193,15 @@ async def _readable(context: ServerContext, request: Request[Any, Any], text: st
                 f"commit {text} was made"
             )
     return text
+
+
+async def _may_read_all(context: ServerContext, request: Request[Any, Any], commit_id: str) -> bool:
+    """Return whether the caller may read all definitions of the branch on which a commit was made."""
+    grants = request.caller.grants
+    if any(grant.of_all and grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in grants):
+        return True
+    record = await asyncio.to_thread(context.deployment.state.commit, commit_id)
+    return request.caller.may_all(Mode.READ_DEFINITION, record.branch)
 
 
 async def ledger(context: ServerContext, request: Request[Nothing, LedgerParameters]) -> HttpResponse:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from caraway.control.summary import Differences
 from caraway.ingest.service import IngestService
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
@@ -35,10 +36,12 @@ class ServerContext(ReadContext):
         deployment: The parts of the server behind HTTP.
         ingest: Accepts rows.
         document: The OpenAPI document.
+        differences: The differences of the pairs of commits that were compared last.
         waits: The number of requests that wait for rows to be served.
     """
 
     deployment: Deployment
     ingest: IngestService
     document: dict[str, Any]
+    differences: dict[object, Differences] = field(default_factory=dict)
     waits: int = 0

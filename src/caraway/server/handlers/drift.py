@@ -28,6 +28,8 @@ from caraway.state.permissions import Mode
 
 # The hours of an answer without this parameter, and the greatest value of it.
 HOURS, MAX_HOURS = 24, 24 * 366
+# The findings of an answer without this parameter, and the greatest value of it.
+FINDINGS, MAX_FINDINGS = 100, 1_000
 MAX_NAME = 1_000
 # The most bytes of a profile, in base64: some thousands of features.
 MAX_PROFILE = 24 << 20
@@ -82,16 +84,17 @@ class DriftAnswer(Struct):
 async def drift(context: ServerContext, request: Request[Nothing, DriftParameters]) -> HttpResponse:
     """Return how features that were served compare with a reference.
 
-    Raises `UnknownEntityError` if the branch has no such feature.
+    Raises `UnknownEntityError` if the branch has no such feature, or the caller may not read it.
     """
     deployment, asked = context.deployment, request.parameters()
     served = deployment.graphs.require_served_graph(request.branch)
     entities = context.limits.tags(served).entities
     features = features_of(served.graph)
-    known = features if asked.feature is None else _only(asked.feature, features)
-    pairs = [(name, entities.get(name, frozenset())) for name in known]
+    pairs = [(name, entities.get(name, frozenset())) for name in features]
     refused = set(request.caller.refused(Mode.READ_DATA, request.branch, pairs))
-    seen = {name: found for name, found in known.items() if name not in refused}
+    seen = {name: found for name, found in features.items() if name not in refused}
+    if asked.feature is not None:
+        seen = _only(asked.feature, seen)
     window = last_hours(datetime.now(UTC), asked.hours)
     found = await asyncio.to_thread(
         drift_of,
@@ -106,6 +109,43 @@ async def drift(context: ServerContext, request: Request[Nothing, DriftParameter
         request.branch, window.since.isoformat(), deployment.drift_false_alarms, [_feature(one) for one in found]
     )
     return json_response(msgspec.to_builtins(answer))
+
+
+class FindingParameters(Struct):
+    """The findings that are wanted."""
+
+    limit: Annotated[
+        int, Meta(ge=1, le=MAX_FINDINGS, description=f"the most distances in the answer, up to {MAX_FINDINGS:,}")
+    ] = FINDINGS
+
+
+class DriftFinding(Struct):
+    """A distance of a feature from its reference, as the drift watch found it last."""
+
+    feature: str
+    distance: str
+    value: float
+    drifted: bool
+
+
+class FindingsAnswer(Struct):
+    """The findings of the drift watch about a branch, those about features that have drifted first."""
+
+    branch: str
+    findings: list[DriftFinding]
+
+
+async def drift_findings(context: ServerContext, request: Request[Nothing, FindingParameters]) -> HttpResponse:
+    """Return the distances of served features from their references, as the drift watch found them last."""
+    deployment, asked = context.deployment, request.parameters()
+    served = deployment.graphs.require_served_graph(request.branch)
+    seen = None
+    if not request.caller.may_all(Mode.READ_DATA, request.branch):
+        entities = context.limits.tags(served).entities
+        seen = frozenset(entities).difference(request.caller.refused(Mode.READ_DATA, request.branch, entities.items()))
+    found = await asyncio.to_thread(deployment.drift.found_of, request.branch, seen, asked.limit)
+    findings = [DriftFinding(one.feature, one.distance, one.value, one.drifted) for one in found]
+    return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings)))
 
 
 class ProfileParameters(Struct):

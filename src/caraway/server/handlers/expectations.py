@@ -5,7 +5,7 @@ A caller sees the datasets of the branch that they may read. Samples have the fi
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,14 +15,14 @@ from msgspec import Meta, Struct
 from caraway.dtypes.values import to_json
 from caraway.errors import UnknownEntityError
 from caraway.expectations.counts import Counts
-from caraway.expectations.report import ExpectationState, Failure
+from caraway.expectations.report import ExpectationState, Failure, Status
 from caraway.expectations.suite import checks_of
 from caraway.plan.model import CheckPlan
 from caraway.quality.counting import is_hidden
-from caraway.quality.store import QualityStore, Sample, Windows
+from caraway.quality.store import QualityStore, Sample, Total, Windows
 from caraway.quality.watching import DAY_HOURS, states_of
 from caraway.server.handlers.context import ServerContext
-from caraway.server.http.bodies import Nothing
+from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state.permissions import Mode
 
@@ -41,6 +41,9 @@ class ExpectationParameters(Struct):
     samples: Annotated[
         int, Meta(ge=0, le=MAX_SHOWN, description=f"the most rows that failed, of each expectation, up to {MAX_SHOWN}")
     ] = SHOWN
+    brief: Annotated[
+        Flag, Meta(description="true: only all rows, and the status that was found last, which reads much less")
+    ] = None
 
 
 class CountedRows(Struct):
@@ -73,6 +76,7 @@ class ExpectationAnswer(Struct):
     version: int
     expectation: str
     status: str
+    status_since: str | None
     mostly: float
     newest_at: str | None
     total: CountedRows
@@ -132,17 +136,20 @@ async def expectations(context: ServerContext, request: Request[Nothing, Expecta
         own = [s for s in samples.get(check_id, ()) if (hidden := hides[check_id]) is None or not hidden(s.key, s.row)]
         of_day = windows.get(check_id, {})
         for number, state in enumerate(states_of(check, of_day, totals)):
+            total = totals.get((check_id, number))
             failed = [sample for sample in own if sample.number == number]
             shown = [_failure(check, number, sample, fields[check.dataset.name]) for sample in failed]
-            answer.append(_answer(state, shown, _series(of_day, number, asked.hours)))
+            answer.append(_answer(state, total, shown, _series(of_day, number, asked.hours), brief=bool(asked.brief)))
     return json_response(msgspec.to_builtins(ExpectationsAnswer(request.branch, answer)))
 
 
 def _read(
     store: QualityStore, checks: Mapping[str, CheckPlan], asked: ExpectationParameters
-) -> tuple[Mapping[str, Windows], Mapping[Any, Any], Mapping[str, Sequence[Sample]]]:
+) -> tuple[Mapping[str, Windows], Mapping[tuple[str, int], Total], Mapping[str, Sequence[Sample]]]:
     if not checks:
         return {}, {}, {}
+    if asked.brief:
+        return {}, store.totals(checks), {}
     windows = store.windows(checks, max(asked.hours, DAY_HOURS))
     return windows, store.totals(checks), store.samples(checks, asked.samples) if asked.samples else {}
 
@@ -159,12 +166,17 @@ def _failure(check: CheckPlan, number: int, sample: Sample, fields: Collection[s
     return Failure(at=sample.at, values=shown)
 
 
-def _answer(state: ExpectationState, samples: Sequence[Failure], series: list[HourOfRows]) -> ExpectationAnswer:
+def _answer(
+    state: ExpectationState, total: Total | None, samples: Sequence[Failure], series: list[HourOfRows], *, brief: bool
+) -> ExpectationAnswer:
+    found_last = None if total is None else total.status
+    since = None if total is None else total.changed_at
     return ExpectationAnswer(
         dataset=state.dataset,
         version=state.version,
         expectation=state.name,
-        status=state.status.value,
+        status=(found_last or Status.NO_DATA if brief else state.status).value,
+        status_since=None if since is None else since.astimezone(UTC).isoformat(),
         mostly=state.mostly,
         newest_at=None if state.newest_at is None else state.newest_at.isoformat(),
         total=_counted(state.total),

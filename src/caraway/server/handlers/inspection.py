@@ -26,8 +26,8 @@ from caraway.state.permissions import Mode
 Json = dict[str, Any]
 # The rows of an answer without the parameter, and the greatest value of it.
 ROWS, MAX_ROWS = 10, 500
-# The most characters of a list of names in the query string. Three such lists fit into the head of a request, in which
-# a character takes up to twelve bytes. A caller who wants more names leaves the list out, which means all of them.
+# The most characters of a list of names in the query string. Three such lists in ASCII fit into the head of a request
+# (`caraway.server.serving`). A caller who wants more names leaves the list out, which means all of them.
 MAX_LIST = 10_000
 NameList = Annotated[str, Meta(max_length=MAX_LIST)]
 

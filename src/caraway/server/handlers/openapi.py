@@ -28,6 +28,7 @@ STATUSES: Final[Mapping[int, str]] = {
     415: "The path doesn't take a body of this type",
     422: "User code failed, or not one row fits",
     429: "Too many requests are under way, or what is computed from the rows is too far behind; see Retry-After",
+    431: "The head of the request, with its query string, is too long",
     500: "The server failed",
     503: "A part is away",
     504: "It took too long",
@@ -42,6 +43,10 @@ OF_A_PROBE: Final = frozenset({500, 503})
 # Statuses of endpoints that read a body: 400 for a damaged one, 408 for a slow one, 413 for one that is too large, and
 # 415 for one of another media type.
 OF_A_BODY: Final = frozenset({400, 408, 413, 415})
+# Statuses of endpoints that read a query string.
+OF_A_QUERY: Final = frozenset({400, 431})
+# Statuses with which the HTTP server answers before Caraway sees the request, so without a body.
+BARE: Final = frozenset({431})
 
 SCHEMAS = "#/components/schemas/"
 BYTES: Json = {"type": "string", "format": "binary"}
@@ -71,7 +76,7 @@ def statuses(endpoint: Endpoint) -> list[int]:
     if endpoint.takes_body:
         found |= OF_A_BODY
     if endpoint.parameters is not Nothing:
-        found.add(400)
+        found |= OF_A_QUERY
     if not endpoint.permission.public:
         found.add(401)
     # Status 404 means that a branch, or an entity that the path names, doesn't exist.
@@ -131,7 +136,10 @@ def _operation(endpoint: Endpoint, schemas: Mapping[object, Json], query: Json) 
         "security": [] if endpoint.permission.public else [{"bearer": []}],
         "responses": {
             "200": {"description": "Done", "content": content},
-            **{str(status): {"description": STATUSES[status], "content": refusal} for status in statuses(endpoint)},
+            **{
+                str(status): {"description": STATUSES[status], **({} if status in BARE else {"content": refusal})}
+                for status in statuses(endpoint)
+            },
         },
     }
     if endpoint.takes_body:

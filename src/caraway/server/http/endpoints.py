@@ -41,21 +41,30 @@ class Permission:
         modes: The modes of which the caller needs one; none: any valid token is enough.
         scope: The extent to which the caller needs the mode.
         public: No token is needed.
+        every: The caller needs all of the modes, instead of one of them.
     """
 
     modes: tuple[Mode, ...]
     scope: Scope = Scope.BRANCH
     public: bool = False
+    every: bool = False
 
     @property
     def on_branch(self) -> bool:
         """True if the branch that a header names decides who is admitted."""
         return bool(self.modes) and self.scope is Scope.BRANCH
 
+    @property
+    def wanted(self) -> str:
+        """The modes, for error messages."""
+        return (" and " if self.every else " or ").join(self.modes)
+
     def admits(self, caller: Caller, branch: str) -> bool:
         """Return whether a caller with a valid token has the permission on a branch."""
         if not self.modes:
             return True
+        if self.every:
+            return all(Permission((mode,), self.scope).admits(caller, branch) for mode in self.modes)
         grants = [grant for grant in caller.grants if not grant.modes.isdisjoint(self.modes)]
         match self.scope:
             case Scope.BRANCH:
@@ -68,6 +77,8 @@ class Permission:
 
 PUBLIC = Permission((), public=True)
 ANY_TOKEN = Permission(())
+# A caller who makes tokens can give any role to anybody, so only those who may do everything may make tokens.
+ADMINISTRATION = Permission(tuple(Mode), Scope.EVERYTHING, every=True)
 
 
 class Page(Protocol):

@@ -12,7 +12,7 @@ from caraway.console.catalogue import Catalogue
 from caraway.console.rendering import link, render
 from caraway.errors import CarawayError, ForbiddenError
 from caraway.server.handlers.context import ServerContext
-from caraway.server.http.endpoints import Endpoint
+from caraway.server.http.endpoints import ADMINISTRATION, Endpoint
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.session import code_of, html
 from caraway.state.permissions import ANYBODY
@@ -34,21 +34,25 @@ class PageContext:
     endpoints: Mapping[str, Endpoint]
     catalogues: dict[int, Catalogue] = field(default_factory=dict)
 
-    async def ask(self, request: Request[Any, Any], target: str, name: str = "", /, **given: Any) -> Any:
+    async def ask(
+        self, request: Request[Any, Any], target: str, name: str = "", /, *, query_string: str = "", **given: Any
+    ) -> Any:
         """Return the JSON that an endpoint of the API answers to the caller of a page.
 
         Args:
             request: The request of the page, whose caller and branch count.
             target: The target of the endpoint.
             name: The part of its path that stands in braces.
+            query_string: The parameters of an endpoint that has a body, too.
             given: The members of the body, or the parameters of an endpoint without a body; None is left out.
 
         Raises `CarawayError` as the endpoint does, and `ForbiddenError` if the caller lacks its permission.
         """
         endpoint, caller = self.endpoints[target], request.caller
         if not endpoint.permission.public and not endpoint.permission.admits(caller, request.branch):
-            modes = " or ".join(endpoint.permission.modes)
-            error = ForbiddenError(f"account {caller.account!r} lacks {modes} on branch {request.branch[:100]!r}")
+            permission = endpoint.permission
+            where = f"branch {request.branch[:100]!r}" if permission.on_branch else permission.scope
+            error = ForbiddenError(f"account {caller.account!r} lacks {permission.wanted} on {where}")
             self.server.deployment.gate.refuse(caller, target, request.branch, error)
             raise error
         members = {key: value for key, value in given.items() if value is not None}
@@ -56,7 +60,7 @@ class PageContext:
             request,
             method=endpoint.method,
             path=endpoint.path.replace("{name}", name),
-            query_string="" if endpoint.takes_body else urlencode(members),
+            query_string=query_string if endpoint.takes_body else urlencode(members),
             body=orjson.dumps(members) if endpoint.takes_body else b"",
             body_form=endpoint.body,
             parameters_form=endpoint.parameters,
@@ -103,6 +107,7 @@ class PageContext:
             branch=request.branch,
             account=request.caller.account,
             signed_in=request.caller is not ANYBODY,
+            administers=ADMINISTRATION.admits(request.caller, request.branch),
             code=code_of(request.headers),
             now=datetime.now(UTC),
             path=request.path,

@@ -1,5 +1,6 @@
 """The pages of single entities: datasets, featuresets, features, sources, sinks and jobs."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +34,7 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     catalogue, name = context.catalogue(request), given(request, "name")
     spec = _known(name, catalogue.datasets, "dataset")
     status = await context.ask(request, "status")
+    ages = await _ages(context, request, {name})
     rows, fields = await _sample(context, request, name, spec.fields)
     served = context.server.deployment.graphs.require_served_graph(request.branch)
     node = node_id(NodeKind.DATASET, name)
@@ -46,6 +48,7 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         problems=_about(catalogue, node, status),
         indexes=[index for index in status["index"].get("indexes", ()) if index["dataset"] == name],
         jobs=[job for job in status["jobs"] if job["dataset"] == name and job["desired"] == "running"],
+        ages=ages,
         topics=[topic.name for topic in served.plan.topics if topic.dataset == name],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
@@ -89,6 +92,7 @@ async def feature(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         source=_source(extractor),
         default=extractor.default if isinstance(extractor, LookupExtractor | AliasExtractor) else None,
         problems=_about(catalogue, node, status),
+        ages=await _ages(context, request, read),
         freshness=[(dataset, lags.get(dataset)) for dataset in read],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
@@ -190,6 +194,12 @@ def _about(catalogue: Catalogue, node: str, status: Any) -> list[Problem]:
     concerned = {one.partition(":")[2] for one in (node, *catalogue.ancestors(node)) if one.startswith("dataset:")}
     found = problems_of(status, catalogue.datasets, datetime.now(UTC))
     return [problem for problem in found if not concerned.isdisjoint(problem.datasets)]
+
+
+async def _ages(context: PageContext, request: Request[Any, Any], datasets: Collection[str]) -> list[Any] | str:
+    """Return how old what queries read of some datasets is, or why nobody knows."""
+    answer = await context.ask_if_allowed(request, "freshness")
+    return answer if isinstance(answer, str) else [one for one in answer["datasets"] if one["dataset"] in datasets]
 
 
 async def _sample(

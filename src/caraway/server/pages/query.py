@@ -19,7 +19,7 @@ async def query_form(context: PageContext, request: Request[Any, Any]) -> HttpRe
     """Return the page with an empty form, or one for the features in the address."""
     outputs, inputs = given(request, "outputs"), given(request, "inputs")
     if outputs and not inputs:
-        inputs = ", ".join(_given_features(context, request, _names(outputs)))
+        inputs = ", ".join(given_features(context, request, _names(outputs)))
     example = {name: [None] for name in _names(inputs)}
     rows = orjson.dumps(example, option=orjson.OPT_INDENT_2).decode() if example else ""
     return _page(context, request, outputs=outputs, rows=rows, message="")
@@ -34,7 +34,7 @@ async def query(context: PageContext, request: Request[Any, Any]) -> HttpRespons
         if isinstance(data, dict):
             data = {name: value if isinstance(value, list) else [value] for name, value in data.items()}
         names = list(data if isinstance(data, dict) else data[0] if data and isinstance(data[0], dict) else ())
-        asked = {"inputs": names, "outputs": _names(outputs), "data": data}
+        asked: dict[str, Any] = {"inputs": names, "outputs": _names(outputs), "data": data}
         started = time.perf_counter()
         answer = await context.ask(request, "extract_features", **asked)
         took_ms = (time.perf_counter() - started) * 1000
@@ -76,7 +76,7 @@ def _page(
     )
 
 
-def _given_features(context: PageContext, request: Request[Any, Any], outputs: list[str]) -> list[str]:
+def given_features(context: PageContext, request: Request[Any, Any], outputs: list[str]) -> list[str]:
     """Return the features that a query has to give so that others can be computed."""
     catalogue = context.catalogue(request)
     wanted = [

@@ -149,6 +149,11 @@ def form_of(body: bytes, headers: Headers, *, signed_in: bool = True) -> dict[st
     return fields
 
 
+def form_fields(body: bytes, name: str) -> list[str]:
+    """Return all values of the fields of a form that have one name; `form_of` has checked the form."""
+    return parse_qs(body.decode("utf-8", "replace")).get(name, [])
+
+
 def page_after(wanted: str) -> str:
     """Return the address to go to after signing in: the wanted one if it is a page of the console, else the first."""
     parts = urlsplit(wanted)

@@ -3,14 +3,26 @@
 from collections.abc import Iterable
 
 from caraway.server.handlers.context import ServerContext
-from caraway.server.http.endpoints import PUBLIC, Endpoint, Handler, Permission, bound
-from caraway.server.pages import access, branches, entities, letters, lineage, overview, query
+from caraway.server.http.endpoints import ADMINISTRATION, PUBLIC, Endpoint, Handler, Permission, bound
+from caraway.server.pages import (
+    access,
+    accounts,
+    branches,
+    drift,
+    entities,
+    letters,
+    lineage,
+    overview,
+    quality,
+    query,
+    why,
+)
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.session import CONSOLE, FORM, HOME
 from caraway.state.permissions import Mode
 
 READ_DEFINITION, READ_DATA = Permission((Mode.READ_DEFINITION,)), Permission((Mode.READ_DATA,))
-WRITE_DATA = Permission((Mode.WRITE_DATA,))
+WRITE_DATA, WRITE_DEFINITION = Permission((Mode.WRITE_DATA,)), Permission((Mode.WRITE_DEFINITION,))
 
 
 def _page(path: str, handler: Handler, permission: Permission, method: str = "GET") -> Endpoint:
@@ -42,8 +54,19 @@ PAGES: tuple[Endpoint, ...] = (
     _page("/replay", letters.replay, WRITE_DATA, "POST"),
     _page("/branches", branches.branches, READ_DEFINITION),
     _page("/commit", branches.commit, READ_DEFINITION),
+    _page("/diff", branches.diff, READ_DEFINITION),
+    _page("/preview", branches.preview, WRITE_DEFINITION, "POST"),
+    _page("/quality", quality.quality, READ_DATA),
+    _page("/drift", drift.drift, READ_DATA),
+    _page("/why", why.why_form, READ_DATA),
+    _page("/why", why.why, READ_DATA, "POST"),
     _page("/query", query.query_form, READ_DATA),
     _page("/query", query.query, READ_DATA, "POST"),
+    _page("/tokens", accounts.tokens, ADMINISTRATION),
+    _page("/tokens", accounts.new_token, ADMINISTRATION, "POST"),
+    _page("/revoke", accounts.revoke, ADMINISTRATION, "POST"),
+    _page("/roles", accounts.roles, ADMINISTRATION),
+    _page("/audit", accounts.audit, ADMINISTRATION),
     _page("/sign-in", access.sign_in_page, PUBLIC),
     _page("/sign-in", access.sign_in, PUBLIC, "POST"),
     _page("/sign-out", access.sign_out, PUBLIC, "POST"),

@@ -1,12 +1,13 @@
 """A batch of captured changes: envelopes as Debezium makes them, with their marks and origins."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from caraway.ingest.sources.capture.log import Begin, Change, Row
 from caraway.ingest.sources.capture.position import LogPosition, change_mark
 from caraway.ingest.sources.reader import SourceBatch
-from caraway.ingest.table import RowTable
+from caraway.ingest.table import InsertTable, RowTable, Table
 
 # The column, beside those of the table, that has the time of the commit. No row of a table has an earlier one than the
 # rows before it in the log, so as event time it gives the order of the log, whatever columns the table has.
@@ -17,7 +18,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The origin of rows that weren't read from the log, as Debezium says it.
 _LOADED = {"snapshot": "true"}
 
+# The operations that put a row of which no other version is known.
+_INSERTS = frozenset({"c", "r"})
+
 Envelope = dict[str, object]
+
+
+# One is made for each row, and those that aren't frozen take half of the time.
+@dataclass(slots=True)
+class _Entry:
+    """A change on its way into an envelope. `change` is that of the log; None for rows that aren't from there."""
+
+    op: str
+    before: Row | None
+    after: Row | None
+    source: Mapping[str, object]
+    change: Change | None = None
 
 
 class Batch:
@@ -38,7 +54,7 @@ class Batch:
         self._rows = rows
         self._size = size
         self._has_times = has_times
-        self._envelopes: list[tuple[Envelope, Change | None]] = []
+        self._entries: list[_Entry] = []
         self._marks: list[str] = []
         self._read = 0
         self.incomplete: list[Change] = []
@@ -51,37 +67,36 @@ class Batch:
         self._source: dict[str, object] = {}
 
     def __len__(self) -> int:
-        return len(self._envelopes)
-
-    @property
-    def room(self) -> int:
-        """The number of rows that it still takes."""
-        return max(self._rows - len(self._envelopes), 0)
+        return len(self._entries)
 
     @property
     def is_full(self) -> bool:
         """True if no row may be added."""
-        return len(self._envelopes) >= self._rows or self._read >= self._size
+        return len(self._entries) >= self._rows or self._read >= self._size
 
     def add(self, change: Change, begin: Begin, number: int, committed_us: int) -> None:
         """Add a change."""
-        envelope = self._envelope(change.op, change.before, change.after, committed_us, begin.origin)
-        self._envelopes.append((envelope, change))
-        self._marks.append(change_mark(begin.at, number))
+        self._add(
+            change_mark(begin.at, number),
+            change.op,
+            change.before,
+            change.after,
+            committed_us=committed_us,
+            origin=begin.origin,
+        )
+        self._entries[-1].change = change
         self._read += change.size
         if change.incomplete:
             self.incomplete.append(change)
 
     def add_loaded(self, row: Row, mark: str, committed_us: int, size: int) -> None:
         """Add a row of the table itself."""
-        self._envelopes.append((self._envelope("r", None, row, committed_us, _LOADED), None))
-        self._marks.append(mark)
+        self._add(mark, "r", None, row, committed_us=committed_us, origin=_LOADED)
         self._read += size
 
     def delete(self, key: Row, mark: str, committed_us: int) -> None:
         """Add a delete of a row that a truncate, or a new load, removes."""
-        self._envelopes.append((self._envelope("d", key, None, committed_us, {"snapshot": "false"}), None))
-        self._marks.append(mark)
+        self._add(mark, "d", key, None, committed_us=committed_us, origin={"snapshot": "false"})
 
     def made(self) -> SourceBatch:
         """Return the batch, when what its rows lacked was put in."""
@@ -89,7 +104,7 @@ class Batch:
             self._complete()
         marks, table = self._marks, self._table
         return SourceBatch(
-            rows=RowTable([envelope for envelope, _ in self._envelopes], {}),
+            rows=self._table_of_rows(),
             mark=marks.__getitem__,
             origin=lambda row: {"table": table, "log": marks[row]},
             position=self._position.to_json(),
@@ -97,33 +112,54 @@ class Batch:
             is_fence=self.is_fence,
         )
 
+    def _table_of_rows(self) -> Table:
+        entries = self._entries
+        rows = [entry.after for entry in entries if entry.after is not None and entry.op in _INSERTS]
+        if len(rows) < len(entries):
+            return RowTable([_envelope(entry) for entry in entries], {})
+        return InsertTable(rows, lambda number: _envelope(entries[number]))
+
     def _complete(self) -> None:
-        """Put the completed rows into their envelopes. A row that is gone has no after, and is left out."""
-        kept: list[tuple[Envelope, Change | None]] = []
+        """Put the completed rows into their entries. A row that is gone has no after, and is left out."""
+        kept: list[_Entry] = []
         marks: list[str] = []
-        for (envelope, change), mark in zip(self._envelopes, self._marks, strict=True):
+        for entry, mark in zip(self._entries, self._marks, strict=True):
+            change = entry.change
             if change is not None and change.incomplete:
-                envelope["after"] = self._timed(change.after, envelope["source"])
+                entry.after = self._timed(change.after, entry.source)
                 if change.after is None:
                     if change.old_key is None or change.before is None:
                         continue
-                    envelope["op"] = "d"
-            kept.append((envelope, change))
+                    entry.op = "d"
+            kept.append(entry)
             marks.append(mark)
-        self._envelopes, self._marks = kept, marks
+        self._entries, self._marks = kept, marks
 
-    def _envelope(
-        self, op: str, before: Row | None, after: Row | None, committed_us: int, origin: Mapping[str, object]
-    ) -> Envelope:
+    def _add(
+        self,
+        mark: str,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        *,
+        committed_us: int,
+        origin: Mapping[str, object],
+    ) -> None:
         # The rows of a transaction, and those of a chunk, share one object.
         if origin is not self._origin:
             self._origin = origin
             self._source = {**origin, "ts_ms": committed_us // MILLISECOND_US, "ts_us": committed_us}
-        return {"op": op, "before": before, "after": self._timed(after, self._source), "source": self._source}
+        self._entries.append(_Entry(op, before, self._timed(after, self._source), self._source))
+        self._marks.append(mark)
 
-    def _timed(self, row: Row | None, source: object) -> Row | None:
+    def _timed(self, row: Row | None, source: Mapping[str, object]) -> Row | None:
         """Return a row with the time of its commit, if the dataset asks for it."""
         if row is None or not self._has_times:
             return row
-        assert isinstance(source, dict)  # noqa: S101 (made above)
-        return {**row, COMMITTED_AT: _EPOCH + timedelta(microseconds=source["ts_us"])}
+        committed_us = source["ts_us"]
+        assert isinstance(committed_us, int)  # noqa: S101 (made above)
+        return {**row, COMMITTED_AT: _EPOCH + timedelta(microseconds=committed_us)}
+
+
+def _envelope(entry: _Entry) -> Envelope:
+    return {"op": entry.op, "before": entry.before, "after": entry.after, "source": entry.source}

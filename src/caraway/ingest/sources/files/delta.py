@@ -26,7 +26,7 @@ from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decod
 from caraway.ingest.sources.files.keys import key_columns
 from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import Rounds
+from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
 from caraway.ingest.table import RowTable
 
 # The most keys of one version that are compared, to tell a row that was replaced from one that was deleted. They take
@@ -66,7 +66,7 @@ class Version:
     ts_ms: int
 
 
-class DeltaReader:
+class DeltaReader(ReadInRounds):
     """Reads a Delta table (`SourceReader`).
 
     The position has a version, a file of it, and a row of the file. The first version that is read is a snapshot.
@@ -127,20 +127,7 @@ class DeltaReader:
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a row isn't read yet, by its version, file and number."""
-        file, _, row = mark.partition("/")
-        version, _, number = file.partition("-")
-        return (int(version), int(number), int(row)) >= (self._number, self._file, self._row)
-
-    def acknowledge(self, position: Position) -> None:
-        """Do nothing: a table doesn't know who reads it."""
-
-    def lag(self) -> int | None:
-        """Return 0 between rounds; None within one, since the number of rows isn't known."""
-        return None if self._rounds.is_on else 0
-
-    def idle_at(self) -> float | None:
-        """Return when the last round began, if it found no row."""
-        return self._rounds.idle_at
+        return place_of(mark) >= (self._number, self._file, self._row)
 
     def progress(self) -> Progress | None:
         """Return how many bytes of the snapshot's files, or of a version's, are read."""

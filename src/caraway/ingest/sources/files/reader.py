@@ -24,7 +24,7 @@ from caraway.ingest.sources.files.pieces import JoinedTable, Piece
 from caraway.ingest.sources.files.stores import FileStore, StoredFile, StoreFile, VanishedError, open_store
 from caraway.ingest.sources.files.templates import Template, Wanted
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import Rounds
+from caraway.ingest.sources.rounds import ReadInRounds, Rounds
 
 # The most files that are remembered, and that one round reads: a file takes some 250 bytes of memory.
 MAX_FILES = 1_000_000
@@ -35,7 +35,7 @@ PEEK_FILES = 1_000
 DIGEST_BYTES = 16
 
 
-class FilesReader:
+class FilesReader(ReadInRounds):
     """Reads files of S3, Google Cloud Storage, Azure or a folder (`SourceReader`)."""
 
     def __init__(
@@ -120,17 +120,6 @@ class FilesReader:
             among = map(_version, self._pending) if self._is_listed else map(_text, self._known.values())
             self._versions = set(among)
         return (version in self._versions) == self._is_listed
-
-    def acknowledge(self, position: Position) -> None:
-        """Do nothing: a store doesn't know who reads it."""
-
-    def lag(self) -> int | None:
-        """Return 0 between rounds: what came since the last one isn't known before the next; None within a round."""
-        return None if self._rounds.is_on else 0
-
-    def idle_at(self) -> float | None:
-        """Return when the last round began, if it found no row."""
-        return self._rounds.idle_at
 
     def progress(self) -> Progress | None:
         """Return how many bytes of the files of this round are read."""

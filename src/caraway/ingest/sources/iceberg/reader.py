@@ -26,7 +26,7 @@ from caraway.ingest.sources.iceberg.rows import Rows
 from caraway.ingest.sources.iceberg.snapshots import SnapshotRows
 from caraway.ingest.sources.iceberg.tables import AnyIceberg, IcebergTables
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import Rounds
+from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
 from caraway.ingest.table import ColumnTable
 from caraway.ingest.table import Table as Rowed
 from caraway.rows.records import demanded_columns
@@ -48,7 +48,7 @@ class _Part:
     table: Rowed
 
 
-class IcebergReader:
+class IcebergReader(ReadInRounds):
     """Reads an Iceberg table (`SourceReader`).
 
     The position has the last snapshot that was read in full (`done`) with its sequence number, the last one of the
@@ -121,20 +121,7 @@ class IcebergReader:
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a row isn't read yet, by the numbers of its snapshot, its file and its own."""
-        file, _, row = mark.partition("/")
-        snapshot, _, number = file.partition("-")
-        return (int(snapshot), int(number), int(row)) >= (self._number, self._file, self._row)
-
-    def acknowledge(self, position: Position) -> None:
-        """Do nothing: a table doesn't know who reads it."""
-
-    def lag(self) -> int | None:
-        """Return 0 between rounds; None within one, since the number of rows isn't known."""
-        return None if self._rounds.is_on else 0
-
-    def idle_at(self) -> float | None:
-        """Return when the last round began, if it found no row."""
-        return self._rounds.idle_at
+        return place_of(mark) >= (self._number, self._file, self._row)
 
     def progress(self) -> Progress | None:
         """Return how many bytes of the data files of the current snapshot are read."""

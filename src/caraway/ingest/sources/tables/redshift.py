@@ -73,6 +73,12 @@ class RedshiftTable(PostgresTable):
         return TableShape(columns=columns, folds_case=True)
 
     @override
+    def _of_jdbc(self) -> dict[str, object]:
+        # Rows and a password mustn't cross a network in clear text, and a cluster always has TLS. An endpoint is the
+        # operator's own way to it, such as a tunnel on this machine, and TLS is used there if it is offered.
+        return {} if self._system.name in self._context.endpoints else {"sslmode": "require"}
+
+    @override
     def _login(self) -> tuple[str, str]:
         system = self._system
         if not isinstance(system, RedshiftSystem) or system.s3_access_role_arn is None:

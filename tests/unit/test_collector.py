@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from caraway.server import collector
-from caraway.server.collector import keep_what_is_here
+from caraway import collector
+from caraway.collector import keep_what_is_here
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Tuning of Python's cyclic garbage collector, so that its full collections don't hold up requests.
+"""Tuning of Python's cyclic garbage collector: it costs little, and its full collections don't hold up requests.
 
 A full collection looks at each object of the process, which takes 160 ms every half a minute in a server that serves
 one pipeline, and no request goes on meanwhile. Objects that were loaded to stay are therefore frozen: later collections
@@ -12,8 +12,9 @@ import gc
 # that died in reference cycles keep their memory: at most about as many as were alive after the last time.
 GROWTH = 2.0
 # A collection of the youngest objects begins when so many more of them have been made than freed. With Python's 700,
-# collections took 30 to 40% of the time of an index that applies batches of 10,000 records, whose objects die together
-# at the end of the batch without any collection. A collection of 100,000 objects takes some 5 ms.
+# collections took 30 to 40% of the time of an index that applies batches of 10,000 records, and of a watch that checks
+# such batches. Their objects die together at the end of the batch without any collection, and so do those of a request.
+# A collection of 100,000 objects takes some 5 ms.
 YOUNGEST = 100_000
 
 _alive = 0
