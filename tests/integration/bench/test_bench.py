@@ -83,7 +83,7 @@ def test_signals(tmp_path: Path) -> None:
     found = figures(tmp_path / "found")["figures"]
     assert found.keys() == {"1 x 10", "100 x 10"}
     for figure in found.values():
-        # Which way takes less isn't to be seen in so short a time.
+        # So short a run doesn't show which way takes less.
         assert all(value > 0 for value in figure.values())
 
 
