@@ -25,6 +25,7 @@ from drivers import ENTITIES, RIDES_EACH, SEVENTY, TEN, graph, rows
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
+from caraway.collector import keep_what_is_here
 from caraway.config.settings import ServerSettings
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.index.feeding.writer import IndexWriter
@@ -39,7 +40,6 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
-from caraway.server.collector import keep_what_is_here
 from caraway.server.handlers.context import ReadContext
 from caraway.server.http.endpoints import Router, bound
 from caraway.server.served_graph import ServedGraph
