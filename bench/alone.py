@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from drivers import ENTITIES, RIDES_EACH, SEVENTY, TEN, graph, rows
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
+from caraway.collector import keep_what_is_here
 from caraway.config.settings import ServerSettings
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.index.feeding.writer import IndexWriter
@@ -39,7 +40,6 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
-from caraway.server.collector import keep_what_is_here
 from caraway.server.handlers.context import ReadContext
 from caraway.server.http.endpoints import Router, bound
 from caraway.server.served_graph import ServedGraph
@@ -95,9 +95,10 @@ def fill(store: IndexStore, plans: Sequence[IndexPlan], events: int, keys: int) 
 
 
 def put(writer: IndexWriter, plan: IndexPlan, given: Iterator[tuple[list[object], int]], now: int) -> None:
-    """Write rows with their times."""
-    codec, batch = RecordCodec(plan.schema), list[Message]()
-    keys = len(plan.schema.keys)
+    """Write rows with their times. An index that computes its dataset itself reads the records of its input."""
+    schema = plan.schema if plan.direct is None else plan.direct.source
+    codec, batch = RecordCodec(schema), list[Message]()
+    keys = len(schema.keys)
     for place, (row, at_us) in enumerate(given):
         value = codec.encode_value(op=PUT, time_us=at_us, ingested_us=now, record_id=position_id(0, place), row=row)
         batch.append((codec.encode_key(row[:keys]), value, 0, place))
@@ -114,8 +115,15 @@ def fill_in(folder: Path, events: int, keys: int) -> None:
     (folder / FILLED).touch()
 
 
-def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
-    """Fill an index and serve it."""
+def serve(
+    port: int,
+    events: int,
+    keys: int,
+    kept: Path | None = None,
+    *,
+    made: Callable[[App], object] = lambda _: None,
+) -> None:
+    """Fill an index and serve it; `made` gets the application before it serves."""
     with ExitStack() as stack:
         folder = kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if not (folder / FILLED).exists():
@@ -139,8 +147,11 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
         gate = Gate(AuditLog(connect(NO_DATABASE)), None)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         keep_what_is_here()
+        app = App(Router(endpoints), gate, sites=Sites(ServerSettings()))
+        # The result is kept: it may be what changes the application later.
+        kept_by = made(app)
         server = Server(
-            App(Router(endpoints), gate, sites=Sites(ServerSettings())),
+            app,
             address="127.0.0.1",
             port=port,
             interface=Interfaces.RSGI,
@@ -149,6 +160,7 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
             log_enabled=False,
         )
         uvloop.run(server.serve())
+        del kept_by
 
 
 @contextmanager

@@ -4,13 +4,16 @@
 
 The rows have six fields and no keys, and come in blocks of 100, as those of a source do. The write path is the server's
 own code that parses their JSON, casts and encodes them; Kafka, the index and jobs come on top (`bench ingest`). The
-checks are six, of which one is a regular expression. `read` is the decoding of records, `checks` the rest.
+checks are six, of which one is a regular expression. `read` is the decoding of records, `checks` the rest. On topics
+that jobs write, records may come again: `seen` is the look whether they did, in a file, on a topic whose records are
+never revised and on one whose records are.
 """
 
 import argparse
 import json
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,7 +43,9 @@ from caraway.lib import (
 )
 from caraway.plan.planner import plan_graph
 from caraway.quality.deltas import DeltaReader
+from caraway.quality.seen import SeenRecords
 from caraway.topics.blocks import block_of, blocks_of
+from caraway.topics.identity import position_id
 
 __owner__ = "bench@example.com"
 BATCH = 1_000
@@ -112,6 +117,8 @@ def main() -> int:
             read, checked = read + middle - begin, checked + time.process_time() - middle
         found["read"].append(read / options.rows * 1e6)
         found["checks"].append(checked / options.rows * 1e6)
+        for name, revised in (("seen", False), ("seen, revised", True)):
+            found.setdefault(name, []).append(seen(options.rows, revised=revised) / options.rows * 1e6)
     table = Table("part", "µs of processor time per row")
     for name, times in found.items():
         table.add_row(name, f"{statistics.median(times):.2f}")
@@ -125,6 +132,23 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(figures))
     return 0
+
+
+def seen(rows: int, *, revised: bool) -> float:
+    """Return the processor time in seconds of looking whether the records of blocks came already."""
+    chance = random.Random(7)
+    total = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        known = SeenRecords(Path(folder) / "seen.db", revised=revised)
+        for first in range(0, rows, 10_000):
+            ids = (position_id(n // 100, 0, n % 100) for n in range(first, min(first + 10_000, rows)))
+            entries = [(chance.randrange(4), one, b"", b"12345678") for one in ids]
+            begin = time.process_time()
+            known.add(entries)
+            known.commit({})
+            total += time.process_time() - begin
+        known.close()
+    return total
 
 
 def batches(rows: int) -> list[list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ import pytest
 from xdist.remote import Producer
 
 from tests.accounting import ProcessorTimes
-from tests.effort import register_profiles
+from tests.effort import default_timeout, register_profiles
 from tests.spread import Groups, in_order, name_apart
 from tests.tiers import check_reasons
 from tests.timeouts import scale_timeouts
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     in_order(items)
     yield
     # The conftests of folders have set their limits by now.
-    scale_timeouts(items, float(config.getini("timeout")))
+    scale_timeouts(items, default_timeout(float(config.getini("timeout"))))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,6 +20,11 @@ def timeout_of(seconds: int) -> int:
     return round(seconds * max(1.0, _SCALE[PROFILE]))
 
 
+def default_timeout(seconds: float) -> float:
+    """Return the limit of a test without one of its own: longer where tests draw all examples, and kill for minutes."""
+    return seconds * (3 if PROFILE in {"full", "soak"} else 1)
+
+
 def register_profiles() -> None:
     """Set Hypothesis's own defaults: the same examples in every run of CI and `just full`, fresh ones elsewhere."""
     # Machines under load are slow, not wrong: no deadlines.

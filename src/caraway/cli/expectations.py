@@ -55,7 +55,8 @@ def _table(found: Iterable[Mapping[str, Any]]) -> Any:
             escape(one["dataset"]),
             escape(one["expectation"].removeprefix("expect_")),
             one["status"],
-            f"{one['mostly']:.2%}",
+            # A strict check refuses what fails, so there is no share of rows that may.
+            "strict" if one.get("strict") else f"{one['mostly']:.2%}",
             _rate(one["last_hour"]),
             _rate(one["last_day"]),
             f"{total['evaluated']:,}",

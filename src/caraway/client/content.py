@@ -183,9 +183,9 @@ class Content(Caller):
 
         Returns:
             For each expectation its `dataset`, `version` and name (`expectation`), its `status` ("ok", "violated" or
-            "no_data"), the share of rows that should pass (`mostly`), and the counts of the `total`, the `last_hour`
-            and the `last_day`: rows `evaluated`, rows `failed`, and the `rate` of rows that passed. `samples` has rows
-            that failed, and `series` the counts of hours of event time.
+            "no_data"), the share of rows that should pass (`mostly`), whether rows that fail are refused (`strict`),
+            and the counts of the `total`, the `last_hour` and the `last_day`: rows `evaluated`, rows `failed`, and the
+            `rate` of rows that passed. `samples` has rows that failed, and `series` the counts of hours of event time.
 
         Raises `UnknownEntityError` if the branch has no such dataset.
         """

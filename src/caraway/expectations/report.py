@@ -45,6 +45,7 @@ class ExpectationState:
         version: The version of its expectations.
         name: The name of the check with its columns.
         mostly: The share of rows that should pass.
+        strict: True if rows of sources that fail are refused, so that they aren't counted.
         total: The counts of all rows.
         hour: The counts of the last hour of event time.
         day: The counts of the last day of event time.
@@ -56,6 +57,7 @@ class ExpectationState:
     version: int
     name: str
     mostly: float
+    strict: bool
     total: Counts
     hour: Counts
     day: Counts
@@ -78,6 +80,7 @@ class ExpectationState:
             "expectation": self.name,
             "status": self.status.value,
             "mostly": self.mostly,
+            "strict": self.strict,
             "newest_at": None if self.newest_at is None else self.newest_at.isoformat(),
             **{
                 name: {"evaluated": counts.evaluated, "failed": counts.failed, "rate": counts.rate}
@@ -115,6 +118,7 @@ def states(
                 version=version,
                 name=check.name,
                 mostly=check.mostly,
+                strict=check.strict,
                 total=_sum(own.values()) if totals is None else totals.get(number, NONE),
                 hour=hour,
                 day=day,

@@ -15,7 +15,7 @@ from caraway.expectations.predicates import Predicate, expectation_names, holds,
 from caraway.expr.polars.compiler import compile_expr
 from caraway.expr.polars.values import to_polars
 from caraway.expr.references import columns_of as columns_of_node
-from caraway.graph.expectations import Expectation, ExpectationSuite, arguments_of, columns_of
+from caraway.graph.expectations import Expectation, ExpectationSuite, arguments_of, columns_of, is_strict
 from caraway.graph.row_conditions import row_condition
 
 Mask = npt.NDArray[np.bool_]
@@ -45,11 +45,13 @@ class CheckInfo:
         name: Its name with its columns, and a number if it is repeated.
         columns: The columns that it is about.
         mostly: The share of rows that should pass, from 0 to 1.
+        strict: True if rows that fail are refused.
     """
 
     name: str
     columns: tuple[str, ...]
     mostly: float
+    strict: bool = False
 
 
 def checks_of(suite: ExpectationSuite) -> tuple[CheckInfo, ...]:
@@ -226,7 +228,7 @@ def _column(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:
 def _info(name: str, item: Expectation) -> CheckInfo:
     arguments = arguments_of(item)
     mostly = arguments.get("mostly")
-    return CheckInfo(name, columns_of(arguments), 1.0 if mostly is None else float(mostly))
+    return CheckInfo(name, columns_of(arguments), 1.0 if mostly is None else float(mostly), is_strict(item))
 
 
 def _compiled(item: Expectation, types: Mapping[str, DataType]) -> _Check:

@@ -77,18 +77,22 @@ class ExpectationSuite:
 
 
 def arguments_of(expectation: Expectation) -> dict[str, Any]:
-    """Return the arguments of a check; those that were None are absent."""
-    found: dict[str, Any] = json.loads(expectation.arguments)
+    """Return the arguments of a check; those that were None are absent.
+
+    Raises `ValueError` if they aren't a JSON object; a commit refuses such checks.
+    """
+    found = json.loads(expectation.arguments)
+    if not isinstance(found, dict):
+        raise ValueError(f"{expectation.arguments[:100]!r} is no JSON object")  # noqa: TRY004 (as for other wrong text)
     return found
 
 
 def is_strict(expectation: Expectation) -> bool:
     """Return whether a check refuses the rows that fail it; one whose arguments can't be read doesn't."""
     try:
-        arguments: Any = arguments_of(expectation)
+        return arguments_of(expectation).get(STRICT) is True
     except ValueError:
         return False
-    return isinstance(arguments, dict) and arguments.get(STRICT) is True
 
 
 def strict_part(suite: ExpectationSuite | None) -> ExpectationSuite | None:

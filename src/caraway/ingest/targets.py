@@ -226,6 +226,8 @@ class Target:
             if done.errors:
                 return None
             columns[name] = done.values
+        if self._unexpected(range(start, stop), columns):
+            return None
         times = columns[self._codec.schema.timestamp]
         records = self._puts(
             range(start, stop), repeat(0), times, [columns[name] for name in self._columns], ingested_us

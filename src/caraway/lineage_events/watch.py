@@ -17,7 +17,7 @@ from caraway.state.plans import Needed
 
 LOG = structlog.get_logger(__name__)
 
-# The pause between two looks. Commits of this or another server wake the watch.
+# The pause between two looks.
 LOOK_SECONDS = 5.0
 # The runs under way are kept here, so that another server, which goes on, ends those that this one has begun.
 FOLDER = "openlineage"
@@ -73,10 +73,6 @@ class LineageWatch:
         """Start the thread, and that of the sender."""
         self._sender.start()
         self._work.start()
-
-    def wake(self) -> None:
-        """Look at once: there may be a new commit."""
-        self._work.wake()
 
     def stop(self, timeout_s: float) -> None:
         """End both threads, and wait so many seconds at most for each."""

@@ -41,7 +41,7 @@ class Counting:
         """
         self.plan = plan
         self.recorded = dict(recorded)
-        self._seen = _opened(state, recorded) if plan.repeats else None
+        self._seen = _opened(state, recorded, revised=plan.topic.revised) if plan.repeats else None
         self._read = dict(recorded) if self._seen is None else self._seen.positions()
         self._deltas = DeltaReader(plan, self._seen)
         types = {column.name: column.dtype for column in plan.schema.columns}
@@ -62,6 +62,11 @@ class Counting:
     def has_news(self) -> bool:
         """True if messages were read that aren't recorded."""
         return any(offset > self.recorded.get(partition, 0) for partition, offset in self._read.items())
+
+    @property
+    def repeats_anywhere(self) -> bool:
+        """True if a record may come again on another partition."""
+        return self._seen is not None and not self.plan.topic.schema.keys
 
     def take(self, messages: Sequence[Message]) -> None:
         """Count the rows of messages; those that were read before are left out."""
@@ -157,15 +162,15 @@ def is_hidden(hides: HidesRecord | None, key: bytes | None, row: bytes) -> bool:
     return hides.row is not None and hides.row(_DECODE(row))
 
 
-def _opened(state: Path, recorded: Mapping[int, int]) -> SeenRecords:
+def _opened(state: Path, recorded: Mapping[int, int], *, revised: bool) -> SeenRecords:
     """Open the records that were seen; if these are further than what is recorded, begin with none."""
-    seen = SeenRecords(state)
+    seen = SeenRecords(state, revised=revised)
     if all(offset <= recorded.get(partition, 0) for partition, offset in seen.positions().items()):
         return seen
     # The counts were removed, because no branch needed them for a while.
     seen.close()
     remove(state)
-    return SeenRecords(state)
+    return SeenRecords(state, revised=revised)
 
 
 def _time(at_us: int) -> datetime | None:

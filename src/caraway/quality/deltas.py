@@ -1,7 +1,8 @@
 """Insert deltas: the rows that records of a topic put into a dataset, each once.
 
 Deletions and retractions are none. If a record may come again, its identity and revision say whether it did
-(docs/records.md). The deltas depend on the records of one partition in their order, so each reading has the same.
+(docs/records.md). A record with a Kafka key comes to the same partition again, so its deltas depend on the records of
+this partition in their order. One without a key may come to any partition.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,6 +65,7 @@ class DeltaReader:
         self._seen = seen
         self._codec = RecordCodec(plan.topic.schema)
         self._make = None if plan.direct is None else compiled(plan.schema, plan.direct)
+        self._has_keys = bool(plan.topic.schema.keys)
         self._refused = 0
 
     def deltas(self, messages: Sequence[Message], counted: Mapping[int, int]) -> Deltas:
@@ -89,13 +91,20 @@ class DeltaReader:
         candidates: list[tuple[Record, bool]] = []
         for message in messages:
             _, _, partition, offset = message
+            # The same identity under another key, and so on another partition, is another row.
+            place = partition if self._has_keys else 0
             for number, record in enumerate(self._records(message)):
                 record_id = record.id or position_id(offset, partition, number)
-                row = digest_of(_ENCODE(record.time), _ENCODE(record.row)) if _is_put(record) else None
-                entries.append((partition, record_id, record.rev or b"", row))
+                row = self._digest(record) if _is_put(record) else None
+                entries.append((place, record_id, record.rev or b"", row))
                 candidates.append((record, offset >= counted.get(partition, 0)))
         new = self._seen.add(entries)
         return [record for (record, counts), is_new in zip(candidates, new, strict=True) if is_new and counts]
+
+    def _digest(self, record: Record) -> bytes:
+        assert self._seen is not None  # noqa: S101 (the caller has looked)
+        # A row that is never revised needn't be compared.
+        return digest_of(_ENCODE(record.time), _ENCODE(record.row)) if self._seen.revised else b""
 
     def _records(self, message: Message) -> list[Record]:
         key, value = message[0], message[1] or b""

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from caraway.quality.counting import Counting
 from caraway.quality.store import QualityStore
 from caraway.topics.local_state import remove
 from caraway.topics.positions import TopicEnds
-from caraway.topics.reader import LOST_OFFSET, UNHURRIED, Past, Reading, TopicReader
+from caraway.topics.reader import LOST_OFFSET, UNHURRIED, Message, Past, Reading, TopicReader
 
 LOG = structlog.get_logger(__name__)
 
@@ -71,6 +71,9 @@ class QualityFollower:
         self._wanted: dict[str, CheckPlan] = {}
         self._counting: dict[str, Counting] = {}
         self._retry_at: dict[str, float] = {}
+        # The topics of which only messages that were counted before are read for now, to note which records came, with
+        # the numbers of all their partitions. A record of another partition may be one of them that comes again.
+        self._noting: dict[str, list[int]] = {}
         self._recorded_at = clock()
 
     def follow(self, checks: Mapping[str, CheckPlan]) -> None:
@@ -105,7 +108,8 @@ class QualityFollower:
                 self._restart(lost)
         for topic, messages in taken.messages.items():
             for counting in self._of(topic):
-                counting.take(messages)
+                counting.take(_recorded(messages, counting) if topic in self._noting else messages)
+        self._end_noting()
         return self._record()
 
     def flush(self) -> list[str]:
@@ -163,6 +167,12 @@ class QualityFollower:
             if plan.topic.name == topic.name:
                 state = self._state(check_id)
                 self._counting[check_id] = Counting(plan, self._store.positions(check_id), state)
+        behind = [p for p in partitions if any(_is_behind(counting, p) for counting in self._of(topic.name))]
+        if behind:
+            self._noting[topic.name] = partitions
+        self._start(topic, behind or partitions)
+
+    def _start(self, topic: TopicPlan, partitions: list[int]) -> None:
         own = self._of(topic.name)
         start = {p: min(counting.positions.get(p, 0) for counting in own) for p in partitions}
         past = None if self._past is None else self._past(topic)
@@ -171,9 +181,20 @@ class QualityFollower:
             start = {p: max(offset, beginnings.get(p, 0)) for p, offset in start.items()}
         self._reader.start(topic.name, start, past)
 
+    def _end_noting(self) -> None:
+        """Read topics whole of which all counted messages are noted."""
+        for name, partitions in list(self._noting.items()):
+            positions, own = self._reader.positions(name) or {}, self._of(name)
+            is_noted = all(offset >= c.recorded.get(p, 0) for p, offset in positions.items() for c in own)
+            # A topic that has lost its last records never gets there.
+            if own and (is_noted or self._reader.lag(name) == 0):
+                del self._noting[name]
+                self._start(own[0].plan.topic, partitions)
+
     def _leave(self, topic: str) -> None:
         """Stop reading a topic, without what isn't recorded; it is read again after a pause."""
         self._reader.stop(topic)
+        self._noting.pop(topic, None)
         self._retry_at[topic] = self._clock() + RETRY_SECONDS
         for counting in self._of(topic):
             counting.close()
@@ -196,3 +217,13 @@ class QualityFollower:
 
     def _state(self, check_id: str) -> Path:
         return self._folder / f"{hashlib.sha256(check_id.encode()).hexdigest()[:32]}.db"
+
+
+def _is_behind(counting: Counting, partition: int) -> bool:
+    """Return whether messages of a partition were counted that a check hasn't noted as seen."""
+    return counting.repeats_anywhere and counting.positions.get(partition, 0) < counting.recorded.get(partition, 0)
+
+
+def _recorded(messages: Sequence[Message], counting: Counting) -> list[Message]:
+    """Return the messages that a check has counted."""
+    return [message for message in messages if message[3] < counting.recorded.get(message[2], 0)]

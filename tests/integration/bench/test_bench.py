@@ -77,6 +77,16 @@ def test_quality(tmp_path: Path) -> None:
     run("quality", "--rows", "1000", "--repeats", "1", "--json", str(tmp_path / "found"))
 
 
+@pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
+def test_signals(tmp_path: Path) -> None:
+    run("signals", "--seconds", "0.2", "--pairs", "2", "--events", "10", "--json", str(tmp_path / "found"))
+    found = figures(tmp_path / "found")["figures"]
+    assert found.keys() == {"1 x 10", "100 x 10"}
+    for figure in found.values():
+        # So short a run doesn't show which way takes less.
+        assert all(value > 0 for value in figure.values())
+
+
 def test_sources_decoding(tmp_path: Path) -> None:
     run("sources_decoding", "--rows", "1000", "--json", str(tmp_path / "found"))
     found = figures(tmp_path / "found")["rows_per_second"]

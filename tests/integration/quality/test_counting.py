@@ -26,6 +26,7 @@ from caraway.state.database import connect
 from caraway.state.migrate import migrate
 from caraway.topics.blocks import block_of
 from caraway.topics.codec import PUT, RETRACT, RecordCodec
+from caraway.topics.identity import position_id
 from caraway.topics.positions import TopicEnds, is_behind
 from tests.integration.quality.stalls import definitions
 from tests.timeouts import deadline_in
@@ -135,12 +136,15 @@ def expected_of_sales(rows: list[Row]) -> dict[int, Counts]:
 
 
 @pytest.mark.spec("connectors:10:6", "featuresets:11:4")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("revised", [True, False])
 def test_each_row_is_counted_once_whenever_the_process_dies(
-    kafka: str, store: QualityStore, tmp_path: Path, seed: int
+    kafka: str, store: QualityStore, tmp_path: Path, *, revised: bool
 ) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(1 + revised)
     checks = planned(kafka)
+    # The plan of a job says whether it revises its records; this one does both.
+    assert not checks["Twice"].topic.revised
+    checks["Twice"] = replace(checks["Twice"], topic=replace(checks["Twice"].topic, revised=revised))
     sales, twice, dear = checks["Sales"], checks["Twice"], checks["Dear"]
     dying = Dying(store._engine, chance)
 
@@ -155,23 +159,27 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
 
     rows: list[Row] = []
     following = follower()
-    last: dict[tuple[int, bytes], tuple[bytes, bool, Row]] = {}
+    last: dict[bytes, tuple[bytes, bool, Row]] = {}
     counted = {"twice": Counts()}
     for _ in range(6):
         new = some_rows(chance, 40)
         rows += new
         parts = [record(sales.topic.schema, row) for row in new]
         sent(kafka, sales.topic.name, [(None, block_of(parts[:25]), 0), *((None, part, 1) for part in parts[25:])])
-        # The job sends some records again, and revises others.
+        # The job sends some records again, and may revise others.
         repeated: list[tuple[bytes | None, bytes, int]] = []
         for row in some_rows(chance, 30):
-            identity, rev = bytes([chance.randrange(40)]), bytes([chance.randrange(3)])
-            op, partition = chance.choice([PUT, PUT, PUT, RETRACT]), chance.randrange(PARTITIONS)
+            identity, rev = position_id(chance.randrange(40), 0), bytes([chance.randrange(3)])
+            op, partition = chance.choice([PUT, PUT, PUT, RETRACT]), identity[7] % PARTITIONS
+            if not revised:
+                # All records of an identity are the same one. Without a key, they may come to any partition.
+                rev, op, partition = b"", PUT, chance.randrange(PARTITIONS)
+                row = last[identity][2] if identity in last else row  # noqa: PLW2901
             repeated.append((None, record(twice.topic.schema, row, op=op, record_id=identity, rev=rev), partition))
-            known = last.get((partition, identity))
+            known = last.get(identity)
             if known is not None and (rev, op == PUT) <= known[:2]:
                 continue
-            last[partition, identity] = rev, op == PUT, row
+            last[identity] = rev, op == PUT, row
             is_new = known is None or not known[1] or repr(known[2]) != repr(row)
             price = row[1]
             if op == PUT and is_new and price is not None and price == price:  # noqa: PLR0124 (NaN)
@@ -207,3 +215,35 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
     state = states_of(sales, windows, store.totals())[0]
     assert state.day == state.total == expected_of_sales(rows)[0]
     assert state.status is Status.VIOLATED
+
+
+def test_a_record_that_comes_again_to_another_partition_counts_once_after_the_loss_of_the_file(
+    kafka: str, store: QualityStore, tmp_path: Path
+) -> None:
+    twice = planned(kafka)["Twice"]
+    row: Row = ("apples", 5.0, NOW)
+
+    def block(first: int, count: int) -> bytes:
+        ids = [position_id(number, 0) for number in range(first, first + count)]
+        return block_of([record(twice.topic.schema, row, record_id=one) for one in ids])
+
+    def follow() -> Counts:
+        """Count all rows by a new process."""
+        following = QualityFollower(kafka, store, folder=tmp_path, seconds=0.0, kept_s=30 * 86_400)
+        following.follow({twice.check_id: twice})
+        deadline = deadline_in(60)
+        ends = TopicEnds(kafka).ends({twice.topic.name})[twice.topic.name]
+        while not is_behind(store.positions(twice.check_id), ends):
+            assert time.monotonic() < deadline, "the rows aren't counted"
+            following.step()
+        following.close()
+        return store.totals()[twice.check_id, 0].counts
+
+    # A process reads 10,000 records at once, so it comes to the end of the first partition after that of the second.
+    first = [(None, block(number, 100), 0) for number in range(0, 30_000, 100)]
+    sent(kafka, twice.topic.name, [*first, (None, block(30_000, 1), 1)])
+    assert follow() == Counts(30_001, 0)
+    for path in (tmp_path / FOLDER).iterdir():
+        path.unlink()
+    sent(kafka, twice.topic.name, [(None, block(29_999, 3), 1)])
+    assert follow() == Counts(30_002, 0)

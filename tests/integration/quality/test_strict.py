@@ -10,7 +10,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from caraway.cli import app
 from caraway.client import Client
 from caraway.client.results import LogResult
 from caraway.connectors import Webhook, source
@@ -64,8 +66,14 @@ def rows(*grams: int) -> pd.DataFrame:
     return pd.DataFrame({"scale": range(len(grams)), "grams": grams, "at": [AT] * len(grams)})
 
 
-def test_refused_rows_are_dead_letters_and_can_be_repaired(server: ServerProcess) -> None:
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[Client]:
     client = Client(str(server.settings.server.url))
+    yield client
+    client.close()
+
+
+def test_refused_rows_are_dead_letters_and_can_be_repaired(server: ServerProcess, client: Client) -> None:
     client.commit("scales", datasets=[scales(100)])
     logged = log(client, rows(5, 700, 0))
     assert (logged.accepted, logged.rejected, logged.refused[0].row) == (2, 1, 1)
@@ -96,9 +104,13 @@ def test_refused_rows_are_dead_letters_and_can_be_repaired(server: ServerProcess
     line = 'caraway_error_log_rows_total{dataset_name="Weighings",stage="expectation"}'
     assert any(found.startswith(line) for found in server.http.get("/metrics").text.splitlines())
 
+    assert [found["strict"] for found in client.expectations("Weighings")] == [True, False]
+    command = ["expectations", "--url", str(server.settings.server.url)]
+    assert "strict" in CliRunner().invoke(app, command).stdout
+
     # Other strict expectations are another definition: its rows are others.
     with pytest.raises(RemoteError, match="strict expectations: was"):
         client.commit("scales", datasets=[scales(1_000)])
     client.commit("scales", datasets=[scales(1_000, VERSION + 1)])
-    assert log(client, rows(5, 700)).accepted == 2
-    client.close()
+    # Until the new version is ready, rows go to the old one.
+    eventually(lambda: log(client, rows(5, 700)).accepted == 2, server.said)

@@ -60,6 +60,9 @@ class PostgresSource:
         )
         return system.table("plants", cursor=None)
 
+    def close(self) -> None:
+        self._connection.close()
+
     def end(self) -> list[int]:
         return list(self.execute("SELECT (pg_logical_emit_message(true, 'test', 'here') - '0/0'::pg_lsn)::bigint")[0])
 
@@ -97,7 +100,9 @@ class MariaDBSource:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
     if request.param == "postgres":
         with running_postgres(tmp_path / "source") as server:
-            yield PostgresSource(server)
+            made = PostgresSource(server)
+            yield made
+            made.close()
     else:
         with running_mariadb(tmp_path / "source") as mariadb:
             yield MariaDBSource(mariadb)

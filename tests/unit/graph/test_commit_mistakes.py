@@ -164,6 +164,13 @@ def expecting(*calls: Any, base: DatasetSpec = EVENTS) -> Graph:
     return graph(*others, replace(base, expectations=suite_of(base.name, 0, list(calls))))
 
 
+def unreadable(arguments: str) -> Graph:
+    """Return a graph with a check as no client of ours sends it."""
+    suite = suite_of("Events", 0, [expect_null("user")])
+    checks = (replace(suite.expectations[0], arguments=arguments),)
+    return graph(replace(EVENTS, expectations=replace(suite, expectations=checks)))
+
+
 UNKNOWN_CHECK = replace(suite_of("Events", 0, [expect_null("user")]).expectations[0], name="expect_nothing")
 
 
@@ -380,6 +387,8 @@ EXPECTATIONS: list[Any] = [
         CommitError,
         ["Events", "expect_nothing"],
     ),
+    (unreadable("[1]"), CommitError, ["Events", "to_be_null", "'[1]' is no JSON object"]),
+    (unreadable("{"), CommitError, ["Events", "to_be_null", "line 1 column 2"]),
     (expecting(expect_null("user"), base=total(FOREVER)), CommitError, ["Totals", "continuous"]),
     (
         expecting(expect_null("spent"), expect_null("user", strict=True), base=LATEST),

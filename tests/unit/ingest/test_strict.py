@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from caraway import lib
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
-from caraway.graph.connectors import KafkaConnector
-from caraway.graph.sources import Cdc, Constant, SourceSpec
+from caraway.graph.connectors import CaptureConnector, KafkaConnector
+from caraway.graph.sources import Cdc, Constant, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import KafkaSystem
-from caraway.ingest.table import ColumnTable, RowTable
+from caraway.graph.systems import KafkaSystem, PostgresSystem
+from caraway.ingest.table import ColumnTable, InsertTable, RowTable
 from caraway.ingest.targets import Encoded, Target
 from caraway.lib.expectations import suite_of
 from caraway.plan.planner import plan_graph
@@ -26,6 +26,8 @@ from tests.unit.expectations.row_by_row import check_rows
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
+DATABASE = PostgresSystem(name="p", host="h", port=1, database="d", username="u", password="p")
+CAPTURED = CaptureConnector(system=DATABASE, table="t")
 APPEND = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.APPEND, disorder_us=0)
 CHECKS = [
     lib.expect_column_values_to_not_be_null("n"),
@@ -87,12 +89,14 @@ def test_exactly_the_rows_that_pass_are_taken(rows: list[Any], checks: list[Any]
     faults = {number: "is no object" for number, row in enumerate(sent) if not isinstance(row, dict)}
     plain = target(checks)
     admitting_all = target(checks, replace(APPEND, since_us=0))
+    copying = target(checks, replace(APPEND, preproc=(("price", Ref(path=("price",))),)))
+    captured = target(checks, SourceSpec(connector=CAPTURED, cdc=Cdc.NATIVE, disorder_us=0))
     lenient = Target(replace(plain.plan, dataset=replace(plain.plan.dataset, expectations=None)))
     assert (plain.is_plain, admitting_all.is_plain) == (True, False)
     whole = lenient.encode(RowTable(sent, faults), 0, len(sent), 0)
     valid = {row for row, _, _, _ in whole.records}
     expected = [row for row in sorted(valid) if passes(rows[row], checks)]
-    for made in (plain, admitting_all):
+    for made in (plain, admitting_all, copying):
         found = made.encode(RowTable(sent, faults), 0, len(sent), 0)
         assert [row for row, _, _ in taken(made, found)] == expected
         assert taken(made, found) == [one for one in taken(lenient, whole) if one[0] in expected]
@@ -101,6 +105,11 @@ def test_exactly_the_rows_that_pass_are_taken(rows: list[Any], checks: list[Any]
         # Each row is taken or refused, and each other reason is as it was without the expectations.
         assert {error.row for error in found.errors} | set(expected) == set(range(len(rows)))
         assert not found.left_out
+    objects = [row for row in sent if isinstance(row, dict)]
+    envelopes = [{"op": "c", "before": None, "after": row, "ts_ms": 0, "source": {}} for row in objects]
+    bare = captured.encode(InsertTable(objects, envelopes.__getitem__), 0, len(objects), 0)
+    assert bare == captured.encode(RowTable(envelopes, {}), 0, len(objects), 0)
+    assert [row for _, _, row in taken(captured, bare)] == [row for _, _, row in taken(plain, found)]
 
 
 def test_a_slice_of_columns_has_the_numbers_of_its_rows() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,20 @@ def test_a_record_that_comes_again_counts_once(tmp_path: Path) -> None:
     # A put wins over a retraction of the same revision, whichever comes first.
     assert values([message(7, RETRACT, 0, record_id=other), message(8, PUT, 7, record_id=other)], seen) == [7]
     assert values([message(9, RETRACT, 0, record_id=other)], seen) == []
+
+
+@pytest.mark.parametrize(("keys", "rows"), [((), [1]), ((KEY,), [1, 1])])
+def test_a_record_without_a_key_may_come_again_to_another_partition(
+    tmp_path: Path, keys: tuple[Column, ...], rows: list[int]
+) -> None:
+    schema = RecordSchema(keys=keys, columns=(KEY, VALUE), timestamp="at", fingerprint=7)
+    seen = SeenRecords(tmp_path / "seen.db", revised=False)
+    reader = DeltaReader(plan(repeats=True, schema=schema), seen)
+    _, data, _, _ = message(0, PUT, 1, record_id=b"one")
+    # Under another key, the row of an identity is another one.
+    messages = [(b"key" if keys else None, data, partition, 0) for partition in (0, 1)]
+    assert reader.deltas(messages, {}).columns(["v"])["v"] == rows
+    assert reader.deltas([(None, data, 1, 1)], {}).rows == []
 
 
 RECORDS = st.lists(

@@ -83,6 +83,7 @@ def test_rows_are_counted_by_event_time(client: MockClient) -> None:
         # The row that failed isn't of the last hour.
         "status": "ok",
         "mostly": 1.0,
+        "strict": False,
         "newest_at": "2024-05-01T12:00:00+00:00",
         "total": {"evaluated": 2, "failed": 1, "rate": 0.5},
         "last_hour": {"evaluated": 1, "failed": 0, "rate": 1.0},
@@ -158,6 +159,6 @@ def test_rows_that_a_strict_expectation_refuses_are_not_stored(cdc: str) -> None
     with pytest.raises(InvalidInputError, match=r"dataset Apiaries, row 1, column hives: 0 isn't as expected by .*str"):
         log(7, 0)
     assert sorted(client.get_dataset_df("Apiaries")["hives"]) == [5, 20]
-    assert [found["total"]["failed"] for found in client.expectations()] == [0, 1]
+    assert [(found["strict"], found["total"]["failed"]) for found in client.expectations()] == [(True, 0), (False, 1)]
     with pytest.raises(InvalidInputError, match="row 0, column hives: 101"):
         log_to_dataset(Apiaries, pd.DataFrame({"name": ["b"], "hives": [101], "at": ["2024-05-01"]}))

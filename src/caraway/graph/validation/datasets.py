@@ -115,7 +115,10 @@ def expectations_are_sound(scope: CheckedGraph) -> None:
         for expectation in dataset.expectations.expectations:
             if expectation.name not in EXPECTATION_NAMES:
                 raise CommitError(f"{where}: there is no check {expectation.name}")
-            arguments = arguments_of(expectation)
+            try:
+                arguments = arguments_of(expectation)
+            except ValueError as error:
+                raise CommitError(f"{where}: {expectation.name} has no arguments that can be read: {error}") from None
             for column in columns_of(arguments):
                 if column not in names:
                     raise CommitError(f"{where}: {expectation.name}: no column {column}; columns: {', '.join(names)}")

@@ -30,7 +30,6 @@ from caraway.state.permissions import Mode
 HOURS, MAX_HOURS = 24, 24 * 366
 # The findings of an answer without this parameter, and the greatest value of it.
 FINDINGS, MAX_FINDINGS = 100, 1_000
-
 MAX_NAME = 1_000
 # The most bytes of a profile, in base64: some thousands of features.
 MAX_PROFILE = 24 << 20

@@ -78,6 +78,7 @@ class ExpectationAnswer(Struct):
     status: str
     status_since: str | None
     mostly: float
+    strict: bool
     newest_at: str | None
     total: CountedRows
     last_hour: CountedRows
@@ -178,6 +179,7 @@ def _answer(
         status=(found_last or Status.NO_DATA if brief else state.status).value,
         status_since=None if since is None else since.astimezone(UTC).isoformat(),
         mostly=state.mostly,
+        strict=state.strict,
         newest_at=None if state.newest_at is None else state.newest_at.isoformat(),
         total=_counted(state.total),
         last_hour=_counted(state.hour),
