@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from caraway.dtypes.types import DataType
 from caraway.dtypes.values import to_json
 from caraway.errors import InvalidInputError, shortened
-from caraway.expectations.suite import Columns, CompiledSuite
 from caraway.graph.expectations import COLUMN_PARAMETERS, STRICT, Expectation, arguments_of, columns_of, strict_part
 from caraway.graph.specs import DatasetSpec
+
+if TYPE_CHECKING:
+    from caraway.expectations.suite import Columns, CompiledSuite
 
 # The most characters of a value, and of the arguments of a check, in a reason.
 SHOWN_VALUE, SHOWN_ARGUMENTS = 100, 300
@@ -38,14 +40,14 @@ class StrictChecks:
     """The strict checks of a dataset. Thread safe."""
 
     def __init__(
-        self, suite: CompiledSuite, expectations: Sequence[Expectation], types: Mapping[str, DataType]
+        self, suite: "CompiledSuite", expectations: Sequence[Expectation], types: Mapping[str, DataType]
     ) -> None:
         """Use `strict_checks`."""
         self._suite = suite
         self._expectations = expectations
         self._types = types
 
-    def refused(self, columns: Columns, rows: int) -> list[Refusal]:
+    def refused(self, columns: "Columns", rows: int) -> list[Refusal]:
         """Return the reasons why rows are refused, by check; a row that fails several checks has several.
 
         Args:
@@ -67,7 +69,7 @@ class StrictChecks:
             field = f", column {first.field}" if first.field else ""
             raise InvalidInputError(f"{where}, row {first.row}{field}: {first.message}")
 
-    def _refusal(self, expectation: Expectation, row: int, columns: Columns) -> Refusal:
+    def _refusal(self, expectation: Expectation, row: int, columns: "Columns") -> Refusal:
         arguments = arguments_of(expectation)
         names = columns_of(arguments)
         shown = {
@@ -95,5 +97,8 @@ def strict_checks(dataset: DatasetSpec) -> StrictChecks | None:
     suite = strict_part(dataset.expectations)
     if suite is None:
         return None
+    # Only datasets with strict checks need polars and jsonschema, whose imports take longer than all others.
+    from caraway.expectations.suite import CompiledSuite  # noqa: PLC0415
+
     types = {field.name: field.dtype for field in dataset.fields}
     return StrictChecks(CompiledSuite(suite, types), suite.expectations, types)

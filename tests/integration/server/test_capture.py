@@ -17,7 +17,7 @@ from caraway import Dataset, connectors, dataset, field, meta
 from caraway.connectors import ref, source
 from caraway.graph.specs import Graph
 from caraway.topics.codec import DELETE
-from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.server.server_process import RecordCount, ServerProcess, eventually, records
 from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB, running_mariadb
 from tests.services.postgres import Postgres, running_postgres
 
@@ -141,9 +141,10 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source,
     eventually(lambda: "Plants" in str(server.http.get("/status").json().get("topics")), server.said)
     topic = server.topic("Plants")
     chance = random.Random(rows)
+    counted = RecordCount(kafka, topic)
     for number in range(1, kills + 1):
-        goal = end_of(kafka, topic) + chance.randrange(1, max(rows // kills, 2))
-        server.run_in_slices_until(lambda goal=goal: end_of(kafka, topic) >= goal)  # type: ignore[misc]
+        goal = counted() + chance.randrange(1, max(rows // kills, 2))
+        server.run_in_slices_until(lambda goal=goal: counted() >= goal)  # type: ignore[misc]
         server.kill()
         run(
             "BEGIN",
@@ -153,6 +154,7 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source,
             "COMMIT",
         )
         server = own_server()
+    counted.close()
     table: dict[int, int] = dict(run("SELECT id, size FROM plants"))
     caught_up(server, database)
     assert rows_of(kafka, topic) == table
