@@ -40,7 +40,8 @@ class ReplayedIndex:
         plan = replace(plan, emits=None)
         wanted = [column.name for column in plan.schema.columns]
         self._store = IndexStore(folder)
-        writer = IndexWriter(self._store, erased=erased)
+        # Reads hide erased keys. Their records are written all the same, since their times close the windows of others.
+        writer = IndexWriter(self._store)
         for records in source.pieces(topic, columns_needed(plan, wanted)):
             for messages in _batches(encoded(topic.schema, records.columns, records.rows)):
                 writer.apply(plan, messages)
@@ -90,7 +91,7 @@ class KnownIndex:
         found = [False] * len(keys)
         self._builds += 1
         with IndexStore(self._folder / str(self._builds)) as store:
-            writer = IndexWriter(store, erased=self._erased)
+            writer = IndexWriter(store)
             rows = DatasetReader(IndexReader(store, self._erased), [self._plan])
             messages = encoded(self._topic.schema, self._records.columns, self._records.rows)
             written = 0
