@@ -123,8 +123,8 @@ def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProce
             assert engine.pid is not None
             summary = "".join(client.commit("negative", *definitions(2)).json()["summary"])
             # Rows travel in blocks, and the markers of waits count as one each, so it is an estimate.
-            told = re.findall(r" reads about ([0-9,]+) records in about 1 s", summary)
-            assert [ROWS <= int(each.replace(",", "")) < 1.1 * ROWS for each in told] == [True, True], summary
+            sizes = re.findall(r" reads about ([0-9,]+) records in about 1 s", summary)
+            assert [ROWS <= int(each.replace(",", "")) < 1.1 * ROWS for each in sizes] == [True, True], summary
 
             def reads() -> bool:
                 jobs = http.get("/status").json()["jobs"]
