@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,10 +166,22 @@ def serve(
 @contextmanager
 def alone(events: int, keys: int = ENTITIES) -> Iterator[tuple[str, int]]:
     """Start the server in another process, yield its address and pid, and end it."""
+    with child(lambda port: [__file__, str(port), str(events), str(keys)], os.environ) as served:
+        yield served
+
+
+@contextmanager
+def child(arguments: Callable[[int], list[str]], environment: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """Start a server in another process of Python, yield its address and pid, and end it.
+
+    Args:
+        arguments: Returns the arguments of Python, given the port on which the server listens.
+        environment: The environment of the process.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, __file__, str(port), str(events), str(keys)], env=os.environ)
+    process = subprocess.Popen([sys.executable, *arguments(port)], env=environment)
     try:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:

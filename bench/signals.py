@@ -16,13 +16,11 @@ import json
 import os
 import platform
 import signal
-import socket
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -30,7 +28,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import psutil
-from alone import START_SECONDS, serve
+from alone import child, serve
 from drivers import ENTITIES
 from load import ask, connect, post, together
 from query import caraway_requests
@@ -115,31 +113,6 @@ def processor_ns(pid: int) -> int:
     return round(1e9 * (times.user + times.system))
 
 
-@contextmanager
-def server(events: int) -> Iterator[tuple[str, int]]:
-    """Start a server whose signals can be switched; yield its address and pid."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    command = [sys.executable, __file__, "--child", str(port), "--events", str(events)]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and process.poll() is None:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            time.sleep(0.1)
-        else:
-            raise SystemExit("the server didn't start")
-        yield f"http://127.0.0.1:{port}", process.pid
-    finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        process.kill()
-        process.wait()
-
-
 def switch(url: str, pid: int, way: signal.Signals, request: bytes) -> None:
     """Switch the signals, and wait until an answer shows it: it has an id, or an empty one."""
     os.kill(pid, way)
@@ -197,7 +170,9 @@ def main() -> None:
         return
     quiet = how_quiet()
     figures: dict[str, dict[str, float]] = {}
-    with server(options.events) as (url, pid):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    arguments = ["--events", str(options.events)]
+    with child(lambda port: [__file__, "--child", str(port), *arguments], environment) as (url, pid):
         for name in CASES:
             address = f"{url}/api/v1/query"
             requests = [post(address, body) for body in caraway_requests(options.events)[name][0]]
