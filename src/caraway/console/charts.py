@@ -40,7 +40,18 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Frame:
+    """The size of a chart's picture, and the bounds of its drawing within."""
+
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart(Frame):
     """A line of pass rates, with the expected rate.
 
     Attributes:
@@ -58,11 +69,6 @@ class Chart:
     threshold: float
     floor: float
     hours: int
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    top: int = TOP
-    bottom: int = HEIGHT - BOTTOM
 
 
 def chart_of(series: Sequence[Mapping[str, Any]], mostly: float) -> Chart | None:
@@ -123,7 +129,7 @@ def _added(hours: Sequence[Point], size: int) -> list[Point]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgeChart:
+class AgeChart(Frame):
     """A line of ages over time.
 
     Attributes:
@@ -143,11 +149,6 @@ class AgeChart:
     newest: float
     first: float
     last: float
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = LEFT
-    top: int = TOP
-    bottom: int = HEIGHT - BOTTOM
 
 
 def ages_of(past: Sequence[tuple[float, float]]) -> AgeChart | None:
