@@ -1,21 +1,24 @@
 """Erased keys in the cases of a run: by keys of datasets, and downstream of sources, by any column.
 
-An index and offline reads hide the keys of a dataset. After an erasure downstream, the tables of the archive lack the
-rows, and what is computed from them is what the in-process engine computes of the other rows alone.
+An index, one that is built anew after the erasure, and offline reads hide the keys of a dataset. After an erasure
+downstream, the tables of the archive lack the rows, and what is computed from them is what the in-process engine
+computes of the other rows alone.
 """
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from caraway.archive.store.columns import columns_of
 from caraway.archive.store.model import archived_topics, table_path
 from caraway.archive.store.reading import ArchivedTopics, cuts_now
 from caraway.archive.store.tables import ArchiveTable
 from caraway.erasure.keys import ErasedKeys, erasure_of
+from caraway.offline.history.replayed import ReplayedIndex
 from caraway.offline.reader import OfflineReader
-from caraway.plan.model import Column
+from caraway.plan.model import Column, IndexPlan
 from caraway.query.model import Rows
 from caraway.topics.codec import RecordCodec
 from caraway.topics.ids import topic_id
@@ -73,9 +76,10 @@ class ErasureCheck:
         keys = [encoded_key(plan, row) for row in rows]
         online = self._index.read_without(erased, plan, keys, [at_us for _, at_us in asked], columns)
         offline = self._offline(part, spec.name, asked, columns, erased)
+        rebuilt = self._rebuilt(part, plan, asked, columns, erased)
         return [
             Difference(part, spec.name, f"{kind}: key {key!r} at {at_us} after an erasure", one, other)
-            for kind, answers in (("index", online), ("offline", offline))
+            for kind, answers in (("index", online), ("offline", offline), ("index built anew", rebuilt))
             for (key, at_us), one, other in zip(asked, local, by_question(columns, *answers), strict=True)
             # Values of a key that isn't there are no answer.
             if one["found"] is not other["found"] or (one["found"] and columns_apart(spec, one, other))
@@ -124,10 +128,24 @@ class ErasureCheck:
     def _offline(
         self, part: Part, dataset: str, asked: Sequence[tuple[Key, int]], columns: Sequence[str], erased: ErasedKeys
     ) -> Rows:
-        cuts = cuts_now(self._servers, archived_topics([part.plan]))
-        source = ArchivedTopics(self._servers, str(self._objects), cuts)
-        with OfflineReader(source, part.plan.indexes, part.plan.topics, erased=erased) as reader:
+        with OfflineReader(self._source(part), part.plan.indexes, part.plan.topics, erased=erased) as reader:
             return reader.read(dataset, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
+
+    def _rebuilt(
+        self, part: Part, plan: IndexPlan, asked: Sequence[tuple[Key, int]], columns: Sequence[str], erased: ErasedKeys
+    ) -> Rows:
+        """Read from an index into which all records were written after the erasure, by the writer of a server."""
+        topic = next(topic for topic in part.plan.topics if topic.name == plan.topic)
+        with TemporaryDirectory() as folder:
+            index = ReplayedIndex(plan, topic, self._source(part), folder=Path(folder), erased=erased)
+            try:
+                return index.read(plan.dataset, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
+            finally:
+                index.close()
+
+    def _source(self, part: Part) -> ArchivedTopics:
+        cuts = cuts_now(self._servers, archived_topics([part.plan]))
+        return ArchivedTopics(self._servers, str(self._objects), cuts)
 
 
 def _some(rng: Random, expected: Expected) -> list[tuple[Key, int]]:

@@ -11,7 +11,6 @@ import pytest
 
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure, erasure_of
 from caraway.errors import UnavailableError
-from caraway.graph.windows import HoppingWindow
 from caraway.index.feeding.worker import IndexWorker
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
@@ -65,11 +64,6 @@ def removed_all(store: IndexStore, writer: IndexWriter, plan: IndexPlan, erased:
     return removed
 
 
-def is_discrete(found: Case) -> bool:
-    windows = [a.window for a in found.operator.aggregates] + [found.operator.window]
-    return any(isinstance(window, HoppingWindow) for window in windows)
-
-
 # A case takes half a second, so the fast tier takes every eighth.
 @pytest.mark.filterwarnings("ignore:aggregate")
 @pytest.mark.parametrize(
@@ -98,19 +92,15 @@ def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Pa
         _, record = erasure(found.plan, "a")
         assert not writer.apply(found.plan, [record]).refused
         agree()
-        # For a table in discrete windows the max event time doesn't follow erased rows (docs/index.md).
-        goes_on = not (found.keyed and is_discrete(found))
-        if goes_on:
-            log(6)
-            agree()
+        log(6)
+        agree()
         removed_all(store, writer, found.plan, erased, slices_of=3)
         agree()
         group = (RecordCodec(found.plan.schema).encode_key(["a"]) or b"")[1:]
         entries = [k for k in left_of(store, found.plan.asset, group) if not k.startswith(found.plan.asset + ERASED)]
         assert not [key for key in entries if group in key or key.startswith(found.plan.asset + LOCATIONS)]
-        if goes_on:
-            log(6)
-            agree()
+        log(6)
+        agree()
 
 
 KEY = Column(name="k", dtype=CASES[0].plan.schema.keys[0].dtype)

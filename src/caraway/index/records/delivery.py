@@ -16,8 +16,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A record that the index can take: its key, itself, its identity, its bytes and an aggregate input's values.
 
     `rank` precedes the identity in the order of aggregate inputs of equal times. A record of an `erased` key adds no
-    entry: if records may be revised, it only removes the earlier revision of its identity; if not, it only advances the
-    max event time.
+    entry: it only advances the max event time, and removes the earlier revision of its identity if it has one.
     """
 
     key: bytes

@@ -38,7 +38,8 @@ PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 class Location(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
     """The newest revision of an identity: its revision, operation, time and key.
 
-    `rank` precedes the identity in the order of aggregate inputs of equal times.
+    `rank` precedes the identity in the order of aggregate inputs of equal times. The location of an `erased` key has no
+    key, and its identity no entry; its times still advance the max event time.
     """
 
     rev: bytes
@@ -46,6 +47,7 @@ class Location(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defa
     time: int
     key: bytes
     rank: bytes = b""
+    erased: bool = False
 
 
 # Locations by identity, None for an identity that the index doesn't know.
@@ -58,25 +60,34 @@ _DECODE = msgspec.msgpack.Decoder(Location).decode
 class LocatedEntry(msgspec.Struct, frozen=True, gc=False):
     """The entry of an identity: the prefix of its key's entries, the kind of entry, and the entry's own key.
 
-    `reaches_us` is the time to which an aggregate input advances the max event time: its own time or that of its end.
     `life` is the time of an aggregate input that is or was in a window, and the time of its end, None if it has none.
     """
 
-    record_id: bytes
     prefix: bytes
     kind: bytes
     entry: bytes
-    reaches_us: int | None = None
     life: tuple[int, int | None] | None = None
 
 
-class Movement(msgspec.Struct, frozen=True, gc=False):
-    """The change that a batch makes to one identity: its entry and value before and after, None if it has no entry."""
+# An identity's entry, None if it has none, and the time to which it advances the max event time, None if to none: that
+# of an aggregate input or of its end, also if the key is erased.
+Located = tuple[LocatedEntry | None, int | None]
+NOWHERE: Located = (None, None)
 
+
+class Movement(msgspec.Struct, frozen=True, gc=False):
+    """The change that a batch makes to one identity: its entry and value before and after, None if it has no entry.
+
+    `reached_us` and `reaches_us` are the times to which it advanced and advances the max event time, None if to none.
+    """
+
+    record_id: bytes
     old: LocatedEntry | None
     old_value: bytes | None
     new: LocatedEntry | None
     new_value: bytes | None
+    reached_us: int | None = None
+    reaches_us: int | None = None
 
 
 class Locations:
@@ -85,7 +96,7 @@ class Locations:
     def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
         self._asset = plan.asset
         self._store = store
-        self._located_entry = self._version if plan.kind is IndexKind.VERSIONS else self._aggregate_input
+        self._entry_of = self._version if plan.kind is IndexKind.VERSIONS else self._aggregate_input
         self._paired = plan.kind is IndexKind.AGGREGATE
         self._windows = own_windows(plan)
         self._along = plan.along
@@ -144,8 +155,8 @@ class Locations:
         changed: dict[bytes, None] = {}
         for item in delivered:
             record_id, record = item.record_id, item.record
-            op, key = (RETRACT, b"") if item.erased else (record.op, item.key)
-            location = Location(record.rev or b"", op, record.time, key, item.rank)
+            key = b"" if item.erased else item.key
+            location = Location(record.rev or b"", record.op, record.time, key, item.rank, item.erased)
             if not _supersedes(location, after[record_id]):
                 continue
             after[record_id] = location
@@ -156,17 +167,17 @@ class Locations:
         bases = dict.fromkeys(i for record_id in changed for i in self._bases(record_id))
         moves = []
         for base in bases:
-            old, new = self._located_entry(base, before), self._located_entry(base, after)
-            if old is not None or new is not None:
-                moves.append((base, old, new))
-        old_entries = [old.entry for _, old, _ in moves if old is not None]
+            was, now = self._entry_of(base, before), self._entry_of(base, after)
+            if was != NOWHERE or now != NOWHERE:
+                moves.append((base, was, now))
+        old_entries = [old.entry for _, (old, _), _ in moves if old is not None]
         old_values = dict(zip(old_entries, self._store.get_many(old_entries), strict=True)) if old_entries else {}
         movements = []
-        for base, old, new in moves:
+        for base, (old, reached_us), (new, reaches_us) in moves:
             old_value = None if old is None else old_values[old.entry]
             new_value = None if new is None else values.get(base, old_value)
-            if old != new or old_value != new_value:
-                movements.append(Movement(old, old_value, new, new_value))
+            if old != new or old_value != new_value or reached_us != reaches_us:
+                movements.append(Movement(base, old, old_value, new, new_value, reached_us, reaches_us))
         return movements
 
     def _concerned(self, record_id: bytes) -> Iterable[bytes]:
@@ -188,31 +199,33 @@ class Locations:
         found = self._store.get_many([location_key(self._asset, record_id) for record_id in ids]) if ids else []
         return {record_id: None if data is None else _DECODE(data) for record_id, data in zip(ids, found, strict=True)}
 
-    def _version(self, record_id: bytes, locations: dict[bytes, Location | None]) -> LocatedEntry | None:
+    def _version(self, record_id: bytes, locations: Known) -> Located:
         location = locations[record_id]
-        if location is None or location.op == RETRACT:
-            return None
+        if location is None or location.op == RETRACT or location.erased:
+            return NOWHERE
         prefix = key_prefix(self._asset, location.key)
-        return LocatedEntry(record_id, prefix, VERSION, version_key(prefix, location.time, record_id))
+        return LocatedEntry(prefix, VERSION, version_key(prefix, location.time, record_id)), None
 
-    def _aggregate_input(self, record_id: bytes, locations: dict[bytes, Location | None]) -> LocatedEntry | None:
+    def _aggregate_input(self, record_id: bytes, locations: Known) -> Located:
         location = locations[record_id]
         if location is None or location.op != PUT:
-            return None
-        prefix, order = key_prefix(self._asset, location.key), location.rank + record_id
+            return NOWHERE
+        time_us, end_us = location.time, None
+        reaches_us: int | None = time_us
         end = locations.get(record_id[:-1] + END_SUFFIX) if self._is_paired(record_id) else None
-        if end is None or end.op != DELETE:
-            entry = timed_key(prefix + RAW, location.time, order)
-            return LocatedEntry(record_id, prefix, RAW, entry, location.time, (location.time, None))
-        # A version that ends at its own begin, or before it, never held, so it is never counted.
-        begin_us = unpack_u64(location.rank, 0)[0] - SIGN if self._along else location.time
-        if end.time <= begin_us:
-            kind, reaches_us = NEVER, None
-        else:
-            kind = ENDED if ever_counts(self._windows, location.time, end.time) else NEVER
-            reaches_us = location.time if self._along else end.time
-        lived = (location.time, end.time) if kind == ENDED else None
-        return LocatedEntry(record_id, prefix, kind, timed_key(prefix + kind, end.time, order), reaches_us, lived)
+        kind = RAW
+        if end is not None and end.op == DELETE:
+            end_us = end.time
+            # A version that ends at its own begin, or before it, never held, so it is never counted.
+            begin_us = unpack_u64(location.rank, 0)[0] - SIGN if self._along else time_us
+            held = end_us > begin_us
+            reaches_us = None if not held else time_us if self._along else end_us
+            kind = ENDED if held and ever_counts(self._windows, time_us, end_us) else NEVER
+        if location.erased:
+            return None, reaches_us
+        prefix = key_prefix(self._asset, location.key)
+        entry = timed_key(prefix + kind, time_us if end_us is None else end_us, location.rank + record_id)
+        return LocatedEntry(prefix, kind, entry, None if kind == NEVER else (time_us, end_us)), reaches_us
 
 
 def is_end(record_id: bytes) -> bool:

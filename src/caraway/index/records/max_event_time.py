@@ -33,10 +33,10 @@ class MaxEventTime:
         gone: dict[bytes, int] = {}
         come: dict[bytes, int] = {}
         for move in movements:
-            if move.old is not None and move.old.reaches_us is not None:
-                gone[times_key(self._asset, move.old.reaches_us, move.old.record_id)] = move.old.reaches_us
-            if move.new is not None and move.new.reaches_us is not None:
-                come[times_key(self._asset, move.new.reaches_us, move.new.record_id)] = move.new.reaches_us
+            if move.reached_us is not None:
+                gone[times_key(self._asset, move.reached_us, move.record_id)] = move.reached_us
+            if move.reaches_us is not None:
+                come[times_key(self._asset, move.reaches_us, move.record_id)] = move.reaches_us
         for key in gone.keys() - come.keys():
             batch.delete(key)
         for key in come.keys() - gone.keys():

@@ -18,7 +18,6 @@ from caraway.index.records.locations import Location
 from caraway.index.storage.database import TRANSLATED, check_end
 from caraway.index.storage.keys import ERASED, LOCATIONS, after, key_of, prefix_of
 from caraway.index.storage.store import IndexStore
-from caraway.topics.codec import RETRACT
 
 # After the compaction `compact` waits until reads no longer use the old files and RocksDB has removed them: at most
 # this many seconds, with this pause between two looks at the disk.
@@ -57,8 +56,9 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
     """Remove all entries of the keys in a slice that are erased, which `hides` decides.
 
     The slice begins at `start`, b"" for the first one, and ends after some `limit` keys. The location of an identity
-    that may be revised is replaced by a retraction, so that an old revision which is delivered again isn't taken for a
-    new one. Only the thread that writes the asset may call this.
+    that may be revised loses its key and stays, so that an old revision which is delivered again isn't taken for a new
+    one, and the times of erased records still close discrete windows. Only the thread that writes the asset may call
+    this.
     """
     batch = store.batch()
     looked = removed = 0
@@ -80,7 +80,7 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
             looked += 1
             location = _DECODE_LOCATION(value)
             if location.key and hides(location.key):
-                batch.put(key, _ENCODE(Location(location.rev, RETRACT, 0, b"")))
+                batch.put(key, _ENCODE(msgspec.structs.replace(location, key=b"", erased=True)))
                 removed += 1
     if removed:
         store.write(batch)

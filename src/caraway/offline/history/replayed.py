@@ -40,8 +40,7 @@ class ReplayedIndex:
         plan = replace(plan, emits=None)
         wanted = [column.name for column in plan.schema.columns]
         self._store = IndexStore(folder)
-        # Reads hide erased keys. Their records are written all the same, since their times close the windows of others.
-        writer = IndexWriter(self._store)
+        writer = IndexWriter(self._store, erased=erased)
         for records in source.pieces(topic, columns_needed(plan, wanted)):
             for messages in _batches(encoded(topic.schema, records.columns, records.rows)):
                 writer.apply(plan, messages)
@@ -91,7 +90,7 @@ class KnownIndex:
         found = [False] * len(keys)
         self._builds += 1
         with IndexStore(self._folder / str(self._builds)) as store:
-            writer = IndexWriter(store)
+            writer = IndexWriter(store, erased=self._erased)
             rows = DatasetReader(IndexReader(store, self._erased), [self._plan])
             messages = encoded(self._topic.schema, self._records.columns, self._records.rows)
             written = 0
