@@ -4,7 +4,9 @@ import asyncio
 import os
 import resource
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +31,8 @@ ANSWER_S = 1.0
 # The process ends itself at the latest this many seconds after SIGTERM, even if a call hangs: before a supervisor kills
 # the server, after 15 s. Unfinished work, such as actions of the ledger, is done again after the next start.
 END_S = 12.0
+# If it ends itself because of a call that hangs, so many of the innermost calls of each thread are logged.
+CALLS_OF_THREAD = 6
 # The most connections that the kernel holds until this process accepts them; the system may allow fewer
 # (net.core.somaxconn).
 BACKLOG = 1024
@@ -131,9 +135,22 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
 
 def _end_in_any_case(seconds: float) -> None:
     def end() -> None:
-        LOG.error("something hangs, ending without it", after_seconds=seconds)
+        LOG.error("something hangs, ending without it", after_seconds=seconds, threads=_threads())
         os._exit(1)
 
     deadline = threading.Timer(seconds, end)
     deadline.daemon = True
     deadline.start()
+
+
+def _threads() -> dict[str, list[str]]:
+    """Return the innermost calls of each other thread by its name, the inner one first."""
+    # Python's own way to the calls of all threads, despite its name.
+    frames = sys._current_frames()  # noqa: SLF001
+    calls: dict[str, list[str]] = {}
+    for thread in threading.enumerate():
+        frame = None if thread is threading.current_thread() else frames.get(thread.ident or 0)
+        if frame is not None:
+            inner = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=CALLS_OF_THREAD)
+            calls[thread.name] = [f"{Path(call.filename).name}:{call.lineno} {call.name}" for call in inner]
+    return calls

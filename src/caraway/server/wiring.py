@@ -63,7 +63,7 @@ from caraway.sinks.writer import SignIn
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
 from caraway.state.blueprints import AssetKind
-from caraway.state.database import connect, require_tables
+from caraway.state.database import connect, end_retries, require_tables
 from caraway.state.ledger import Ledger
 from caraway.state.listening import Listener
 from caraway.state.migrate import migrate
@@ -384,6 +384,8 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         writer=writer,
         starts=starts,
         stops=[
+            # A thread that waits for the end of an outage of Postgres would keep the process from ending.
+            partial(end_retries, engine),
             # Threads are asked to stop before one of them is waited for, so that they stop side by side.
             *(partial(part.stop, 0) for part in (*background, *watches.values())),
             *(partial(watch.stop, STOP_S) for watch in watches.values()),

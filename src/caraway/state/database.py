@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
+from weakref import WeakSet
 
 import psycopg
 import sqlalchemy as sa
@@ -29,6 +30,9 @@ UNDEFINED_TABLE = "42P01"
 
 T = TypeVar("T")
 
+# The engines whose outages are no longer waited for, since their process ends.
+_ENDING: WeakSet[sa.Engine] = WeakSet()
+
 
 def connect(url: str) -> sa.Engine:
     """Return a SQLAlchemy engine for a Postgres URL in any of its spellings; it opens no connection yet."""
@@ -38,6 +42,14 @@ def connect(url: str) -> sa.Engine:
         pool_size=POOL_SIZE,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, **KEEPALIVES},
     )
+
+
+def end_retries(engine: sa.Engine) -> None:
+    """Let operations through `engine` fail at an outage from now on; those that wait for its end fail within a second.
+
+    A process that ends calls this, so that it doesn't wait for threads that wait for Postgres.
+    """
+    _ENDING.add(engine)
 
 
 def require_tables(engine: sa.Engine, tables: Iterable[str]) -> None:
@@ -88,7 +100,7 @@ class Store:
         self._timeout_seconds = timeout_seconds
 
     def _retry(self, operation: Callable[[], T], what: str) -> T:
-        return retry_outages(operation, what=what, timeout_seconds=self._timeout_seconds)
+        return retry_outages(operation, what=what, timeout_seconds=self._timeout_seconds, engine=self._engine)
 
     def _in_transaction(self, work: Callable[[sa.Connection], T], what: str) -> T:
         return in_transaction(self._engine, work, what=what, timeout_seconds=self._timeout_seconds)
@@ -101,24 +113,26 @@ def in_transaction(engine: sa.Engine, work: Callable[[sa.Connection], T], *, wha
         with engine.begin() as connection:
             return work(connection)
 
-    return retry_outages(run, what=what, timeout_seconds=timeout_seconds)
+    return retry_outages(run, what=what, timeout_seconds=timeout_seconds, engine=engine)
 
 
-def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: float) -> T:
+def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: float, engine: sa.Engine) -> T:
     """Run an idempotent operation again and again while Postgres is unreachable.
 
     Args:
         operation: Must be safe to run again when an earlier attempt may have succeeded unnoticed.
         what: The operation in words, for the error message.
         timeout_seconds: How long to go on trying.
+        engine: The engine of the operation; after `end_retries` no further attempt is made.
 
     Raises:
-        UnavailableError: Postgres was unreachable for too long, or has no tables yet.
+        UnavailableError: Postgres was unreachable for too long or while the process ends, or has no tables yet.
     """
+    too_long = stop_after_delay(timeout_seconds)
     retrying = Retrying(
         retry=retry_if_exception(is_outage),
         wait=wait_exponential(multiplier=0.05, max=1.0),
-        stop=stop_after_delay(timeout_seconds),
+        stop=lambda state: too_long(state) or engine in _ENDING,
         reraise=True,
     )
     try:
@@ -129,6 +143,5 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
         if not is_outage(error):
             raise
         reason = str(error.orig).strip()
-        raise UnavailableError(
-            f"could not {what}: Postgres has not answered for {timeout_seconds:g} s ({reason})"
-        ) from error
+        silence = "doesn't answer" if engine in _ENDING else f"has not answered for {timeout_seconds:g} s"
+        raise UnavailableError(f"could not {what}: Postgres {silence} ({reason})") from error

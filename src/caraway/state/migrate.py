@@ -22,7 +22,9 @@ def migrate(url: str) -> None:
     """Bring the schema to the newest version; of several processes at once, one does it and the others wait."""
     engine = connect(url)
     try:
-        retry_outages(lambda: _upgrade(engine), what="set up the tables", timeout_seconds=TIMEOUT_SECONDS)
+        retry_outages(
+            lambda: _upgrade(engine), what="set up the tables", timeout_seconds=TIMEOUT_SECONDS, engine=engine
+        )
     finally:
         engine.dispose()
 

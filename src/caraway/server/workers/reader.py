@@ -40,7 +40,7 @@ from caraway.server.wiring import addresses, function_pool
 from caraway.server.workers.forwarding import Forwarder, Forwarding
 from caraway.state.access import Access
 from caraway.state.audit import AuditLog
-from caraway.state.database import connect, require_tables
+from caraway.state.database import connect, end_retries, require_tables
 from caraway.state.listening import Listener
 from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
@@ -160,6 +160,7 @@ class ReaderParts:
 
     def stop(self) -> None:
         """Stop all parts; records on their way to Kafka get some time to arrive."""
+        end_retries(self._engine)
         self._listener.stop(0)
         for watch in self._watches:
             watch.stop(STOP_S)
