@@ -45,7 +45,7 @@ def connect(url: str) -> sa.Engine:
 
 
 def end_retries(engine: sa.Engine) -> None:
-    """Let operations through `engine` fail at an outage from now on; those that wait for its end fail within a second.
+    """Make operations through `engine` fail at an outage from now on; those that wait for its end fail in a second.
 
     A process that ends calls this, so that it doesn't wait for threads that wait for Postgres.
     """
