@@ -126,18 +126,21 @@ class ServerProcess:
         self._process.send_signal(SIGKILL)
         self._process.wait()
 
-    def run_in_slices_until(self, condition: Callable[[], bool]) -> None:
+    def run_in_slices_until(
+        self, condition: Callable[[], bool], *, slice_s: float = SLICE_S, seconds: float = TIMEOUT_S
+    ) -> None:
         """Resume and suspend the process by turns until `condition` holds, and leave it suspended.
 
-        The work of the process can't end while the condition is checked, however slow the test is.
+        The work of the process can't end while the condition is checked, however slow the test is. It runs for
+        `slice_s` at a time. The condition must hold after `seconds` at the latest.
         """
         assert self._process is not None
-        deadline = deadline_in(TIMEOUT_S)
+        deadline = deadline_in(seconds)
         self._process.send_signal(SIGSTOP)
         while not condition():
             assert time.monotonic() < deadline, self.said()
             self._process.send_signal(SIGCONT)
-            time.sleep(SLICE_S)
+            time.sleep(slice_s)
             self._process.send_signal(SIGSTOP)
 
     def resume(self) -> None:

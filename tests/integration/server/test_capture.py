@@ -144,7 +144,12 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source,
     counted = RecordCount(kafka, topic)
     for number in range(1, kills + 1):
         goal = counted() + chance.randrange(1, max(rows // kills, 2))
-        server.run_in_slices_until(lambda goal=goal: counted() >= goal)  # type: ignore[misc]
+        # A check takes as long as a short slice, so many rows are written in longer ones.
+        server.run_in_slices_until(
+            lambda goal=goal: counted() >= goal,  # type: ignore[misc]
+            slice_s=max(rows / 5_000_000, 0.02),
+            seconds=600,
+        )
         server.kill()
         run(
             "BEGIN",
