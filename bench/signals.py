@@ -56,7 +56,7 @@ class _Nothing:
     def __call__(self, *_: object) -> "_Nothing":
         return self
 
-    inc = observe = set = reset = add = __call__
+    count = set = reset = __call__
 
     def workflow(self, name: str | None) -> str:
         """Return a name, as the counts of features do."""
@@ -92,7 +92,7 @@ class Switch:
 
 def _silent(module: Any) -> SimpleNamespace:
     """Return the names of a module with series that count nothing."""
-    series = {"REQUESTS_OF", "LATENCY_OF", "EXTRACT_LATENCY_OF", "FEATURE_COUNTS"}
+    series = {"REQUESTS", "EXTRACTIONS"}
     return SimpleNamespace(**{**vars(module), **{name: NOTHING for name in series if hasattr(module, name)}})
 
 

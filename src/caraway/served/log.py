@@ -136,12 +136,12 @@ class ServedLog(Recurring):
         error = done.exception()
         for workflow, rows in shipment.rows.items():
             if error is None:
-                metrics.SERVED_ROWS.labels(metrics.FEATURE_COUNTS.workflow(workflow), "kept").inc(rows)
+                metrics.SERVED_ROWS.labels(metrics.EXTRACTIONS.workflow(workflow), "kept").inc(rows)
             else:
                 self._lose(workflow, rows, str(error))
 
     def _lose(self, workflow: str, rows: int, reason: str) -> None:
-        metrics.SERVED_ROWS.labels(metrics.FEATURE_COUNTS.workflow(workflow), "lost").inc(rows)
+        metrics.SERVED_ROWS.labels(metrics.EXTRACTIONS.workflow(workflow), "lost").inc(rows)
         now = time.monotonic()
         if now - self._complained_at > COMPLAIN_S:
             self._complained_at = now

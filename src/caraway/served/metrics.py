@@ -2,20 +2,14 @@
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
-from prometheus_client import REGISTRY, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import REGISTRY, Counter
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from caraway.served.findings import MISMATCHES, UNCHECKED, Finding, Found
+from caraway.tallies import Notes, Times
 
-EXTRACT_LATENCY = Histogram(
-    "caraway_extract_features_latency_seconds",
-    "Time to compute the features of a query.",
-    ["workflow", "target"],
-    buckets=(0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5),
-)
 EXTRACT_ERRORS = Counter(
     "caraway_extract_features_error_counter", "Queries that failed.", ["workflow", "target", "code"]
 )
@@ -28,18 +22,17 @@ DEFAULT_WORKFLOW = "default"
 # ones are counted together as "other".
 MAX_WORKFLOWS = 100
 OTHER_WORKFLOWS = "other"
-# This cache exists because prometheus_client takes longer to find a series by its labels than to count.
-EXTRACT_LATENCY_OF = lru_cache(maxsize=MAX_WORKFLOWS + 1)(EXTRACT_LATENCY.labels)
-# The most combinations of outputs and workflow that are counted apart in memory. If there are more, `FeatureCounts`
+# The bounds of the buckets of times, in seconds.
+LATENCY_BOUNDS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+# The most combinations of outputs and workflow that are counted apart in memory. If there are more, `Extractions`
 # adds them up by feature, and counts combinations from zero again.
 MAX_COMBINATIONS = 1_000
 
 
-class FeatureCounts(Collector):
-    """Counts extractions per feature.
+class Extractions(Collector):
+    """Counts queries: the time of each, and the extractions of each feature.
 
-    A query costs one addition, to the count of its combination of outputs; the counts of the features are computed when
-    somebody reads the metrics.
+    A query costs one note; the counts of the features are computed when somebody reads the metrics.
     """
 
     def __init__(self) -> None:
@@ -47,6 +40,13 @@ class FeatureCounts(Collector):
         self._rows: Counts[tuple[tuple[str, ...], str]] = Counts()
         self._totals: Counts[tuple[str, str]] = Counts()
         self._workflows: set[str] = set()
+        self._times = Times(
+            "caraway_extract_features_latency_seconds",
+            "Time to compute the features of a query.",
+            ["workflow", "target"],
+            LATENCY_BOUNDS,
+        )
+        self._notes = Notes(self._add_up)
 
     def workflow(self, name: str | None) -> str:
         """Return the label for the workflow that a client names."""
@@ -59,35 +59,44 @@ class FeatureCounts(Collector):
         self._workflows.add(name)
         return name
 
-    def add(self, outputs: tuple[str, ...], workflow: str, rows: int) -> None:
-        """Count a query: `rows` extractions of each of `outputs`."""
-        self._rows[outputs, workflow] += rows
-        if len(self._rows) > MAX_COMBINATIONS:
+    def count(self, outputs: tuple[str, ...], workflow: str, rows: int, seconds: float) -> None:
+        """Count a query that took `seconds`: `rows` extractions of each of `outputs`."""
+        self._notes.note((outputs, workflow, rows, seconds))
+
+    def _add_up(self, notes: Sequence[tuple[tuple[str, ...], str, int, float]]) -> None:
+        rows_of, add = self._rows, self._times.add
+        for outputs, workflow, rows, seconds in notes:
+            rows_of[outputs, workflow] += rows
+            add((workflow, QUERY_TARGET), seconds)
+        if len(rows_of) > MAX_COMBINATIONS:
             self._totals, self._rows = self._sums(), Counts()
 
     def _sums(self) -> Counts[tuple[str, str]]:
         totals = self._totals.copy()
-        for (outputs, workflow), rows in list(self._rows.items()):
+        for (outputs, workflow), rows in self._rows.items():
             for name in outputs:
                 totals[name, workflow] += rows
         return totals
 
     def collect(self) -> Iterable[Metric]:
-        """Return the counts per feature."""
-        (family,) = self.describe()
-        for (name, workflow), rows in self._sums().items():
+        """Return the times, and the counts per feature."""
+        _, family = self.describe()
+        with self._notes.settled():
+            sums, times = self._sums(), self._times.family()
+        for (name, workflow), rows in sums.items():
             featureset, _, feature = name.partition(".")
             family.add_metric([featureset, feature, workflow, QUERY_TARGET], rows)
-        return [family]
+        return [times, family]
 
-    def describe(self) -> Sequence[CounterMetricFamily]:
-        """Return the metric without counting."""
+    def describe(self) -> tuple[HistogramMetricFamily, CounterMetricFamily]:
+        """Return the metrics without counts."""
         labels = ["featureset", "feature", "workflow", "target"]
-        return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.", labels=labels)]
+        counter = CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.", labels=labels)
+        return self._times.describe(), counter
 
 
-FEATURE_COUNTS = FeatureCounts()
-REGISTRY.register(FEATURE_COUNTS)
+EXTRACTIONS = Extractions()
+REGISTRY.register(EXTRACTIONS)
 
 
 class SkewFigures(Collector):

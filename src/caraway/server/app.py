@@ -138,12 +138,12 @@ class App:
             if trace is not None:
                 TRACE.set(None)
                 trace.end(response.status, target, request_id)
-        metrics.REQUESTS_OF(target, response.status).inc()
-        metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
+        metrics.REQUESTS.count(target, response.status, time.perf_counter() - started)
 
     @staticmethod
     def _begin_trace(tracer: Tracer, headers: Headers) -> Trace | None:
-        trace = tracer.begin(headers.get("traceparent"), headers.get("tracestate"))
+        traceparent = headers.get("traceparent")
+        trace = tracer.begin(traceparent, None if traceparent is None else headers.get("tracestate"))
         if trace is not None:
             TRACE.set(trace)
         return trace

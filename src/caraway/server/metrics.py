@@ -1,9 +1,11 @@
 """The metrics of the server, under the names that they have in the API."""
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
-from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import REGISTRY, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.index.feeding.lag import IndexLag
@@ -13,18 +15,12 @@ from caraway.plan.model import GraphPlan
 from caraway.sinks.metrics import BACKLOG, FAILING, WRITTEN_AT
 from caraway.sinks.sinks import SinkStatus
 from caraway.state.model import DesiredState, JobRecord, JobState
+from caraway.tallies import Notes, Times
 
 # By default prometheus_client adds a series with the time of creation for each series of a counter or histogram. Nobody
 # reads these times, and for counters they would double the text of `GET /metrics`.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-REQUESTS = Counter("caraway_request_counter", "API calls.", ["target", "code"])
-LATENCY = Histogram(
-    "caraway_request_latency_seconds",
-    "Time from the first byte of a request to its answer.",
-    ["target"],
-    buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
 SOURCE_OPEN = Gauge(
     "caraway_source_open",
     "1 while a source is read, 0 when it was bounded and has ended.",
@@ -75,9 +71,53 @@ JOB_METRICS = frozenset(
         "dead_letters",
     }
 )
-# The caches of series by their labels: prometheus_client takes longer to find a series than to count in it.
-REQUESTS_OF = lru_cache(maxsize=1_000)(REQUESTS.labels)
-LATENCY_OF = lru_cache(maxsize=100)(LATENCY.labels)
+# The bounds of the buckets of the times of requests, in seconds.
+LATENCY_BOUNDS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
+    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+
+
+class Requests(Collector):
+    """Counts requests, and the time of each."""
+
+    def __init__(self) -> None:
+        """Create counts of zero."""
+        self._answers: Counts[tuple[str, int]] = Counts()
+        self._times = Times(
+            "caraway_request_latency_seconds",
+            "Time from the first byte of a request to its answer.",
+            ["target"],
+            LATENCY_BOUNDS,
+        )
+        self._notes = Notes(self._add_up)
+
+    def count(self, target: str, status: int, seconds: float) -> None:
+        """Count a request to an endpoint that was answered with a status after some seconds."""
+        self._notes.note((target, status, seconds))
+
+    def _add_up(self, notes: Sequence[tuple[str, int, float]]) -> None:
+        answers, add = self._answers, self._times.add
+        for target, status, seconds in notes:
+            answers[target, status] += 1
+            add((target,), seconds)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the numbers of requests by target and status, and their times by target."""
+        family, _ = self.describe()
+        with self._notes.settled():
+            for (target, status), number in self._answers.items():
+                family.add_metric([target, str(status)], number)
+            return [family, self._times.family()]
+
+    def describe(self) -> tuple[CounterMetricFamily, HistogramMetricFamily]:
+        """Return the metrics without counts."""
+        counter = CounterMetricFamily("caraway_request_counter", "API calls.", labels=["target", "code"])
+        return counter, self._times.describe()
+
+
+REQUESTS = Requests()
+REGISTRY.register(REQUESTS)
 
 
 def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,10 +23,9 @@ from caraway import Dataset, connectors, dataset, field, meta
 from caraway.connectors import MySQL, Postgres, source
 from caraway.graph.specs import Graph
 from caraway.topics.dead_letters import DEAD_LETTERS
-from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.server.server_process import RecordCount, ServerProcess, end_of, eventually, records
 from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB
 from tests.services.postgres import Postgres as PostgresServer
-from tests.timeouts import deadline_in
 
 ROWS, MANY = 20_000, 1_000_000
 # Every hundredth row has no number as its value.
@@ -185,19 +185,29 @@ def test_a_million_rows_survive_kills_at_random_moments(
     server.commit(Graph(datasets=(hives_of(hives.connector).to_spec(),)))
     eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
     topic, random = server.topic("Hives"), Random(f"{kind} {key}")
-    deadline, kills, seen = deadline_in(900), Counter[str](), False
-    while end_of(kafka, topic) < sum(expected(MANY).values()):
-        assert time.monotonic() < deadline, server.said()
-        time.sleep(random.uniform(0.3, 4))
-        seen = seen or status(server)["progress"] is not None
-        victim = random.choice(["server", "database", "nobody"])
+    counted, wanted = RecordCount(kafka, topic), sum(expected(MANY).values())
+    kills, seen = Counter[str](), 0
+
+    def loading_or_done() -> bool:
+        nonlocal seen
+        loading = status(server)["progress"] is not None
+        seen += loading
+        return loading or counted() >= wanted
+
+    for victim in cycle(["server", "database"]):
+        # The load has begun again after the last kill, or it has ended.
+        eventually(loading_or_done, server.said)
+        time.sleep(random.uniform(0.05, 1))
+        if counted() >= wanted:
+            break
         kills[victim] += 1
         if victim == "server":
             server.kill()
             server = own_server()
-        elif victim == "database":
+        else:
             hives.server.kill()
             hives.server.start()
+    counted.close()
     assert seen
     assert min(kills["server"], kills["database"]) >= 1, kills
     assert taken(kafka, topic) == expected(MANY)

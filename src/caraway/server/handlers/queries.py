@@ -68,7 +68,7 @@ class Queries:
 
     async def _counted(self, plan: CompiledPlan, given: Given, workflow: str | None, take: Callable[[Batch], T]) -> T:
         data, at = given.data, given.at
-        label = metrics.FEATURE_COUNTS.workflow(workflow)
+        label = metrics.EXTRACTIONS.workflow(workflow)
         rows = rows_of(data)
         started = time.perf_counter()
         try:
@@ -84,8 +84,7 @@ class Queries:
         except CarawayError as error:
             count_failure(error, workflow)
             raise
-        metrics.EXTRACT_LATENCY_OF(label, metrics.QUERY_TARGET).observe(time.perf_counter() - started)
-        metrics.FEATURE_COUNTS.add(plan.output_names, label, rows)
+        metrics.EXTRACTIONS.count(plan.output_names, label, rows, time.perf_counter() - started)
         return answer
 
     async def in_thread(self, run: Callable[[], T]) -> T:
@@ -142,7 +141,7 @@ def _too_late() -> DeadlineError:
 
 def count_failure(error: CarawayError, workflow: str | None) -> None:
     """Count a query that failed."""
-    label = metrics.FEATURE_COUNTS.workflow(workflow)
+    label = metrics.EXTRACTIONS.workflow(workflow)
     metrics.EXTRACT_ERRORS.labels(label, metrics.QUERY_TARGET, status_of(error)).inc()
 
 

@@ -1,0 +1,87 @@
+"""Counts and times of requests, which are noted at each request and added up some requests later.
+
+prometheus_client takes a lock for each count, and some 0.4 us for a count and 0.7 us for a time. A query has four such
+figures, which took 4% of the processor time of a small one (`python -m bench signals`). A note takes a tenth of that.
+"""
+
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Generic, TypeVar
+
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.utils import floatToGoString
+
+# So many notes are added up at once, which takes some 50 us: no request waits longer for it.
+MOST_NOTES = 64
+
+T = TypeVar("T")
+
+
+class Notes(Generic[T]):
+    """Notes of what happened, which are added up when there are many of them, or when the sums are read. Thread safe.
+
+    None is lost: a note that comes while others are added up waits for the next time.
+    """
+
+    def __init__(self, add_up: Callable[[Sequence[T]], object]) -> None:
+        """Take notes; `add_up` adds some of them to sums, one thread at a time."""
+        self._add_up = add_up
+        self._waiting = deque[T]()
+        self._adding = threading.Lock()
+
+    def note(self, one: T) -> None:
+        """Take a note."""
+        self._waiting.append(one)
+        # If another thread is at it, it adds this note up as well, or the next one does.
+        if len(self._waiting) >= MOST_NOTES and self._adding.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._adding.release()
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """Add up all notes; while the `with` block reads the sums, they stay as they are."""
+        with self._adding:
+            self._settle()
+            yield
+
+    def _settle(self) -> None:
+        waiting = self._waiting
+        self._add_up([waiting.popleft() for _ in range(len(waiting))])
+
+
+class Times:
+    """The times of a histogram of Prometheus, in seconds, by the values of its labels. Not thread safe."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+        """Count none; a time is in the first bucket whose bound isn't less than it."""
+        self._about = name, documentation, labels
+        self._bounds = [*bounds, float("inf")]
+        self._names = [floatToGoString(bound) for bound in self._bounds]  # type: ignore[no-untyped-call]
+        self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+
+    def add(self, labels: tuple[str, ...], seconds: float) -> None:
+        """Add a time to a series."""
+        series = self._series.get(labels)
+        if series is None:
+            series = self._series[labels] = [0] * len(self._bounds), [0.0]
+        counts, total = series
+        counts[bisect_left(self._bounds, seconds)] += 1
+        total[0] += seconds
+
+    def family(self) -> HistogramMetricFamily:
+        """Return the metric with its series."""
+        family = self.describe()
+        for labels, (counts, (total,)) in self._series.items():
+            family.add_metric(labels, list(zip(self._names, accumulate(counts), strict=True)), total)
+        return family
+
+    def describe(self) -> HistogramMetricFamily:
+        """Return the metric without series."""
+        name, documentation, labels = self._about
+        return HistogramMetricFamily(name, documentation, labels=labels)
