@@ -274,7 +274,17 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     # Nobody knows the tags of a feature that isn't defined any more.
     assert [feature["feature"] for feature in found["features"]] == ["State.mean"]
     assert [sample["served"] for sample in found["samples"]] == ["of State.mean"]
-    assert client.get("/api/v1/skew", params={"feature": "State.species"}).json()["features"] == []
+    # A feature that may not be read is told from one that doesn't exist neither here nor in what is said of drift.
+    assert client.get("/api/v1/skew", params={"feature": "State.species"}).status_code == 404
+    assert client.get("/api/v1/skew", params={"feature": "State"}).json()["features"] == found["features"]
+    for path in ("/freshness", "/freshness/history"):
+
+        def measured(asked: httpx.Client, path: str) -> set[str]:
+            return {one["dataset"] for one in asked.get(path).json()["datasets"]}
+
+        eventually(lambda path=path: "Pots" in measured(guarded.http, path), guarded.said)  # type: ignore[misc]
+        eventually(lambda path=path: "Rules" in measured(client, f"/api/v1{path}"), guarded.said)  # type: ignore[misc]
+        assert "Pots" not in measured(client, f"/api/v1{path}")
     served = profiled([pa.table({"State.mean": [1.0], "State.species": ["oak"]})]).columns
     hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     keys = {
@@ -283,7 +293,6 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     assert DriftStore(users.engine).add(Profiled(topic_id="t", since={}, until={0: 1}, columns=keys))
     drift = client.get("/api/v1/drift").json()
     assert [feature["feature"] for feature in drift["features"]] == ["State.mean"]
-    # A feature that may not be read is told from one that doesn't exist neither here nor in the findings.
     assert client.get("/api/v1/drift", params={"feature": "State.species"}).status_code == 404
     found_last = [
         Found(branch="main", feature=name, distance="psi", value=1.0, drifted=drifted)

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -14,6 +14,7 @@ from caraway.server.freshness.history import STEP_S
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.state.permissions import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,21 @@ class FreshnessAnswer:
     datasets: list[Freshness]
 
 
+def _readable(context: ServerContext, request: Request[Any, Any]) -> frozenset[str]:
+    """Return the datasets of the branch whose definitions the caller may read."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
+    entities = context.limits.tags(served).entities
+    tagged = [(spec.name, entities.get(spec.name, frozenset())) for spec in served.graph.datasets]
+    names = frozenset(name for name, _ in tagged)
+    return names.difference(request.caller.refused(Mode.READ_DEFINITION, request.branch, tagged))
+
+
 async def freshness(context: ServerContext, request: Request) -> HttpResponse:
     """Return for each dataset how old what queries read is, and where the rows are that it lacks."""
     deployment = context.deployment
     served = deployment.graphs.require_served_graph(request.branch)
-    found = deployment.freshness.of(served.plan)
+    seen = _readable(context, request)
+    found = [each for each in deployment.freshness.of(served.plan) if each.dataset in seen]
     if any(each.waits_for for each in found):
         # The states of jobs come from Postgres; without it the answer only lacks them.
         with suppress(UnavailableError):
@@ -65,9 +76,10 @@ async def freshness_history(context: ServerContext, request: Request[Nothing, Hi
     """Return for each dataset how old what queries read was, minute by minute, up to a day back."""
     deployment, wanted = context.deployment, request.parameters().dataset
     served = deployment.graphs.require_served_graph(request.branch)
-    ages = deployment.freshness.history(served.plan, wanted)
+    ages, seen = deployment.freshness.history(served.plan, wanted), _readable(context, request)
     datasets = [
         DatasetAges(dataset, [at for at, _ in found], [seconds for _, seconds in found])
         for dataset, found in ages.items()
+        if dataset in seen
     ]
     return json_response(asdict(FreshnessHistory(request.branch, STEP_S, datasets)))

@@ -4,7 +4,7 @@ A caller sees the features of the branch that they may read. Samples have values
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Meta, Struct
 
 from caraway.errors import UnknownEntityError
-from caraway.graph.specs import Graph
 from caraway.served.findings import MISMATCHES, UNCHECKED, FeatureCounts, Finding, Sample
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
@@ -80,19 +79,14 @@ async def skew(context: ServerContext, request: Request[Nothing, SkewParameters]
     counts = await asyncio.to_thread(
         deployment.skew.counts, request.branch, since.replace(minute=0, second=0, microsecond=0)
     )
+    defined = {f"{spec.name}.{feature.name}" for spec in served.graph.featuresets for feature in spec.features}
+    tagged = [(name, entities.get(name, frozenset())) for name in defined]
+    readable = defined.difference(request.caller.refused(Mode.READ_DATA, request.branch, tagged))
+    # Without the right to all data, features that aren't defined any more aren't shown: nobody knows their tags.
     every = request.caller.may_all(Mode.READ_DATA, request.branch)
-    seen = [
-        found
-        for found in counts
-        # Without the right to all data, features that aren't defined any more aren't shown: nobody knows their tags.
-        if every
-        or (
-            found.feature in entities
-            and not request.caller.refused(Mode.READ_DATA, request.branch, [(found.feature, entities[found.feature])])
-        )
-    ]
+    seen = [found for found in counts if every or found.feature in readable]
     if asked.feature is not None:
-        seen = _only(asked.feature, seen, served.graph)
+        seen = _only(asked.feature, seen, readable)
     names = {found.feature for found in seen}
     samples = await asyncio.to_thread(deployment.skew.samples, request.branch, since, names, asked.samples)
     answer = SkewAnswer(
@@ -104,12 +98,15 @@ async def skew(context: ServerContext, request: Request[Nothing, SkewParameters]
     return json_response(msgspec.to_builtins(answer))
 
 
-def _only(name: str, counts: Sequence[FeatureCounts], graph: Graph) -> list[FeatureCounts]:
+def _only(name: str, counts: Sequence[FeatureCounts], readable: Collection[str]) -> list[FeatureCounts]:
     """Return the counts of a feature, or those of all features of a featureset."""
-    found = [counted for counted in counts if counted.feature == name or counted.feature.startswith(f"{name}.")]
-    known = {spec.name for spec in graph.featuresets}
-    known |= {f"{spec.name}.{feature.name}" for spec in graph.featuresets for feature in spec.features}
-    if not found and name not in known:
+
+    def is_meant(feature: str) -> bool:
+        return feature == name or feature.startswith(f"{name}.")
+
+    found = [counted for counted in counts if is_meant(counted.feature)]
+    # A feature that the caller may not read looks as if there were none.
+    if not found and not any(map(is_meant, readable)):
         raise UnknownEntityError(f"there is no feature or featureset {name[:100]!r} on the branch")
     return found
 
