@@ -149,7 +149,7 @@ class Served:
         key, at_us = asked
         types = [self.catalog.features[name] for name in extractor.inputs]
         inputs = {
-            name: to_json(optional(dtype))(value)
+            name: _given(to_json(optional(dtype))(value), value)
             for name, dtype, value in zip(extractor.inputs, types, key, strict=True)
         }
         question = Question(feature=feature, inputs=inputs, at_us=at_us, listing=Listing(limit=MAX_LISTED))
@@ -161,6 +161,11 @@ class Served:
         if why.check.same is not True:
             return f"{why.check.why}: {why}"
         return None if bits(again) == bits(why.value) else f"{again!r} is computed from what is listed: {why}"
+
+
+def _given(shown: object, value: object) -> object:
+    """Return a value as an input of a query, where a text alone stands for its own bytes."""
+    return {"base64": shown} if isinstance(value, bytes) else shown
 
 
 def _unplaced(lookup: Lookup) -> list[str]:

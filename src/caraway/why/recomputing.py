@@ -7,6 +7,7 @@ from caraway.dtypes.values import from_json
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import Aggregate
 from caraway.graph.schemas import schema_of
+from caraway.query.batch import Batch
 from caraway.query.catalog import Catalog
 from caraway.query.executor import CompilePython, QueryEngine
 from caraway.query.functions import compile_function
@@ -40,9 +41,10 @@ def recompute(why: Why, catalog: Catalog, *, compile_python: CompilePython = com
         for lookup in step.lookups:
             _add(reader, lookup, catalog)
     plan = QueryEngine(catalog, reader, compile_python).plan(list(why.inputs), [why.feature])
-    batch = plan.batch({name: [value] for name, value in why.inputs.items()}, [time_of(why.at)])
+    # The explanation shows bytes as base64. As the text of an input it would stand for its own bytes.
+    columns = {column.name: [_own_value(why.inputs[column.name], column.dtype)] for column in plan.plan.inputs}
     # The times are those of the explanation, so no index has to be there.
-    batch.past = False
+    batch = Batch(columns, 1, [time_of(why.at)], past=False)
     plan.compute(batch)
     return plan.answer(batch)[why.feature][0]
 
@@ -101,6 +103,10 @@ def _held(item: Listed, types: Mapping[str, DataType], dataset: str) -> Held:
         raise InvalidInputError(f"a row of {dataset} is hidden")
     ends = NEVER if item.ends is None else time_of(item.ends)
     return Held(time_us=time_of(item.event_time), row=_stored(item.row, types), end_us=ends)
+
+
+def _own_value(value: object, dtype: DataType | None) -> object:
+    return value if dtype is None else from_json(optional(dtype))(value)
 
 
 def _stored(values: Values, types: Mapping[str, DataType]) -> dict[str, object]:
