@@ -106,8 +106,9 @@ def _held(item: Listed, types: Mapping[str, DataType], dataset: str) -> Held:
 
 
 def _own_value(value: object, dtype: DataType | None) -> object:
+    """Return a value that an explanation shows in stored form; unchanged if its type isn't known."""
     return value if dtype is None else from_json(optional(dtype))(value)
 
 
 def _stored(values: Values, types: Mapping[str, DataType]) -> dict[str, object]:
-    return {name: from_json(optional(types[name]))(value) for name, value in values.items()}
+    return {name: _own_value(value, types[name]) for name, value in values.items()}

@@ -1,7 +1,6 @@
 """Aggregates of an index as of many times at once, as far as they are computed in columns."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,11 +143,22 @@ def ended(plan: IndexPlan, frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
 
     If `known`, an input ends when its end is ingested, if that is later, and may count until then.
     """
-    lives = with_ends(frame, known=known)
-    return lives if known else lives.filter(_held(plan) & (pl.col(END) > pl.col(TIME)))
+    if known:
+        return _with_ends(frame, known=True)
+    return held(plan, frame).filter(pl.col(END) > pl.col(TIME))
 
 
-def with_ends(frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
+def held(plan: IndexPlan, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return aggregate inputs with the times of their ends, without those that end at their begin, or before it.
+
+    The begin of an input is its timestamp, which is a column of the row if another column gives its time. An input that
+    ends before that time never counts, but the time advances the max event time.
+    """
+    begin = pl.col(plan.schema.timestamp).to_physical() if plan.along else pl.col(TIME)
+    return _with_ends(frame, known=False).filter(pl.col(END) > begin)
+
+
+def _with_ends(frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     """Return aggregate inputs with the times of their ends; see `ended`.
 
     A changelog writes an input with an identity, and its end as a delete with the same identity but for the last byte
@@ -162,27 +172,3 @@ def with_ends(frame: pl.DataFrame, *, known: bool) -> pl.DataFrame:
     lives = based.filter(~is_end).join(ends, on=_BASE, how="left")
     lives = lives.with_columns(pl.col(END).fill_null(NEVER))
     return lives.drop(_BASE)
-
-
-def greatest_time(plan: IndexPlan, frame: pl.DataFrame) -> int:
-    """Return the max event time of an aggregation from the settled records of all its groups; 0 if it has none.
-
-    An input that ends before its own time, which another column gives, never counts, but its time does.
-    """
-    times = [frame]
-    if (frame[OP] == DELETE).any():
-        lives = with_ends(frame, known=False).filter(_held(plan))
-        times = [lives]
-        if not plan.along and plan.window is None:
-            times.append(lives.filter(pl.col(END) < NEVER).select(pl.col(END).alias(TIME)))
-    found: list[Any] = [one[TIME].max() for one in times]
-    return max((time_us for time_us in found if isinstance(time_us, int)), default=0)
-
-
-def _held(plan: IndexPlan) -> pl.Expr:
-    """Return the condition that a version doesn't end at its own begin, or before it.
-
-    Its begin is its timestamp, which is a column of the row if another column gives the time of the input.
-    """
-    begin = pl.col(plan.schema.timestamp).to_physical() if plan.along else pl.col(TIME)
-    return pl.col(END) > begin

@@ -6,6 +6,7 @@ for datasets whose windows close by the records of all keys.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError
 from caraway.expr.polars.values import from_polars
 from caraway.graph.specs import DatasetSpec
-from caraway.offline.history.aggregates import ended, greatest_time
+from caraway.offline.history.aggregates import held
 from caraway.offline.history.groups import MISSING, Groups
 from caraway.offline.history.records import END, INGESTED, OP, ORDER, TIME, columns_needed, index_frame, settled
 from caraway.offline.narrowing import KeyRecords
@@ -126,9 +127,12 @@ class TopicHistories(Histories):
         """Return the inputs of a group; see `Histories`."""
         plan = self._indexes[dataset]
         frame, positions = self._frame(plan, key)
-        max_event_time_us = greatest_time(plan, frame)
-        if (frame[OP] == DELETE).any():
-            frame = ended(plan, frame, known=False)
+        has_ends = (frame[OP] == DELETE).any()
+        if has_ends:
+            frame = held(plan, frame)
+        max_event_time_us = _greatest(frame, plan)
+        if has_ends:
+            frame = frame.filter(pl.col(END) > pl.col(TIME))
         along = [plan.schema.timestamp] if plan.along else []
         frame = self._of_key(plan, frame, key).sort(TIME, *along, ORDER)
         return Inputs(FrameParts(frame, _types(plan), plan.topic, positions), max_event_time_us)
@@ -174,3 +178,10 @@ class TopicHistories(Histories):
 def _types(plan: IndexPlan) -> dict[str, DataType]:
     types = {column.name: column.dtype for column in plan.schema.columns}
     return types | ({} if plan.schema.timestamp in types else {plan.schema.timestamp: DATETIME})
+
+
+def _greatest(frame: pl.DataFrame, plan: IndexPlan) -> int:
+    times: list[Any] = [frame[TIME].max()]
+    if END in frame.columns and not plan.along and plan.window is None:
+        times.append(frame.filter(pl.col(END) < NEVER)[END].max())
+    return max((time_us for time_us in times if isinstance(time_us, int)), default=0)

@@ -248,13 +248,17 @@ class LimitedQueries:
         return self.queries.lookup(dataset, keys, fields, timestamps)
 
 
+def permitted(caller: Caller, mode: Mode, branch: str, entities: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return those of some entities, given with their tags, on which a caller has a mode."""
+    return frozenset(entities).difference(caller.refused(mode, branch, entities.items()))
+
+
 def readable(graph: Graph, tags: Tags, caller: Caller, branch: str) -> Graph:
     """Return the part of a graph whose definitions a caller may read on a branch."""
-
-    def kept(entities: Mapping[str, Collection[str]]) -> frozenset[str]:
-        return frozenset(entities).difference(caller.refused(Mode.READ_DEFINITION, branch, entities.items()))
-
-    entities, fields, extractors = kept(tags.entities), kept(tags.fields), kept(tags.extractors)
+    entities, fields, extractors = (
+        permitted(caller, Mode.READ_DEFINITION, branch, tagged)
+        for tagged in (tags.entities, tags.fields, tags.extractors)
+    )
     featuresets = []
     for spec in graph.featuresets:
         features = tuple(feature for feature in spec.features if f"{spec.name}.{feature.name}" in entities)

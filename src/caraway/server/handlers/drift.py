@@ -20,7 +20,7 @@ from caraway.profiles.comparing import Shift
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
 from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours, profiles_of
-from caraway.server.access.limits import require
+from caraway.server.access.limits import permitted, require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
@@ -142,7 +142,7 @@ async def drift_findings(context: ServerContext, request: Request[Nothing, Findi
     seen = None
     if not request.caller.may_all(Mode.READ_DATA, request.branch):
         entities = context.limits.tags(served).entities
-        seen = frozenset(entities).difference(request.caller.refused(Mode.READ_DATA, request.branch, entities.items()))
+        seen = permitted(request.caller, Mode.READ_DATA, request.branch, entities)
     found = await asyncio.to_thread(deployment.drift.found_of, request.branch, seen, asked.limit)
     findings = [DriftFinding(one.feature, one.distance, one.value, one.drifted) for one in found]
     return json_response(msgspec.to_builtins(FindingsAnswer(request.branch, findings)))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from caraway.errors import UnavailableError
+from caraway.server.access.limits import permitted
 from caraway.server.freshness.freshness import Freshness
 from caraway.server.freshness.heartbeats import explain
 from caraway.server.freshness.history import STEP_S
@@ -26,12 +27,10 @@ class FreshnessAnswer:
 
 
 def _readable(context: ServerContext, request: Request[Any, Any]) -> frozenset[str]:
-    """Return the datasets of the branch whose definitions the caller may read."""
+    """Return the entities of the branch, datasets among them, whose definitions the caller may read."""
     served = context.deployment.graphs.require_served_graph(request.branch)
-    entities = context.limits.tags(served).entities
-    tagged = [(spec.name, entities.get(spec.name, frozenset())) for spec in served.graph.datasets]
-    names = frozenset(name for name, _ in tagged)
-    return names.difference(request.caller.refused(Mode.READ_DEFINITION, request.branch, tagged))
+    tagged = context.limits.tags(served).entities
+    return permitted(request.caller, Mode.READ_DEFINITION, request.branch, tagged)
 
 
 async def freshness(context: ServerContext, request: Request) -> HttpResponse:

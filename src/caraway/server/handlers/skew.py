@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from caraway.errors import UnknownEntityError
 from caraway.served.findings import MISMATCHES, UNCHECKED, FeatureCounts, Finding, Sample
+from caraway.server.access.limits import permitted
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
@@ -80,8 +81,7 @@ async def skew(context: ServerContext, request: Request[Nothing, SkewParameters]
         deployment.skew.counts, request.branch, since.replace(minute=0, second=0, microsecond=0)
     )
     defined = {f"{spec.name}.{feature.name}" for spec in served.graph.featuresets for feature in spec.features}
-    tagged = [(name, entities.get(name, frozenset())) for name in defined]
-    readable = defined.difference(request.caller.refused(Mode.READ_DATA, request.branch, tagged))
+    readable = defined & permitted(request.caller, Mode.READ_DATA, request.branch, entities)
     # Without the right to all data, features that aren't defined any more aren't shown: nobody knows their tags.
     every = request.caller.may_all(Mode.READ_DATA, request.branch)
     seen = [found for found in counts if every or found.feature in readable]
