@@ -19,7 +19,7 @@ from caraway.server.tracing.spans import Attribute
 
 NS_PER_SECOND = 1_000_000_000
 # The most requests of a second that are traced, also if their callers ask for it. A trace of a query, with its way to
-# the collector, takes some 0.7 ms, so all of them take less than one hundredth of a processor.
+# the collector, takes less than a millisecond, so all of them take less than one hundredth of a processor.
 MOST_PER_SECOND = 10
 # Spans that wait to be sent; further ones are dropped, as OpenTelemetry does it.
 MOST_WAITING = 4_096
