@@ -11,7 +11,7 @@ import pytest
 
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture import reader
-from caraway.ingest.sources.capture.mysql import log, stream, transactions
+from caraway.ingest.sources.capture.mysql import log, prepared, stream, transactions
 from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import KilledError, World
 from tests.integration.sources.mysql_database import TABLE, Database, catch_up, check
@@ -19,6 +19,8 @@ from tests.services.mariadb import MariaDB
 from tests.services.mysql import running_mysql
 from tests.timeouts import deadline_in
 
+# XA_RBROLLBACK, and XAER_NOTA.
+ROLLED_BACK = (1402, 1397)
 FULL = pytest.mark.full(reason="a MySQL server is fetched and started; CI has MariaDB")
 
 
@@ -63,6 +65,8 @@ class Client:
         self._keys = range(number, keys, of)
         self._name = f"{database.name}-{number}-"
         self._count = 0
+        #: The number of rows that the transaction has changed, and whether it has lost its connection.
+        self._changed, self._died = 0, False
         #: The transaction that is prepared, if any.
         self.xid: str | None = None
         self._connect()
@@ -87,6 +91,7 @@ class Client:
     def prepare(self) -> None:
         """Prepare changes, or commit them in one phase."""
         self._count += 1
+        self._changed, self._died = 0, False
         xid = f"'{self._name}{self._count}'"
         self._cursor.execute(f"XA START {xid}")
         self._change()
@@ -103,7 +108,12 @@ class Client:
 
     def end(self, verb: str) -> None:
         """Commit the prepared changes, or roll them back."""
-        self._cursor.execute(f"XA {verb} {self.xid}")
+        try:
+            self._cursor.execute(f"XA {verb} {self.xid}")
+        except pymysql.OperationalError as error:
+            # A server ends a transaction that has changed nothing when its connection is lost.
+            if self._changed or not self._died or error.args[0] not in ROLLED_BACK:
+                raise
         self.xid = None
 
     def die(self) -> None:
@@ -117,11 +127,13 @@ class Client:
             assert time.monotonic() < deadline
         other.connection.close()
         self._connect()
+        self._died = True
 
     def _change(self) -> None:
         for _ in range(self._chance.choice([1, 4, 20])):
             with suppress(pymysql.IntegrityError):
                 self._change_rows()
+                self._changed += self._cursor.rowcount
 
     def _change_rows(self) -> None:
         chance, run = self._chance, self._cursor.execute
@@ -200,6 +212,37 @@ def test_a_load_waits_for_a_transaction_that_was_prepared_before_it_and_says_so(
     # Its commit may be read once more, from a position before it.
     world.kill()
     check(world, world.worker(), database)
+    world.kill()
+
+
+def test_a_load_waits_for_no_transaction_that_has_changed_nothing_and_was_prepared_after_it_began(
+    database: Database,
+) -> None:
+    database.fill(1500)
+    clients = [database.connect(database.name) for _ in range(3)]
+    changes = [f"XA {{}} '{database.name}-{number}'" for number in range(3)]
+
+    def prepare(number: int, key: int) -> None:
+        clients[number].execute(changes[number].format("START"))
+        clients[number].execute("DELETE FROM plants WHERE id = %s", (key,))
+        clients[number].execute(changes[number].format("END"))
+        clients[number].execute(changes[number].format("PREPARE"))
+
+    prepare(0, 7)
+    prepare(1, 9_999)
+    world = database.world()
+    worker = world.worker()
+    waited = deadline_in(2 * prepared.LISTED_S)
+    steps(world, worker, lambda: time.monotonic() > waited)
+    prepare(2, 9_998)
+    clients[1].execute(changes[1].format("COMMIT"))
+    assert not is_loaded(worker) and not world.rows()
+    clients[0].execute(changes[0].format("COMMIT"))
+    steps(world, worker, lambda: is_loaded(worker))
+    check(world, worker, database)
+    clients[2].execute(changes[2].format("COMMIT"))
+    check(world, worker, database)
+    assert len(world.rows()) == 1499
     world.kill()
 
 

@@ -1,11 +1,13 @@
 """Transactions of XA, whose changes are in the log where they were prepared, and count when they are committed.
 
 Two things follow for the load of a table. A transaction that was prepared before the log is read has changes that
-nobody knows, so no chunk is read until it is over. And MariaDB logs the commit of a prepared transaction before it
+nobody knows, so no chunk is read until it is over. (One that was prepared later and isn't in the log has changed
+nothing. A busy server always has one of these, so that no load may wait for them.) And MariaDB logs the commit of a prepared transaction before it
 commits it in the engine, also in the eyes of a consistent snapshot. So a chunk is only read when the server doesn't
 list the transactions as prepared any more whose changes were handed over: it forgets them behind the engine's commit.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,8 @@ from caraway.ingest.sources.capture.mysql.stream import file_number
 
 # The error of MySQL for a user who may not list the transactions (XA_RECOVER_ADMIN).
 _REFUSED = 1401
+#: A transaction is listed as prepared a moment after it is in the log, or never, if it is rolled back; in seconds.
+LISTED_S = 1.0
 
 
 def spelled_xid(gtrid: bytes, bqual: bytes, format_id: int) -> str:
@@ -48,6 +52,10 @@ class Prepared:
         self._known_from: Coordinate | None = None
         # A list of the server, and an end of the log that is behind it.
         self._asked: tuple[frozenset[str], Coordinate] | None = None
+        # The time from which a list has each transaction that was prepared before the log was read; and those that all
+        # lists since then have, None before the first one.
+        self._complete_at: float | None = None
+        self._older: frozenset[str] | None = None
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> "Prepared":
@@ -100,12 +108,17 @@ class Prepared:
         If the user may not know them, the commit of such a transaction will be an error. `read` is the place up to
         which the log was read.
         """
+        if self._complete_at is None:
+            self._complete_at = time.monotonic() + LISTED_S
         if self._asked is None:
+            is_complete = time.monotonic() >= self._complete_at
             now = listed(queries)
             if now is None:
                 self._known_from = read
                 return frozenset()
             file, end, _, _ = log_status(queries)
+            if is_complete:
+                now = self._older = now if self._older is None else now & self._older
             self._asked = now, (file_number(file), end)
         now, until = self._asked
         if read < until:
