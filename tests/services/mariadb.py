@@ -132,10 +132,12 @@ class MariaDB:
         user = ["--user=root"] if os.geteuid() == 0 else []
         # A socket's path may have 107 characters, and the one of a test's folder can be longer, so the socket has a
         # relative path, which is in the data folder. Clients use TCP.
-        here = [f"--datadir={self.data}", *found.base, *user]
+        # A server that starts removes the temporary tables of all others that have the same folder for them.
+        temporary = self.folder / "tmp"
+        temporary.mkdir(parents=True, exist_ok=True)
+        here = [f"--datadir={self.data}", f"--tmpdir={temporary}", *found.base, *user]
         if not self.data.exists():
             command = [str(found.installer), "--no-defaults", *here, "--auth-root-authentication-method=normal"]
-            self.folder.mkdir(parents=True, exist_ok=True)
             made = subprocess.run(
                 [*command, "--skip-test-db", "--skip-name-resolve"],
                 env=found.environment,

@@ -2,9 +2,10 @@
 
 Two things follow for the load of a table. A transaction that was prepared before the log is read has changes that
 nobody knows, so no chunk is read until it is over. (One that was prepared later and isn't in the log has changed
-nothing. A busy server always has one of these, so that no load may wait for them.) And MariaDB logs the commit of a prepared transaction before it
-commits it in the engine, also in the eyes of a consistent snapshot. So a chunk is only read when the server doesn't
-list the transactions as prepared any more whose changes were handed over: it forgets them behind the engine's commit.
+nothing. A busy server always has one of these, so that no load may wait for them.) And MariaDB logs the commit of a
+prepared transaction before it commits it in the engine, also in the eyes of a consistent snapshot. So a chunk is only
+read when the server doesn't list the transactions as prepared any more whose changes were handed over: it forgets them
+behind the engine's commit.
 """
 
 import time
