@@ -59,13 +59,14 @@ class LastingSession:
         return self._session
 
     def stop(self) -> None:
-        """Stop the session, if one was started."""
+        """Stop the session, if one was started. `get` starts another one."""
         if self._session is None:
             return
-        if (death := _death(self._session, self._folder)) is not None:
+        session, self._session = self._session, None
+        if (death := _death(session, self._folder)) is not None:
             self._tell(death)
             return
-        self._session.stop()
+        session.stop()
 
 
 def tell(text: str) -> None:
