@@ -299,6 +299,8 @@ def check_trace(database: Database, seed: int, monkeypatch: pytest.MonkeyPatch, 
     world = database.world()
     world.most_rows = lambda: chance.choice([3, 50, 1_000])
     worker = world.worker()
+    # The log begins here, so that the others aren't prepared before the load.
+    steps(world, worker, lambda: "at" in worker.position)
     for number in range(rounds):
         for _ in range(10):
             for client in chance.choices(clients, k=chance.randrange(4)):

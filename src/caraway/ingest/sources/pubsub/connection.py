@@ -38,7 +38,15 @@ IDS, ID_CHARACTERS = 1_000, 384 * 1024
 # Google's library raises ValueError for an error of the server whose details don't fit its code.
 ERRORS = (GoogleAPICallError, GoogleAuthError, grpc.RpcError, ValueError)
 Transport = TypeVar("Transport", PublisherGrpcTransport, SubscriberGrpcTransport)
-OPTIONS = [("grpc.max_receive_message_length", -1)]
+# If acknowledgements come too late, the answer names each of them in its metadata. Metadata that is larger than gRPC
+# allows would hide the error behind another one.
+METADATA_BYTES = 4 * 1024 * 1024
+OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
+]
 
 
 class TopicConnection:
