@@ -61,6 +61,10 @@ class Database:
     def end(self) -> list[int]:
         """Return the end of the log, behind a change of another table."""
         self.execute("CREATE TABLE IF NOT EXISTS others (id int)", "INSERT INTO others VALUES (1)")
+        return self.log_end()
+
+    def log_end(self) -> list[int]:
+        """Return the end of the log: the number of the file, and the position in it."""
         found = self.execute("SHOW MASTER STATUS" if self.is_mariadb else "SHOW BINARY LOG STATUS")[0]
         return [int(found[0].rpartition(".")[2]), int(found[1])]
 

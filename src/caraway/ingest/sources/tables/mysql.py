@@ -18,6 +18,7 @@ from caraway.ingest.sources.tables.database import MAX_NULLS, Bounds, Page, Row,
 from caraway.ingest.sources.tables.mysql_connection import (
     MYSQL_PARAMETERS,
     STATEMENT_S,
+    DatabaseConnection,
     connection_keywords,
     is_mariadb,
     quote,
@@ -202,7 +203,7 @@ class MySQLTable:
 
     def _connect(self) -> "Connection[Any]":
         system, resolve = self._system, self._context.resolve
-        connection: Connection[Any] = pymysql.connect(
+        connection = DatabaseConnection(
             **connection_keywords(self._settings),
             host=self._host,
             port=self._port,

@@ -8,7 +8,12 @@ from caraway.addresses.names import host_and_port, jdbc_params
 from caraway.errors import UnavailableError
 from caraway.graph.systems import MySQLSystem
 from caraway.ingest.sources.reader import Resolve
-from caraway.ingest.sources.tables.mysql_connection import MYSQL_PARAMETERS, connection_keywords, is_mariadb
+from caraway.ingest.sources.tables.mysql_connection import (
+    MYSQL_PARAMETERS,
+    DatabaseConnection,
+    connection_keywords,
+    is_mariadb,
+)
 
 try:
     import pymysql
@@ -42,13 +47,14 @@ class Server:
         self._resolve = resolve
         self._host, self._port = host_and_port(endpoints.get(system.name), system.host, system.port)
         self.where = f"MySQL {system.name} at {self._host}:{self._port}, database {system.database}"
-        self._settings = jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self.where)
+        # A stream connects twice for each transaction that is read again, so that certificates are read here, once.
+        self._keywords = connection_keywords(jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self.where))
 
     def keywords(self) -> dict[str, Any]:
         """Return the arguments of PyMySQL for a connection."""
         system = self._system
         return {
-            **connection_keywords(self._settings),
+            **self._keywords,
             "host": self._host,
             "port": self._port,
             "database": system.database,
@@ -59,7 +65,7 @@ class Server:
     def connect(self) -> "Queries":
         """Return a connection for queries, whose times are in UTC and whose snapshots stay."""
         with errors(self.where):
-            connection: Connection[Any] = pymysql.connect(**self.keywords())
+            connection = DatabaseConnection(**self.keywords())
             try:
                 with connection.cursor() as cursor:
                     cursor.execute(f"SET SESSION time_zone = '+00:00', lock_wait_timeout = {LOCK_S}, sql_mode = ''")

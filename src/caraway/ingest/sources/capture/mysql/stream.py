@@ -45,6 +45,7 @@ from caraway.ingest.sources.capture.log import Coordinate
 from caraway.ingest.sources.capture.mysql import events
 from caraway.ingest.sources.capture.mysql.connection import spelled
 from caraway.ingest.sources.capture.mysql.statements import TableName
+from caraway.ingest.sources.tables.mysql_connection import DatabaseConnection
 
 # A server that has nothing more says so after this time, and then as often.
 HEARTBEAT_S = 1.0
@@ -161,7 +162,7 @@ class Stream:
     def _connect(self, **keywords: Any) -> "Connection[Any]":
         if "cursorclass" in keywords:
             # The library reads settings of the server by it.
-            return pymysql.connect(**keywords)
+            return DatabaseConnection(**keywords)
         if self._connection is not None:
             # It would go on in the middle of a transaction, whose tables it has forgotten.
             raise _CutError("the connection was lost")
@@ -183,7 +184,7 @@ class _CutError(Exception):
     """The connection of a stream is lost."""
 
 
-class _Connection(Connection):
+class _Connection(DatabaseConnection):
     """A connection of which one knows if something can be read, and that counts the positions of events."""
 
     def __init__(self, at: int, **keywords: Any) -> None:
