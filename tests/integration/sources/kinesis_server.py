@@ -6,10 +6,12 @@ and requests be refused or answered by half.
 
 import json
 from base64 import b64encode
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import itemgetter
 from threading import Lock, Thread
 from typing import Any
 
@@ -31,7 +33,9 @@ class StoredShard:
 
 
 class KinesisServer:
-    def __init__(self, shards: int = 1) -> None:
+    def __init__(self, shards: int = 1, *, page: int = 4) -> None:
+        """Make a stream whose answers have at most `page` records."""
+        self.page = page
         step = SPACE // shards
         self.shards: dict[str, StoredShard] = {}
         for n in range(shards):
@@ -136,10 +140,11 @@ class KinesisServer:
                 return 0, {"Records": [], "NextShardIterator": "never used", "MillisBehindLatest": 0}
         name, number = body["ShardIterator"].split("|")
         shard = self.shards[name]
-        rest = [record for record in shard.records if record[0] >= int(number)]
-        taken = rest[: min(body["Limit"], 4)]
+        begin = bisect_left(shard.records, int(number), key=itemgetter(0))
+        taken = shard.records[begin : begin + min(body["Limit"], self.page)]
         after = taken[-1][0] + 1 if taken else int(number)
-        is_end = not shard.open and len(taken) == len(rest)
+        has_all = begin + len(taken) == len(shard.records)
+        is_end = not shard.open and has_all
         # AWS sometimes has empty answers although there are records.
         records = [
             {
@@ -151,7 +156,7 @@ class KinesisServer:
             for sequence, data, arrived in taken
         ]
         more = {} if is_end else {"NextShardIterator": f"{name}|{after}"}
-        behind = 0 if len(taken) == len(rest) else 1000 * int(1 + self.now - taken[-1][2])
+        behind = 0 if has_all else 1000 * int(1 + self.now - taken[-1][2])
         return 200, {"Records": records, "MillisBehindLatest": behind, **more}
 
 
