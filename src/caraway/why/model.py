@@ -151,8 +151,8 @@ class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
         value: The value of the column.
         begin: The earliest event time that counts; None if the window has no begin.
         end: The event time before which rows count.
-        count: How many rows are in the window.
-        values: How many of them aren't null in the column that is read.
+        count: How many rows are in the window; None if the rows are hidden.
+        values: How many of them aren't null in the column that is read; None if they are hidden.
         first: The event time of the first one.
         last: The event time of the last one.
         least: The least value among them, if they can be ordered.
@@ -166,8 +166,8 @@ class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: Any = None
     begin: str | None = None
     end: str | None = None
-    count: int = 0
-    values: int = 0
+    count: int | None = None
+    values: int | None = None
     first: str | None = None
     last: str | None = None
     least: Any = None

@@ -77,14 +77,14 @@ def _lookup(lookup: Lookup) -> Line:
 def _window(window: Window) -> Line:
     begin = window.begin or "the beginning"
     line = Line(f"{window.text} = {shown_value(window.value)}  [{begin}, {window.end})")
-    facts = [f"{window.count:,} rows"]
+    facts = [] if window.count is None else [f"{window.count:,} rows"]
     facts += [f"first {window.first}, last {window.last}"] if window.first else []
     facts += (
         [f"least {shown_value(window.least)}, greatest {shown_value(window.greatest)}"]
         if window.least is not None
         else []
     )
-    line.below.append(Line(", ".join(facts)))
+    line.below += [Line(", ".join(facts))] if facts else []
     line.below += [_listed(window.left, "just out: ")] if window.left is not None else []
     line.below += [_listed(window.next, "not yet in: ")] if window.next is not None else []
     return line
