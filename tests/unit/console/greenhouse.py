@@ -52,13 +52,14 @@ def graph(**tags: tuple[str, ...]) -> Graph:
         replace(spec, metadata=replace(spec.metadata, tags=tags.get(spec.name, spec.metadata.tags)))
         for spec in found.datasets
     )
-    expected = {"Readings": suite("moisture"), "Pots": suite("size", "species")}
+    expected = {"Readings": suite("moisture", strict=True), "Pots": suite("size", "species")}
     return replace(found, datasets=tuple(replace(spec, expectations=expected.get(spec.name)) for spec in datasets))
 
 
-def suite(*columns: str) -> ExpectationSuite:
+def suite(*columns: str, strict: bool = False) -> ExpectationSuite:
     """Return expectations of columns: that the first lies within bounds, and that none of them is null."""
-    within = {"column": columns[0], "max_value": 1, "min_value": 0, "mostly": 0.98}
+    within: dict[str, object] = {"strict": True} if strict else {}
+    within |= {"column": columns[0], "max_value": 1, "min_value": 0, "mostly": 0.98}
     found = [Expectation(name="expect_column_values_to_be_between", arguments=json.dumps(within))]
     for column in columns:
         arguments = json.dumps({"column": column})
