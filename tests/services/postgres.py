@@ -65,6 +65,9 @@ class Postgres:
         if self._process is None or self._process.poll() is not None:
             return
         parent = psutil.Process(self._process.pid)
+        # The first process can't start others while its processes end: they would hold the memory that they share, so
+        # that a server that is started again refuses its data.
+        parent.suspend()
         processes = [*parent.children(recursive=True), parent]
         for process in processes:
             with suppress(psutil.NoSuchProcess):

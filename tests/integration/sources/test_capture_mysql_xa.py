@@ -53,7 +53,12 @@ def database(server: MariaDB) -> Iterator[Database]:
         name = data.decode() if isinstance(data, bytes) else data
         if name.startswith(database.name):
             assert (format_id, size) == (1, len(name))
-            database.execute(f"XA ROLLBACK '{name}'")
+            try:
+                database.execute(f"XA ROLLBACK '{name}'")
+            except pymysql.OperationalError as error:
+                # The connection of its client is lost by now.
+                if error.args[0] not in ROLLED_BACK:
+                    raise
     database.execute(f"DROP DATABASE {database.name}")
     database.cursor.connection.close()
 
