@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="attr-defined"
 
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +38,8 @@ class Server:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
+        # The topic is named after the definitions, which have the name of the system, and tests share a broker.
+        self.name = f"db_{secrets.token_hex(4)}"
         self.server: PostgresServer | MariaDB = (PostgresServer if kind == "Postgres" else MariaDB)(folder)
         self.server.start()
 
@@ -44,12 +47,17 @@ class Server:
     def connector(self) -> connectors.DataConnector:
         if isinstance(self.server, MariaDB):
             my = MySQL(
-                name="db", host="127.0.0.1", port=self.server.port, db_name=DATABASE, username=USER, password=PASSWORD
+                name=self.name,
+                host="127.0.0.1",
+                port=self.server.port,
+                db_name=DATABASE,
+                username=USER,
+                password=PASSWORD,
             )
             return my.table("hives", cursor="changed_at")
         of = urlsplit(self.server.url)
         pg = Postgres(
-            name="db",
+            name=self.name,
             host="127.0.0.1",
             port=self.server.port,
             db_name=of.path[1:],
