@@ -1,5 +1,6 @@
 """`caraway demo`: the steps, in order."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -51,10 +52,12 @@ def _run(run: Demo, *, measured: bool) -> None:
 
 def _suggest(folder: Path, *, kept: bool) -> None:
     out.rule("What to try next", align="left")
+    # `./run` of a clone sets it, where there is no `caraway` on the path.
+    command = os.environ.get("CARAWAY_COMMAND", "caraway")
     if kept:
-        out.print(f"caraway up --data {folder}          the same stack with all these flights again", soft_wrap=True)
+        out.print(f"{command} up --data {folder}          the same stack with all these flights again", soft_wrap=True)
     else:
-        out.print("caraway demo --data ./flights      keeps the data; then: caraway up --data ./flights")
-    out.print("caraway demo --months 3            more flights")
+        out.print(f"{command} demo --data ./flights      keeps the data; then: {command} up --data ./flights")
+    out.print(f"{command} demo --months 3            more flights")
     out.print("examples/flights/definitions.py    how little code all this is; change a feature and commit it")
     out.print("bench/freshness.py, bench/ingest.py    the figures by themselves")
