@@ -200,6 +200,6 @@ def test_many_messages_of_google_s_emulator_are_taken_once(kafka: str, launch: L
                 messages = [{"data": row(n)} for n in numbers[begin : begin + 500]]
                 publisher.publish(request={"topic": TOPIC, "messages": messages})
 
-        # The emulator takes 0.1 s for a hundred messages if 40,000 wait, and longer in proportion to them: 200,000 would
-        # take more than ten minutes after each kill.
+        # The emulator takes 0.1 s for a hundred messages if 40,000 wait, and longer in proportion to them: 200,000 take
+        # more than ten minutes.
         check_each_once(kafka, lambda: launch({"ps": address}), PUBSUB.topic("raw", "json"), put, total=40_000, kills=4)
