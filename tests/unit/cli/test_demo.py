@@ -1,4 +1,4 @@
-"""What the demo says at its end."""
+"""The commands that the demo suggests at its end."""
 
 from pathlib import Path
 
