@@ -107,7 +107,7 @@ def check_each_once(
         return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made))
 
     eventually(lambda: status_of(server)["lag"] == 0, server.said, seconds=600)
-    # Google's emulator takes the longer for an answer the more messages wait.
+    # Google's emulator answers more slowly the more messages wait.
     eventually(lambda: len(taken()) >= len(good), lambda: f"{len(taken())} {server.said()}", seconds=900)
     found = taken()
     assert max(found.values()) == 1
@@ -155,7 +155,7 @@ def test_a_killed_server_takes_each_record_of_a_stream_of_kinesis_once(kafka: st
 @pytest.mark.full(reason="a million records, and a server that is killed again and again, for some minutes")
 @pytest.mark.timeout(1800)
 def test_a_million_records_of_kinesis_are_taken_once(kafka: str, launch: Launch) -> None:
-    # Each of moto's answers takes longer the more records its shards have, so that a million take hours.
+    # Each of moto's answers takes longer the more records its shards have: a million take more than half an hour.
     with kinesis_server.running(kinesis_server.KinesisServer(shards=4, page=10_000)) as server:
 
         def put(numbers: Sequence[int]) -> None:
@@ -200,6 +200,6 @@ def test_many_messages_of_google_s_emulator_are_taken_once(kafka: str, launch: L
                 messages = [{"data": row(n)} for n in numbers[begin : begin + 500]]
                 publisher.publish(request={"topic": TOPIC, "messages": messages})
 
-        # The emulator takes 0.1 s for a hundred messages if 40,000 wait, and longer in proportion to them: 200,000 take
-        # more than ten minutes.
+        # The time of the emulator's answers grows with the number of messages that wait: 200,000 take more than ten
+        # minutes.
         check_each_once(kafka, lambda: launch({"ps": address}), PUBSUB.topic("raw", "json"), put, total=40_000, kills=4)

@@ -57,12 +57,11 @@ def graph(**tags: tuple[str, ...]) -> Graph:
 
 
 def suite(*columns: str, strict: bool = False) -> ExpectationSuite:
-    """Return expectations of columns: that the first lies within bounds, and that none of them is null."""
-    within: dict[str, object] = {"strict": True} if strict else {}
-    within |= {"column": columns[0], "max_value": 1, "min_value": 0, "mostly": 0.98}
+    """Return expectations of columns: that the first lies within bounds, and that none is null, which may be strict."""
+    within = {"column": columns[0], "max_value": 1, "min_value": 0, "mostly": 0.98}
     found = [Expectation(name="expect_column_values_to_be_between", arguments=json.dumps(within))]
     for column in columns:
-        arguments = json.dumps({"column": column})
+        arguments = json.dumps({"column": column, **({"strict": True} if strict else {})})
         found.append(Expectation(name="expect_column_values_to_not_be_null", arguments=arguments))
     return ExpectationSuite(name="sane", version=1, expectations=tuple(found))
 

@@ -275,7 +275,7 @@ def test_a_query_is_answered_with_its_plan(console: Site) -> None:
 def test_the_quality_of_a_dataset_is_a_chart_without_scripts(console: Site) -> None:
     listed = Structure(console.get("/console/quality").text).text
     assert "2 of 5 expectations are violated" in listed
-    assert "98.00%, strict" in listed
+    assert " 100%, strict" in listed
     assert "are counted, and stay in the dataset" in console.get("/console/quality?dataset=Pots").text
     strict = console.get("/console/quality?dataset=Readings").text
     assert 'are <a href="/console/dead-letters?dataset=Readings">dead letters</a>, since it is strict' in strict

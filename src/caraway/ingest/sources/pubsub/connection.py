@@ -38,8 +38,8 @@ IDS, ID_CHARACTERS = 1_000, 384 * 1024
 # Google's library raises ValueError for an error of the server whose details don't fit its code.
 ERRORS = (GoogleAPICallError, GoogleAuthError, grpc.RpcError, ValueError)
 Transport = TypeVar("Transport", PublisherGrpcTransport, SubscriberGrpcTransport)
-# If acknowledgements come too late, the answer names each of them in its metadata. Metadata that is larger than gRPC
-# allows would hide the error behind another one.
+# The options of Google's own channels, for an emulator's. If acknowledgements come too late, the answer names each of
+# them in its metadata. Metadata that is larger than gRPC allows would hide the error behind another one.
 METADATA_BYTES = 4 * 1024 * 1024
 OPTIONS = [
     ("grpc.max_send_message_length", -1),

@@ -19,7 +19,8 @@ from caraway.ingest.sources.capture.mysql.stream import file_number
 
 # The error of MySQL for a user who may not list the transactions (XA_RECOVER_ADMIN).
 _REFUSED = 1401
-#: A transaction is listed as prepared a moment after it is in the log, or never, if it is rolled back; in seconds.
+# The server lists a transaction as prepared a moment after it has logged it. A list that is made so many seconds after
+# the log began to be read has all that were prepared before.
 LISTED_S = 1.0
 
 
