@@ -6,6 +6,7 @@ from typing import Any
 from caraway.dtypes.annotations import annotation_of
 from caraway.dtypes.types import DataType, is_optional
 from caraway.errors import DefinitionError
+from caraway.graph.drift import Drift
 from caraway.graph.specs import FieldSpec, Metadata
 from caraway.lib.metadata import metadata_of_arguments
 
@@ -27,17 +28,22 @@ class FieldMarker:
         *,
         deprecated: bool = False,
         deleted: bool = False,
+        drift: Drift | None = None,
     ) -> Any:
         """Attach metadata to the field.
 
+        `drift` has the thresholds from which a change of the field's values is an alarm (docs/drift.md). With it, the
+        dataset is profiled.
+
         Raises:
-            DefinitionError: The owner isn't an email address, or `deprecated` or `deleted` is true.
+            DefinitionError: The owner isn't an email address, `deprecated` or `deleted` is true, or a threshold is
+                negative.
         """
         if deprecated or deleted:
             raise DefinitionError(
                 "a field of a dataset can't be deprecated or deleted; raise the dataset's version instead"
             )
-        self.metadata = metadata_of_arguments(owner, description, tags)
+        self.metadata = metadata_of_arguments(owner, description, tags, drift=drift)
         return self
 
 

@@ -9,11 +9,12 @@ from functools import lru_cache
 import sqlalchemy as sa
 import structlog
 
+from caraway.alerts.lasting import LastingAlerts, SentAlert
 from caraway.archive.served import ServedErasures
 from caraway.archive.store.model import table_path
 from caraway.archive.store.tables import ArchiveTable
 from caraway.config.settings import Settings
-from caraway.drift_watch.alerting import DriftAlerts, SentAlert, drifted
+from caraway.drift_watch.alerting import drifted
 from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
@@ -44,7 +45,7 @@ class Parts:
 
     database: sa.Engine
     erased: ErasedKeys
-    alerts: DriftAlerts
+    alerts: LastingAlerts
 
 
 class DriftWatch:

@@ -76,6 +76,9 @@ class ExpectationSuite:
     expectations: tuple[Expectation, ...]
 
 
+NO_EXPECTATIONS = ExpectationSuite(name="", version=0, expectations=())
+
+
 def arguments_of(expectation: Expectation) -> dict[str, Any]:
     """Return the arguments of a check; those that were None are absent.
 

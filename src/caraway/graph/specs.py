@@ -86,6 +86,16 @@ class DatasetSpec:
         """The name of the timestamp field."""
         return next(f.name for f in self.fields if f.timestamp)
 
+    @property
+    def profiled(self) -> bool:
+        """True if profiles of its columns are kept: it has thresholds of drift, or one of its fields has."""
+        return self.metadata.drift is not None or any(f.metadata.drift is not None for f in self.fields)
+
+    @property
+    def profiled_fields(self) -> tuple[FieldSpec, ...]:
+        """The fields that have profiles: neither the timestamp nor those that only name what a row is about."""
+        return tuple(f for f in self.fields if not (f.key or f.timestamp or f.erase_key))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSpec:

@@ -201,11 +201,12 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPlan:
-    """The rows of a dataset are checked against its expectations.
+    """The rows of a dataset are checked against its expectations, and its columns are profiled.
 
     The rows are on `topic`, or are computed from its records by `direct`. `schema` is that of the rows. If `repeats` is
     set, a job or an index writes the topic, so a record may come again after a restart. Keys are erased on the topic
-    `erased_on`; if an index computes the dataset's records itself, `label` stands for the dataset there.
+    `erased_on`; if an index computes the dataset's records itself, `label` stands for the dataset there. The suite of a
+    dataset that is only profiled is empty.
     """
 
     dataset: DatasetSpec
@@ -218,9 +219,18 @@ class CheckPlan:
     direct: DirectFeed | None = None
 
     @property
+    def profiled(self) -> bool:
+        """True if profiles of the columns are kept."""
+        return self.dataset.profiled
+
+    @property
     def check_id(self) -> str:
-        """The name under which rows are counted: the data and the expectations, so that other ones begin at zero."""
+        """The name under which rows are counted: the data and the expectations, so that other ones begin at zero.
+
+        So do the counts of a dataset that is profiled from now on, or isn't any more: one pass does both.
+        """
         texts = [f"{item.name} {item.arguments}" for item in self.suite.expectations]
+        texts += ["profiled"] if self.profiled else []
         digest = hashlib.sha256("\n".join([str(self.suite.version), *texts]).encode()).hexdigest()
         label = "" if self.label is None else f"{SCOPE_SEPARATOR}{self.label}"
         return f"{self.topic.name}{label}/{digest[:CHECK_DIGITS]}"

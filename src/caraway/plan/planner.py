@@ -14,7 +14,7 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
-from caraway.graph.expectations import ExpectationSuite
+from caraway.graph.expectations import NO_EXPECTATIONS
 from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint, sink_fingerprint
 from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import schema_of
@@ -102,25 +102,22 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
         ),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
         sinks=tuple(_sink(p, sink) for p in in_order for sink in dict.fromkeys(p.spec.sinks)),
-        checks=tuple(
-            _check(p, suite, computed, planned, specs) for p in in_order if (suite := _suite(p.spec)) is not None
-        ),
+        checks=tuple(_check(p, computed, planned, specs) for p in in_order if _is_checked(p.spec)),
     )
 
 
 def _sends(spec: DatasetSpec) -> bool:
     """Return whether somebody besides jobs reads the rows of an aggregate, so that an index has to write them."""
-    return bool(spec.sinks) or _suite(spec) is not None
+    return bool(spec.sinks) or _is_checked(spec)
 
 
-def _suite(spec: DatasetSpec) -> ExpectationSuite | None:
-    """Return the expectations of a dataset, if there are any."""
-    return spec.expectations if spec.expectations is not None and spec.expectations.expectations else None
+def _is_checked(spec: DatasetSpec) -> bool:
+    """Return whether somebody looks at each row of a dataset: it has expectations, or is profiled."""
+    return spec.profiled or (spec.expectations is not None and bool(spec.expectations.expectations))
 
 
 def _check(
     planned: _Planned,
-    suite: ExpectationSuite,
     computed: Collection[str],
     by_name: Mapping[str, _Planned],
     specs: Mapping[str, DatasetSpec],
@@ -131,7 +128,7 @@ def _check(
     read = root if root is not None and is_direct else planned
     return model.CheckPlan(
         dataset=planned.spec,
-        suite=suite,
+        suite=planned.spec.expectations or NO_EXPECTATIONS,
         topic=read.read,
         schema=planned.read.schema,
         repeats=read.operator is not None,
@@ -167,7 +164,7 @@ def _computed_by_jobs(
         if found.operator is None:
             continue
         is_aggregate = found.rows is not None
-        is_checked = _suite(found.spec) is not None
+        is_checked = _is_checked(found.spec)
         is_sent = name in read or bool(found.spec.sinks) or (is_aggregate and is_checked)
         is_served = _is_indexed(found.spec) or (is_aggregate and is_sent)
         needs_topic = not is_aggregate and (is_sent or name in roots)

@@ -1,4 +1,4 @@
-"""`python -m caraway.quality`: check the rows of datasets against their expectations, until SIGTERM."""
+"""`python -m caraway.quality`: check and profile the rows of datasets, until SIGTERM."""
 
 import sys
 import threading
@@ -10,17 +10,21 @@ from functools import partial
 import sqlalchemy as sa
 import structlog
 
+from caraway.alerts.lasting import LastingAlerts
 from caraway.alerts.webhook import Webhook
 from caraway.archive.store.past import ArchivedPast
 from caraway.config.settings import Settings
 from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.erasure.requests import ErasureLog, erasure_by
 from caraway.errors import UnavailableError
+from caraway.objects.folder import ObjectFolder
 from caraway.plan.model import CheckPlan, TopicPlan
 from caraway.quality.archiving import CountsTable, Retention
 from caraway.quality.checks import branches_of, checks_of
 from caraway.quality.counting import is_hidden
+from caraway.quality.drifting import NAME, OBJECT, DatasetDrift
 from caraway.quality.follower import QualityFollower
+from caraway.quality.profiles import DatasetProfiles
 from caraway.quality.store import LEASE, QualityStore
 from caraway.quality.watching import QualityWatch
 from caraway.secrets.keyring import open_keyring
@@ -54,6 +58,11 @@ class Quality:
         self._kept = timedelta(days=settings.quality.kept_days)
         table = CountsTable(settings.objects_url, self._store) if settings.archive.enabled else None
         self._retention = Retention(self._store, table, self._kept)
+        alerts = LastingAlerts(NAME, OBJECT, ObjectFolder(settings.objects_url), Webhook(settings.alerts.webhook))
+        self._drift = DatasetDrift(
+            DatasetProfiles(database), alerts, hours=settings.drift.hours, false_alarms=settings.drift.false_alarms
+        )
+        self._compare_seconds = settings.drift.seconds
 
         def past(topic: TopicPlan) -> ArchivedPast:
             return ArchivedPast(servers, settings.objects_url, topic.name, topic.schema)
@@ -64,12 +73,14 @@ class Quality:
             folder=settings.data_dir,
             seconds=settings.quality.seconds,
             kept_s=self._kept.total_seconds(),
+            profiles_s=timedelta(days=settings.drift.kept_days).total_seconds(),
             hides=self._hides,
             past=past,
         )
         self._checks: Mapping[str, CheckPlan] = {}
         self._branches: Mapping[str, Collection[str]] = {}
-        self._looked_at = self._told_at = self._prune_at = float("-inf")
+        self._changed: set[str] = set()
+        self._looked_at = self._told_at = self._prune_at = self._compared_at = float("-inf")
         self._worked_at = time.monotonic()
 
     def round(self) -> None:
@@ -83,6 +94,10 @@ class Quality:
             self._looked_at = now
         recorded = self._follower.step()
         self._tell({check_id: self._checks[check_id] for check_id in recorded})
+        self._changed.update(recorded)
+        if now >= self._compared_at + self._compare_seconds:
+            self._compare()
+            self._compared_at = now
         if now >= self._told_at + ALERT_SECONDS:
             self._tell(self._checks)
             self._told_at = now
@@ -132,6 +147,11 @@ class Quality:
 
     def _hides(self, plan: CheckPlan) -> HidesRecord | None:
         return self._erased.hides_record(plan.erasure_scope, plan.schema)
+
+    def _compare(self) -> None:
+        """Compare profiled datasets that have new rows with what they were before."""
+        self._drift.look(self._changed, self._checks, self._branches)
+        self._changed.clear()
 
     def _tell(self, checks: Mapping[str, CheckPlan]) -> None:
         self._watch.look(checks, self._branches)

@@ -1,5 +1,6 @@
-"""One check of a dataset: its rows are counted, until what was counted is recorded together with the positions."""
+"""One check of a dataset: its rows are counted and profiled, until that is recorded together with the positions."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,18 +9,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from caraway.dtypes.instants import to_datetime
+from caraway.dtypes.instants import instant_us, to_datetime
 from caraway.erasure.keys import HidesRecord
 from caraway.expectations.counts import ByWindow, Counts, added, by_window
 from caraway.expectations.suite import Checked, CompiledSuite
 from caraway.plan.model import CheckPlan
 from caraway.quality.deltas import DeltaReader, Deltas
+from caraway.quality.profiling import Mask, RowProfiles
 from caraway.quality.seen import SeenRecords
 from caraway.quality.store import Findings, Sample, coarse, horizon
 from caraway.topics.codec import RecordCodec
 from caraway.topics.local_state import remove
 from caraway.topics.reader import Message
 
+# Counts are recorded at the latest after so many rows of a check.
+RECORDED_ROWS = 200_000
 # The most samples of an expectation that a pass keeps, and the most bytes of a row that is kept.
 SAMPLES, SAMPLE_BYTES = 5, 8_192
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -29,13 +33,16 @@ _DECODE = msgspec.msgpack.Decoder(list[Any]).decode
 class Counting:
     """Counts the rows of one check. Not thread safe."""
 
-    def __init__(self, plan: CheckPlan, recorded: Mapping[int, int], state: Path) -> None:
+    def __init__(
+        self, plan: CheckPlan, recorded: Mapping[int, int], state: Path, *, profiles_s: float = math.inf
+    ) -> None:
         """Prepare.
 
         Args:
             plan: The check.
             recorded: The positions up to which rows were counted and recorded, by partition.
             state: The file of the records that were seen, for topics whose records may come again.
+            profiles_s: Hours that begin so many seconds before the newest row have no profiles.
 
         Raises `UnavailableError` if the file can't be used.
         """
@@ -50,6 +57,8 @@ class Counting:
         self._codec = RecordCodec(plan.schema)
         self._counts: list[ByWindow] = []
         self._samples: dict[int, list[Sample]] = {}
+        self._profiles_s = profiles_s
+        self._profiles = RowProfiles(plan, profiles_s) if plan.profiled else None
         self.rows = 0
         """The number of rows that were counted since the last record."""
 
@@ -68,8 +77,19 @@ class Counting:
         """True if a record may come again on another partition."""
         return self._seen is not None and not self.plan.topic.schema.keys
 
-    def take(self, messages: Sequence[Message]) -> None:
-        """Count the rows of messages; those that were read before are left out."""
+    @property
+    def is_full(self) -> bool:
+        """True if what was found should be recorded now, since it takes much memory."""
+        return self.rows >= RECORDED_ROWS or (self._profiles is not None and self._profiles.is_full)
+
+    def take(self, messages: Sequence[Message], now: datetime, hides: HidesRecord | None = None) -> None:
+        """Count and profile the rows of messages; those that were read before are left out.
+
+        Args:
+            messages: Messages of the topic, those of a partition in their order.
+            now: The time. Rows that happen later have no part in profiles.
+            hides: The check whether a row is erased; profiles have no such row.
+        """
         new = [message for message in messages if message[3] >= self._read.get(message[2], 0)]
         if not new:
             return
@@ -82,6 +102,8 @@ class Counting:
         self.rows += len(deltas.rows)
         for number, one in enumerate(checked):
             self._sample(number, one, deltas)
+        if self._profiles is not None:
+            self._profiles.add(deltas, instant_us(now), self._shown(deltas, hides))
 
     def findings(
         self, newest: datetime | None, now: datetime, kept_s: float, hides: HidesRecord | None = None
@@ -122,12 +144,16 @@ class Counting:
                 for sample in samples
                 if not is_hidden(hides, sample.key, sample.row)
             ],
+            profiles={} if self._profiles is None else self._profiles.found(),
+            profiles_s=self._profiles_s,
         )
 
     def record(self, found: Findings) -> None:
         """Note that findings are recorded."""
         self.recorded = dict(found.until)
         self._counts, self._samples, self.rows = [], {}, 0
+        if self._profiles is not None:
+            self._profiles.clear()
         if self._seen is not None:
             self._seen.commit(self._read)
 
@@ -139,6 +165,14 @@ class Counting:
     def _later(self) -> dict[int, int]:
         """Return the positions behind those that are recorded: a state that is made again may be before them."""
         return {p: offset for p, offset in self._read.items() if offset > self.recorded.get(p, 0)}
+
+    def _shown(self, deltas: Deltas, hides: HidesRecord | None) -> Mask | None:
+        """Return which rows aren't of an erased key; None if no key is erased."""
+        if hides is None:
+            return None
+        keys = len(self.plan.schema.keys)
+        encoded = ((self._codec.encode_key(row[:keys]), _ENCODE(list(row))) for row in deltas.rows)
+        return np.array([not is_hidden(hides, key, row) for key, row in encoded], np.bool_)
 
     def _sample(self, number: int, checked: Checked, deltas: Deltas) -> None:
         samples = self._samples.setdefault(number, [])

@@ -7,6 +7,7 @@ this partition in their order. One without a key may come to any partition.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import msgspec
@@ -37,11 +38,13 @@ class Deltas:
     Attributes:
         times_us: Their event times in microseconds since the epoch.
         rows: Their columns in stored form, in the order of the schema.
+        ingested_us: The times of their ingestion in microseconds since the epoch.
         schema: The schema, which has all columns but the timestamp.
     """
 
     times_us: list[int] = field(default_factory=list)
     rows: list[Sequence[Any]] = field(default_factory=list)
+    ingested_us: list[int] = field(default_factory=list)
     schema: RecordSchema | None = None
 
     def columns(self, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -79,11 +82,12 @@ class DeltaReader:
             records = [record for message in messages for record in self._records(message) if _is_put(record)]
         else:
             records = self._not_seen(messages, counted)
+        ingested = [record.ingested for record in records]
         if self._make is None:
             rows: list[Sequence[Any]] = [record.row or () for record in records]
-            return Deltas([record.time for record in records], rows, self._plan.schema)
-        times, rows, _ = self._make.many(records)
-        return Deltas(times, rows, self._plan.schema)
+            return Deltas([record.time for record in records], rows, ingested, self._plan.schema)
+        times, rows, made = self._make.many(records)
+        return Deltas(times, rows, ingested if made is None else list(compress(ingested, made)), self._plan.schema)
 
     def _not_seen(self, messages: Sequence[Message], counted: Mapping[int, int]) -> list[Record]:
         assert self._seen is not None  # noqa: S101 (the caller has looked)

@@ -1,6 +1,7 @@
 """The reader of topics whose rows are checked."""
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,8 +24,6 @@ LOG = structlog.get_logger(__name__)
 READING = Reading(UNHURRIED, batch=10_000)
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
-# Counts are recorded at the latest after so many rows of a check.
-RECORDED_ROWS = 200_000
 # The folder of the records that were seen, in the server's data folder.
 FOLDER = "quality"
 
@@ -33,7 +32,7 @@ HidesOf = Callable[[CheckPlan], HidesRecord | None]
 
 
 class QualityFollower:
-    """Counts the rows of the checks that it is given. Only one thread may use it."""
+    """Counts and profiles the rows of the checks that it is given. Only one thread may use it."""
 
     def __init__(
         self,
@@ -43,6 +42,7 @@ class QualityFollower:
         folder: Path,
         seconds: float,
         kept_s: float,
+        profiles_s: float = math.inf,
         hides: HidesOf = lambda _: None,
         past: Callable[[TopicPlan], Past] | None = None,
         clock: Callable[[], float] = time.time,
@@ -55,6 +55,7 @@ class QualityFollower:
             folder: A folder for the records that were seen.
             seconds: Seconds after which a count is recorded.
             kept_s: The age in seconds, before the newest row of a dataset, of the windows that are kept.
+            profiles_s: The age in seconds, before the newest row of a dataset, of the hours whose profiles are kept.
             hides: Returns which records are erased.
             past: Returns the archived messages of a topic; None: only what the broker has is read.
             clock: Returns the time in seconds since the epoch.
@@ -64,6 +65,7 @@ class QualityFollower:
         self._folder = folder / FOLDER
         self._seconds = seconds
         self._kept_s = kept_s
+        self._profiles_s = profiles_s
         self._hides = hides
         self._past = past
         self._clock = clock
@@ -106,9 +108,11 @@ class QualityFollower:
         for lost, problem in taken.errors:
             if problem.code() in LOST_OFFSET and lost is not None:
                 self._restart(lost)
+        now = datetime.fromtimestamp(self._clock(), UTC)
         for topic, messages in taken.messages.items():
             for counting in self._of(topic):
-                counting.take(_recorded(messages, counting) if topic in self._noting else messages)
+                new = _recorded(messages, counting) if topic in self._noting else messages
+                counting.take(new, now, self._hides(counting.plan))
         self._end_noting()
         return self._record()
 
@@ -130,7 +134,7 @@ class QualityFollower:
             self._recorded_at = now
         recorded = []
         for check_id, counting in list(self._counting.items()):
-            if not counting.has_news or not (due or counting.rows >= RECORDED_ROWS):
+            if not counting.has_news or not (due or counting.is_full):
                 continue
             newest, at = self._store.newest(check_id), datetime.fromtimestamp(now, UTC)
             found = counting.findings(newest, at, self._kept_s, self._hides(counting.plan))
@@ -166,7 +170,8 @@ class QualityFollower:
         for check_id, plan in self._wanted.items():
             if plan.topic.name == topic.name:
                 state = self._state(check_id)
-                self._counting[check_id] = Counting(plan, self._store.positions(check_id), state)
+                positions = self._store.positions(check_id)
+                self._counting[check_id] = Counting(plan, positions, state, profiles_s=self._profiles_s)
         behind = [p for p in partitions if any(_is_behind(counting, p) for counting in self._of(topic.name))]
         if behind:
             self._noting[topic.name] = partitions

@@ -1,11 +1,12 @@
-"""The counts of expectations in Postgres.
+"""The counts of expectations and the profiles of datasets in Postgres.
 
-The counts of a pass, its samples and the positions up to which it has counted are written in one transaction
+The counts, samples and profiles of a pass and the positions up to which it has counted are written in one transaction
 (`caraway.state.watched`).
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,17 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.dtypes.instants import to_datetime
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
-from caraway.state.tables import quality_counts, quality_positions, quality_samples, quality_totals
+from caraway.profiles.columns import ColumnProfile
+from caraway.quality.profiles import add_profiles
+from caraway.quality.profiling import FieldHour
+from caraway.state.tables import (
+    quality_counts,
+    quality_drift,
+    quality_positions,
+    quality_profiles,
+    quality_samples,
+    quality_totals,
+)
 from caraway.state.watched import WatchedStore
 
 # The name of the lease of the process that checks rows.
@@ -55,6 +66,8 @@ class Findings:
         windows: The counts by number of the expectation and start of the window.
         totals: The counts of all rows of the pass by number of the expectation.
         samples: Some of the rows that failed.
+        profiles: The profiles of the rows by field and hour.
+        profiles_s: Profiles of hours that begin so many seconds before the newest one are removed.
     """
 
     check_id: str
@@ -63,6 +76,8 @@ class Findings:
     windows: Mapping[tuple[int, datetime], Counts]
     totals: Mapping[int, Counts]
     samples: Sequence[Sample]
+    profiles: Mapping[FieldHour, ColumnProfile] = field(default_factory=dict)
+    profiles_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +103,9 @@ class Total:
         """True if others may have been told that the expectation is violated."""
         return self.violated_at is not None
 
+
+# The tables of what is known about checks.
+_TABLES = (quality_positions, quality_counts, quality_totals, quality_samples, quality_profiles, quality_drift)
 
 # The counts of windows of one check, by number of the expectation and start of the window.
 Windows = dict[tuple[int, datetime], Counts]
@@ -118,6 +136,8 @@ class QualityStore(WatchedStore):
             if found.samples:
                 connection.execute(sa.insert(quality_samples), [_sample_row(found, one) for one in found.samples])
                 _drop_old_samples(connection, found.check_id, {one.number for one in found.samples})
+            if found.profiles:
+                add_profiles(connection, found.check_id, found.profiles, found.profiles_s)
 
         return self._record(found.check_id, found.since, found.until, write, allowed)
 
@@ -226,7 +246,7 @@ class QualityStore(WatchedStore):
         table = quality_counts
 
         def write(connection: sa.Connection) -> None:
-            for gone in (quality_positions, quality_counts, quality_totals, quality_samples):
+            for gone in _TABLES:
                 connection.execute(sa.delete(gone).where(gone.c.check_id.not_in(check_ids)))
             query = sa.select(table.c.check_id, sa.func.max(table.c.start)).group_by(table.c.check_id)
             for check_id, newest in connection.execute(query).all():

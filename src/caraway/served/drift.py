@@ -4,11 +4,11 @@ The profiles of a pass are merged with those that are there, in the same transac
 which served features were looked at. So a row is in a profile once, whenever the process is killed.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -17,15 +17,12 @@ from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
 from caraway.served.findings import Found
+from caraway.state.merged_profiles import groups, merge_profiles, merged
 from caraway.state.tables import drift_findings, drift_positions, drift_profiles, drift_references
 from caraway.state.watched import NOW, WatchedStore
 
 # The name of the lease of the process that profiles served features.
 LEASE = "drift"
-# So many profiles are read or written by one statement: some MB.
-AT_ONCE = 500
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +79,8 @@ class DriftStore(WatchedStore):
         """
 
         def write(connection: sa.Connection) -> None:
-            for keys in _groups(found.columns):
-                _merge(connection, {key: found.columns[key] for key in keys})
+            columns = {(key.branch, key.feature, key.kind.value, key.hour): one for key, one in found.columns.items()}
+            merge_profiles(connection, drift_profiles, columns)
 
         return self._record(found.topic_id, found.since, found.until, write, allowed)
 
@@ -96,23 +93,11 @@ class DriftStore(WatchedStore):
         """
         table = drift_profiles
         made: dict[tuple[str, Kind], ColumnProfile] = {}
-        for names in _groups(sorted(features), 50):
-            query = sa.select(table.c.profile, table.c.feature).where(
+        for names in groups(sorted(features), 50):
+            query = sa.select(table.c.feature, table.c.profile).where(
                 table.c.branch == branch, table.c.feature.in_(names), table.c.hour >= since, table.c.hour < until
             )
-
-            def read(connection: sa.Connection, query: sa.Select[Any] = query) -> dict[tuple[str, Kind], ColumnProfile]:
-                merged: dict[tuple[str, Kind], ColumnProfile] = {}
-                for data, feature in connection.execution_options(yield_per=AT_ONCE).execute(query):
-                    for column in Profile.from_bytes(data).columns.values():
-                        key = feature, column.kind
-                        if key in merged:
-                            merged[key].merge(column)
-                        else:
-                            merged[key] = column
-                return merged
-
-            made |= self._in_transaction(read, "read profiles of served features")
+            made |= self._in_transaction(partial(merged, query=query), "read profiles of served features")
         return made
 
     def set_references(self, branch: str, columns: Mapping[str, ColumnProfile], by: str) -> None:
@@ -124,7 +109,7 @@ class DriftStore(WatchedStore):
         ]
 
         def write(connection: sa.Connection) -> None:
-            for some in _groups(rows):
+            for some in groups(rows):
                 statement = insert(table).values([{**row, "set_at": NOW} for row in some])
                 new = statement.excluded
                 values = {"profile": new.profile, "set_at": new.set_at, "set_by": new.set_by}
@@ -200,38 +185,3 @@ class DriftStore(WatchedStore):
                 connection.execute(sa.delete(table).where(table.c.branch.not_in(branches)))
 
         self._in_transaction(remove, "remove old profiles of served features")
-
-
-def _groups(items: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while group := list(islice(iterator, size)):
-        yield group
-
-
-def _merge(connection: sa.Connection, columns: Mapping[HourKey, ColumnProfile]) -> None:
-    """Merge profiles with those that are there. The row of the positions, which is locked, keeps others out."""
-    table = drift_profiles
-    at = sa.tuple_(table.c.branch, table.c.feature, table.c.kind, table.c.hour)
-    wanted = [(key.branch, key.feature, key.kind.value, key.hour) for key in columns]
-    merged = {}
-    for row in connection.execute(sa.select(table).where(at.in_(wanted))).mappings():
-        key = HourKey(branch=row["branch"], feature=row["feature"], kind=Kind(row["kind"]), hour=row["hour"])
-        profile = Profile.from_bytes(row["profile"])
-        profile.merge(Profile({key.feature: columns[key]}))
-        merged[key] = profile
-    rows = [
-        {
-            "branch": key.branch,
-            "feature": key.feature,
-            "kind": key.kind.value,
-            "hour": key.hour,
-            "profile": merged.get(key, Profile({key.feature: column})).to_bytes(),
-        }
-        for key, column in columns.items()
-    ]
-    statement = insert(table).values(rows)
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=list(table.primary_key.columns), set_={"profile": statement.excluded.profile}
-        )
-    )

@@ -1,9 +1,10 @@
-"""How the features that a branch served compare with a reference, from the stored profiles."""
+"""How features that a branch served, or the fields of a dataset, compare with a reference, from stored profiles."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Protocol
 
 from caraway.graph.drift import DEFAULT_DRIFT, Drift
 from caraway.graph.specs import Graph
@@ -11,7 +12,7 @@ from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift, compared
 from caraway.profiles.kinds import Kind, kind_of
 from caraway.profiles.tables import Profile
-from caraway.served.drift import DriftStore, Reference
+from caraway.served.drift import Reference
 from caraway.served.findings import Found
 
 DAY, WEEK = 24, 7 * 24
@@ -27,24 +28,40 @@ class Against(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureDrift:
-    """How a feature compares with its reference.
+class ColumnDrift:
+    """How a feature, or a field of a dataset, compares with its reference.
 
     Attributes:
-        feature: The full name.
-        rows: The number of rows that were served.
-        against: The kind of its reference; None if there is none of the feature's kind.
+        column: The full name of the feature, or the name of the field.
+        rows: The number of rows.
+        against: The kind of its reference; None if there is none of the column's kind.
         reference_rows: The number of rows of the reference.
-        set_at: The time at which the reference was set; None if it is what was served earlier.
+        set_at: The time at which the reference was set; None if it is of earlier rows.
         shifts: The distances.
     """
 
-    feature: str
+    column: str
     rows: int
     against: Against | None
     reference_rows: int
     set_at: datetime | None
     shifts: tuple[Shift, ...]
+
+    @property
+    def drifted(self) -> bool:
+        """True if one of the distances is an alarm."""
+        return any(shift.drifted for shift in self.shifts)
+
+    @property
+    def summary(self) -> str:
+        """The distances that are alarms, as a sentence."""
+        distances = ", ".join(
+            f"{shift.distance} {shift.value:.3g} (an alarm from {shift.threshold:g})"
+            for shift in self.shifts
+            if shift.drifted
+        )
+        reference = self.against or "no reference"
+        return f"{self.column} has drifted: {distances}; {self.rows:,} rows, compared with {reference}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +98,27 @@ def features_of(graph: Graph) -> dict[str, tuple[Kind, Drift]]:
     }
 
 
+class ProfileSource(Protocol):
+    """Profiles by the hour, and the references that were set: of served features, or of the rows of datasets."""
+
+    def window(
+        self, scope: str, since: datetime, until: datetime, names: Collection[str], /
+    ) -> Mapping[tuple[str, Kind], ColumnProfile]:
+        """Return the profiles of columns from one hour up to, not including, another one."""
+        ...
+
+    def references(self, scope: str, names: Collection[str], /) -> Mapping[str, Reference]:
+        """Return the references of those of the columns that have one."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiles:
-    """The profiles of served features, and of their references.
+    """The profiles of columns, and of their references.
 
     Attributes:
-        served: The profiles of what was served, by the full names of features.
-        references: The profiles with which they are compared; features without a reference are missing.
+        served: The profiles of what was served, or of the rows of a dataset, by the names of the columns.
+        references: The profiles with which they are compared; columns without a reference are missing.
         against: The kinds of the references.
         kept: The references that were set.
     """
@@ -99,51 +130,51 @@ class Profiles:
 
 
 def profiles_of(
-    store: DriftStore,
-    branch: str,
+    source: ProfileSource,
+    scope: str,
     known: Mapping[str, tuple[Kind, Drift]],
     window: Window,
     *,
     against: Against | None,
 ) -> Profiles:
-    """Return the profiles of features that a branch served within a window, and of their references.
+    """Return the profiles of columns within a window, and of their references.
 
     Args:
-        store: The profiles.
-        branch: The branch.
-        known: The features, with their kinds and thresholds.
+        source: The profiles.
+        scope: The branch that served the features, or the check of the dataset.
+        known: The columns, with their kinds and thresholds.
         window: The window.
-        against: The references. None: the one that was set, or else what was served a day before.
+        against: The references. None: the one that was set, or else the hours a day before.
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
-    served = _of_kind(store.window(branch, window.since, window.until, known), known)
-    kept = store.references(branch, served) if against in {None, Against.TRAINING} else {}
+    served = _of_kind(source.window(scope, window.since, window.until, known), known)
+    kept = source.references(scope, served) if against in {None, Against.TRAINING} else {}
     references = {name: found.profile for name, found in kept.items() if found.profile.kind is known[name][0]}
     kinds = dict.fromkeys(references, Against.TRAINING)
     earlier = Against.DAY if against is None else against
     if earlier is not Against.TRAINING:
         before = window.before(earlier)
-        others = _of_kind(store.window(branch, before.since, before.until, served.keys() - references.keys()), known)
+        others = _of_kind(source.window(scope, before.since, before.until, served.keys() - references.keys()), known)
         references |= others
         kinds |= dict.fromkeys(others, earlier)
     return Profiles(served=served, references=references, against=kinds, kept=kept)
 
 
 def drift_of(
-    store: DriftStore,
-    branch: str,
+    source: ProfileSource,
+    scope: str,
     known: Mapping[str, tuple[Kind, Drift]],
     window: Window,
     *,
     against: Against | None,
     false_alarms: float,
-) -> list[FeatureDrift]:
-    """Return how features that a branch served within a window compare with their references; see `profiles_of`.
+) -> list[ColumnDrift]:
+    """Return how columns within a window compare with their references; see `profiles_of`.
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
-    found = profiles_of(store, branch, known, window, against=against)
+    found = profiles_of(source, scope, known, window, against=against)
     served, references, kinds, kept = found.served, found.references, found.against, found.kept
     report = compared(
         Profile(references),
@@ -155,8 +186,8 @@ def drift_of(
     for shift in report.shifts:
         shifts.setdefault(shift.column, []).append(shift)
     return [
-        FeatureDrift(
-            feature=name,
+        ColumnDrift(
+            column=name,
             rows=column.rows,
             against=kinds.get(name),
             reference_rows=references[name].rows if name in references else 0,
@@ -167,12 +198,12 @@ def drift_of(
     ]
 
 
-def findings(branch: str, features: Collection[FeatureDrift]) -> list[Found]:
+def findings(branch: str, features: Collection[ColumnDrift]) -> list[Found]:
     """Return the distances of features as they are recorded."""
     return [
         Found(
             branch=branch,
-            feature=found.feature,
+            feature=found.column,
             distance=shift.distance.value,
             value=shift.value,
             drifted=shift.drifted,

@@ -349,6 +349,27 @@ quality_samples = sa.Table(
     sa.Index("quality_samples_check", "check_id", "number", "id"),
 )
 
+# The profiles of the fields of datasets by the hour of event time, which are the bytes of `caraway.profiles.tables`.
+quality_profiles = sa.Table(
+    "quality_profiles",
+    metadata,
+    sa.Column("check_id", sa.Text, primary_key=True),
+    sa.Column("field", sa.Text, primary_key=True),
+    sa.Column("hour", sa.DateTime(timezone=True), primary_key=True),
+    sa.Column("profile", sa.LargeBinary, nullable=False),
+)
+
+# The distances of fields from what they were before, as they were found last.
+quality_drift = sa.Table(
+    "quality_drift",
+    metadata,
+    sa.Column("check_id", sa.Text, primary_key=True),
+    sa.Column("field", sa.Text, primary_key=True),
+    sa.Column("distance", sa.Text, primary_key=True),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("drifted", sa.Boolean, nullable=False),
+)
+
 accounts = sa.Table(
     "accounts",
     metadata,

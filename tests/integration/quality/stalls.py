@@ -10,6 +10,7 @@ from caraway.datasets import Count, Dataset, dataset, field, pipeline
 from caraway.dtypes import Tumbling
 from caraway.expr import col
 from caraway.lib import (
+    Drift,
     expect_column_values_to_be_between,
     expect_column_values_to_match_regex,
     expect_column_values_to_not_be_null,
@@ -27,6 +28,7 @@ def definitions(version: int, *, mostly: float = 0.9) -> list[Dataset]:
     hook = Webhook(name="market")
 
     @source(hook.endpoint("sales"), disorder="14d", cdc="append")
+    @meta(drift=Drift(psi=0.3))
     @dataset(version=version)
     class Sales:
         stall: str
@@ -54,6 +56,7 @@ def definitions(version: int, *, mostly: float = 0.9) -> list[Dataset]:
             return [expect_column_values_to_match_regex("owner", "^[A-Z]")]
 
     # An index computes this one itself, so it has no topic.
+    @meta(drift=Drift())
     @dataset(index=True, version=version)
     class Dear:
         stall: str = field(key=True)
@@ -70,6 +73,7 @@ def definitions(version: int, *, mostly: float = 0.9) -> list[Dataset]:
             return [expect_column_values_to_be_between("price", 50, 100, strict_min=True)]
 
     # A job computes this one, and writes its topic.
+    @meta(drift=Drift())
     @dataset(version=version)
     class Twice:
         stall: str

@@ -1,9 +1,11 @@
 """Rows are counted once, whenever the process dies: against real Kafka and Postgres, and a count by hand."""
 
+import math
 import random
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +22,7 @@ from caraway.expectations.report import Status
 from caraway.plan.model import CheckPlan, RecordSchema
 from caraway.plan.planner import plan_graph
 from caraway.quality.follower import FOLDER, QualityFollower
+from caraway.quality.profiles import DatasetProfiles
 from caraway.quality.store import Findings, QualityStore
 from caraway.quality.watching import states_of
 from caraway.state.database import connect
@@ -161,6 +164,7 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
     following = follower()
     last: dict[bytes, tuple[bytes, bool, Row]] = {}
     counted = {"twice": Counts()}
+    put_twice: list[Row] = []
     for _ in range(6):
         new = some_rows(chance, 40)
         rows += new
@@ -182,6 +186,8 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
             last[identity] = rev, op == PUT, row
             is_new = known is None or not known[1] or repr(known[2]) != repr(row)
             price = row[1]
+            if op == PUT and is_new:
+                put_twice.append(row)
             if op == PUT and is_new and price is not None and price == price:  # noqa: PLR0124 (NaN)
                 counted["twice"] += Counts(1, int(not 0 <= price <= 100))
         sent(kafka, twice.topic.name, repeated)
@@ -215,6 +221,44 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
     state = states_of(sales, windows, store.totals())[0]
     assert state.day == state.total == expected_of_sales(rows)[0]
     assert state.status is Status.VIOLATED
+    profiles = DatasetProfiles(store._engine)
+    stored = {name: by_hour(profiles, checks[name].check_id) for name in ("Sales", "Twice", "Dear")}
+    assert stored["Sales"] == profiled_plainly(rows)
+    # Each record that puts another row counts, also if a later one revises it.
+    assert stored["Twice"] == profiled_plainly(put_twice)
+    # The stall is the key of this dataset.
+    # NaN is above all numbers.
+    of_prices = profiled_plainly([row for row in rows if row[1] is not None and not row[1] <= 50])
+    assert stored["Dear"] == {key: found for key, found in of_prices.items() if key[0] == "price"}
+
+
+Profiled = tuple[int, int, int, float, float | None, float | None, list[tuple[str, int]]]
+
+
+def by_hour(profiles: DatasetProfiles, check_id: str) -> dict[tuple[str, datetime], Profiled]:
+    """Return the exact parts of the profiles of stalls and prices by hour."""
+    found = {}
+    for hour in {at.replace(minute=0, second=0) for at in (NOW - timedelta(minutes=n) for n in range(61))}:
+        window = profiles.window(check_id, hour, hour + timedelta(hours=1), ["stall", "price"])
+        for (name, _), one in window.items():
+            moments = one.moments.sum() if one.moments.count else 0.0
+            found[name, hour] = one.rows, one.nulls, one.nans, moments, one.least, one.greatest, sorted(one.top())
+    return found
+
+
+def profiled_plainly(rows: list[Row]) -> dict[tuple[str, datetime], Profiled]:
+    """Return the same from the rows, by plain Python."""
+    found: dict[tuple[str, datetime], Profiled] = {}
+    for hour in {at.replace(minute=0, second=0) for _, _, at in rows}:
+        own = [(stall, price) for stall, price, at in rows if at.replace(minute=0, second=0) == hour]
+        stalls = Counter(stall for stall, _ in own)
+        prices = [price for _, price in own if price is not None and not math.isnan(price)]
+        nans = sum(price is not None and math.isnan(price) for _, price in own)
+        found["stall", hour] = len(own), 0, 0, 0.0, None, None, sorted(stalls.items())
+        nulls = sum(price is None for _, price in own)
+        least, greatest = (min(prices), max(prices)) if prices else (None, None)
+        found["price", hour] = len(own), nulls, nans, math.fsum(prices), least, greatest, []
+    return found
 
 
 def test_a_record_that_comes_again_to_another_partition_counts_once_after_the_loss_of_the_file(

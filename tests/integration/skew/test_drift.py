@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from sqlalchemy import select
 
+from caraway.alerts.lasting import LastingAlerts
 from caraway.alerts.webhook import Webhook
-from caraway.drift_watch.alerting import DriftAlerts
+from caraway.drift_watch.alerting import NAME, OBJECT
 from caraway.drift_watch.watch import DriftWatch, Parts
 from caraway.erasure.keys import ErasedKeys
 from caraway.objects.folder import ObjectFolder
@@ -39,7 +40,7 @@ class Receiver:
 def watch(shop: Shop, receiver: Receiver) -> DriftWatch:
     """Return a watch as a process has that was started anew."""
     keyring = open_keyring(shop.settings.key_file)
-    alerts = DriftAlerts(ObjectFolder(shop.settings.objects_url), receiver.webhook())
+    alerts = LastingAlerts(NAME, OBJECT, ObjectFolder(shop.settings.objects_url), receiver.webhook())
     return DriftWatch(shop.settings, Parts(shop.database, ErasedKeys(keyring.mac_keys), alerts))
 
 

@@ -9,14 +9,15 @@ import httpx
 import pytest
 
 from caraway.alerts.alert import AGAIN
+from caraway.alerts.lasting import LastingAlerts, SentAlert
 from caraway.alerts.webhook import ATTEMPTS, Webhook
-from caraway.drift_watch.alerting import OBJECT, DriftAlerts, SentAlert, drifted
+from caraway.drift_watch.alerting import NAME, OBJECT, drifted
 from caraway.dtypes.types import FLOAT
 from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata
 from caraway.objects.folder import ObjectFolder
 from caraway.profiles.comparing import Shift
 from caraway.profiles.distances import Distance
-from caraway.served.drift_reports import Against, FeatureDrift
+from caraway.served.drift_reports import Against, ColumnDrift
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 GRAPH = Graph(
@@ -34,7 +35,7 @@ GRAPH = Graph(
 )
 
 
-def feature(name: str, *distances: Distance, drifted: bool = True) -> FeatureDrift:
+def feature(name: str, *distances: Distance, drifted: bool = True) -> ColumnDrift:
     """Return a feature some of whose distances may have drifted."""
     shifts = [
         Shift(column=name, distance=each, value=0.41, at_least=0.3, threshold=0.2, drifted=drifted, note="")
@@ -43,8 +44,8 @@ def feature(name: str, *distances: Distance, drifted: bool = True) -> FeatureDri
     quiet = Shift(
         column=name, distance=Distance.MISSING, value=0.0, at_least=0.0, threshold=0.05, drifted=False, note=""
     )
-    return FeatureDrift(
-        feature=name,
+    return ColumnDrift(
+        column=name,
         rows=1_200,
         against=Against.TRAINING,
         reference_rows=5_000,
@@ -62,12 +63,12 @@ class Scene:
         self.taken: list[dict[str, Any]] = []
         self.alerts = self.started()
 
-    def started(self) -> DriftAlerts:
+    def started(self) -> LastingAlerts:
         """Return the alerts as a process has them that was started anew."""
         webhook = Webhook(
             "http://alerts", transport=httpx.MockTransport(self.take), pause_s=0.0, clock=lambda: self.now
         )
-        return DriftAlerts(ObjectFolder(str(self.folder)), webhook, clock=lambda: self.now)
+        return LastingAlerts(NAME, OBJECT, ObjectFolder(str(self.folder)), webhook, clock=lambda: self.now)
 
     def take(self, request: httpx.Request) -> httpx.Response:
         self.requests += 1
@@ -76,10 +77,10 @@ class Scene:
         self.taken += json.loads(request.content)
         return httpx.Response(200)
 
-    def found(self, *features: FeatureDrift) -> list[SentAlert]:
+    def found(self, *features: ColumnDrift) -> list[SentAlert]:
         return drifted("main", GRAPH, features, self.now)
 
-    def look(self, *features: FeatureDrift) -> list[dict[str, Any]]:
+    def look(self, *features: ColumnDrift) -> list[dict[str, Any]]:
         """Look once, and return the alerts that were taken."""
         self.taken.clear()
         self.alerts.look(self.found(*features))

@@ -94,6 +94,17 @@ def sources_and_sinks_fit(scope: CheckedGraph) -> None:
             check_sink(dataset, sink)
 
 
+def profiled_rows_exist(scope: CheckedGraph) -> None:
+    """Check that a dataset with thresholds of drift has rows that can be profiled."""
+    for dataset in scope.graph.datasets:
+        if dataset.profiled and any(is_terminal(p.operator) for p in dataset.pipelines):
+            raise CommitError(
+                f"drift of dataset {dataset.name}: the dataset is an aggregate over continuous windows, whose values "
+                "come into being when they are read, so it has no rows to profile. Declare drift of the dataset that "
+                "it reads, or of the features that serve its values"
+            )
+
+
 def expectations_are_sound(scope: CheckedGraph) -> None:
     """Check that each expectation is known, can be carried out, and is about columns of its dataset."""
     for dataset in scope.graph.datasets:

@@ -6,7 +6,7 @@ from caraway.errors import CommitError
 from caraway.graph.envs import is_selected
 from caraway.graph.merging import without_deleted
 from caraway.graph.specs import Entity, Graph
-from caraway.graph.validation.datasets import DATASET_CHECKS, expectations_are_sound
+from caraway.graph.validation.datasets import DATASET_CHECKS, expectations_are_sound, profiled_rows_exist
 from caraway.graph.validation.entities import ENTITY_CHECKS
 from caraway.graph.validation.featuresets import FEATURESET_CHECKS
 from caraway.graph.validation.pipelines import PIPELINE_CHECKS
@@ -19,6 +19,7 @@ CHECKS: tuple[Check, ...] = (
     *DATASET_CHECKS,
     *PIPELINE_CHECKS,
     expectations_are_sound,
+    profiled_rows_exist,
     *FEATURESET_CHECKS,
 )
 

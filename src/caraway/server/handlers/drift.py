@@ -19,7 +19,7 @@ from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
-from caraway.served.drift_reports import Against, FeatureDrift, drift_of, features_of, last_hours, profiles_of
+from caraway.served.drift_reports import Against, ColumnDrift, drift_of, features_of, last_hours, profiles_of
 from caraway.server.access.limits import permitted, require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
@@ -255,10 +255,10 @@ def _only(name: str, features: Mapping[str, tuple[Kind, Drift]]) -> dict[str, tu
     return found
 
 
-def _feature(found: FeatureDrift) -> DriftFeature:
+def _feature(found: ColumnDrift) -> DriftFeature:
     return DriftFeature(
-        feature=found.feature,
-        drifted=any(shift.drifted for shift in found.shifts),
+        feature=found.column,
+        drifted=found.drifted,
         rows=found.rows,
         reference=None if found.against is None else found.against.value,
         reference_rows=found.reference_rows,

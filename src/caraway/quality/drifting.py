@@ -1,0 +1,128 @@
+"""How the rows of datasets compare with earlier ones: by field, from their profiles."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+
+from caraway.alerts.lasting import LastingAlerts, SentAlert
+from caraway.graph.drift import DEFAULT_DRIFT, Drift
+from caraway.plan.model import CheckPlan
+from caraway.profiles.kinds import Kind
+from caraway.quality.profiles import DatasetProfiles, FoundInField
+from caraway.quality.profiling import profiled_kinds
+from caraway.served.drift_reports import Against, ColumnDrift, Window, drift_of, last_hours
+
+NAME = "CarawayFieldDrifted"
+# The object of the alerts that were sent.
+OBJECT = "drift/dataset_alerts.json"
+
+
+def columns_of(plan: CheckPlan) -> dict[str, tuple[Kind, Drift]]:
+    """Return the columns of a dataset that have profiles, with their kinds and thresholds."""
+    of_dataset = (plan.dataset.metadata.drift or Drift()).over(DEFAULT_DRIFT)
+    own = {item.name: item.metadata.drift or Drift() for item in plan.dataset.fields}
+    return {name: (kind, own.get(name, Drift()).over(of_dataset)) for name, kind in profiled_kinds(plan).items()}
+
+
+def dataset_window(profiles: DatasetProfiles, check_id: str, hours: int) -> Window | None:
+    """Return the last hours of event time up to the newest row of a dataset; None if no row was profiled.
+
+    Raises `UnavailableError` if Postgres doesn't answer.
+    """
+    newest = profiles.newest(check_id)
+    return None if newest is None else last_hours(newest, hours)
+
+
+class DatasetDrift:
+    """Compares the profiles of datasets with earlier ones, and sends alerts. Not thread safe."""
+
+    def __init__(
+        self,
+        profiles: DatasetProfiles,
+        alerts: LastingAlerts,
+        *,
+        hours: int,
+        false_alarms: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            profiles: The profiles.
+            alerts: The alerts.
+            hours: The hours that are compared with those a day before.
+            false_alarms: The greatest probability that a comparison has any alarm though nothing has changed.
+            clock: Returns the time in seconds since the epoch.
+        """
+        self._profiles = profiles
+        self._alerts = alerts
+        self._hours = hours
+        self._false_alarms = false_alarms
+        self._clock = clock
+        self._found: dict[str, list[ColumnDrift]] = {}
+
+    def look(
+        self, changed: Collection[str], checks: Mapping[str, CheckPlan], branches: Mapping[str, Collection[str]]
+    ) -> None:
+        """Compare checks with new rows, record how they compare, and send the alerts that are due.
+
+        Args:
+            changed: The names of the checks with new rows.
+            checks: All checks by name.
+            branches: The branches that serve each check.
+
+        Raises `UnavailableError` if Postgres or the object store doesn't answer.
+        """
+        self._found = {check_id: found for check_id, found in self._found.items() if check_id in checks}
+        for check_id, plan in checks.items():
+            # A process that was started anew compares all, to know what lasts.
+            if plan.profiled and (check_id in changed or check_id not in self._found):
+                self._found[check_id] = self._compare(plan)
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        self._alerts.look(
+            _alert(checks[check_id], branch, one, now)
+            for check_id, found in self._found.items()
+            for branch in sorted(branches.get(check_id, ()))
+            for one in found
+            if one.drifted
+        )
+
+    def _compare(self, plan: CheckPlan) -> list[ColumnDrift]:
+        check_id = plan.check_id
+        window = dataset_window(self._profiles, check_id, self._hours)
+        if window is None:
+            return []
+        found = drift_of(
+            self._profiles,
+            check_id,
+            columns_of(plan),
+            window,
+            against=Against.DAY,
+            false_alarms=self._false_alarms,
+        )
+        distances = [
+            FoundInField(field=one.column, distance=shift.distance.value, value=shift.value, drifted=shift.drifted)
+            for one in found
+            for shift in one.shifts
+        ]
+        self._profiles.record(check_id, distances)
+        return found
+
+
+def _alert(plan: CheckPlan, branch: str, found: ColumnDrift, now: datetime) -> SentAlert:
+    spec = plan.dataset
+    described = {item.name: item.metadata for item in spec.fields}.get(found.column, spec.metadata)
+    return SentAlert(
+        labels={
+            "branch": branch,
+            "dataset": spec.name,
+            "field": found.column,
+            "owner": described.owner or spec.metadata.owner,
+            "severity": "warning",
+        },
+        annotations={
+            "summary": f"{spec.name}.{found.summary}",
+            "description": described.description or spec.metadata.description,
+        },
+        began_at=now,
+    )
