@@ -4,7 +4,8 @@
 
 The rows have six fields and no keys, and come in blocks of 100, as those of a source do. The write path is the server's
 own code that parses their JSON, casts and encodes them; Kafka, the index and jobs come on top (`bench ingest`). The
-checks are six, of which one is a regular expression. `read` is the decoding of records, `checks` the rest. On topics
+checks are six, of which one is a regular expression. `read` is the decoding of records, `checks` is their check and
+`profiles` are the profiles of five fields and of the delay, by the hour. On topics
 that jobs write, records may come again: `seen` is the look whether they did, in a file, on a topic whose records are
 never revised and on one whose records are.
 """
@@ -29,20 +30,24 @@ from caraway.client import arguments
 from caraway.collector import collect_rarely
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset
+from caraway.dtypes.instants import instant_us
 from caraway.expectations.counts import by_window
 from caraway.expectations.suite import CompiledSuite
 from caraway.ingest.table import RowTable
 from caraway.ingest.targets import Target
 from caraway.lib import (
+    Drift,
     expect_column_pair_values_A_to_be_greater_than_B,
     expect_column_values_to_be_between,
     expect_column_values_to_be_in_set,
     expect_column_values_to_match_regex,
     expect_column_values_to_not_be_null,
     expectations,
+    meta,
 )
 from caraway.plan.planner import plan_graph
 from caraway.quality.deltas import DeltaReader
+from caraway.quality.profiling import RowProfiles
 from caraway.quality.seen import SeenRecords
 from caraway.topics.blocks import block_of, blocks_of
 from caraway.topics.identity import position_id
@@ -52,6 +57,7 @@ BATCH = 1_000
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 
 
+@meta(drift=Drift())
 @source(Webhook(name="bench").endpoint("sales"), disorder="1d", cdc="append")
 @dataset
 class Sales:
@@ -103,10 +109,11 @@ def main() -> int:
 
     reader = DeltaReader(check, None)
     suite = CompiledSuite(check.suite, {field.name: field.dtype for field in check.dataset.fields})
-    found: dict[str, list[float]] = {"write path": [], "read": [], "checks": []}
+    found: dict[str, list[float]] = {"write path": [], "read": [], "checks": [], "profiles": []}
     for _ in range(options.repeats):
         found["write path"].append(timed(write) / options.rows * 1e6)
-        read = checked = 0.0
+        read = checked = profiled = 0.0
+        profiles = RowProfiles(check, 8 * 86_400)
         # The process reads up to 10,000 rows at once, and forgets them before the next ones.
         for first in range(0, len(messages), 100):
             begin = time.process_time()
@@ -114,9 +121,13 @@ def main() -> int:
             middle = time.process_time()
             results = suite.check(deltas.columns(suite.columns), len(deltas.rows))
             by_window(results, np.array(deltas.times_us, np.int64))
-            read, checked = read + middle - begin, checked + time.process_time() - middle
+            end = time.process_time()
+            profiles.add(deltas, instant_us(datetime.now(UTC)))
+            read, checked = read + middle - begin, checked + end - middle
+            profiled += time.process_time() - end
         found["read"].append(read / options.rows * 1e6)
         found["checks"].append(checked / options.rows * 1e6)
+        found["profiles"].append(profiled / options.rows * 1e6)
         for name, revised in (("seen", False), ("seen, revised", True)):
             found.setdefault(name, []).append(seen(options.rows, revised=revised) / options.rows * 1e6)
     table = Table("part", "µs of processor time per row")

@@ -1,15 +1,20 @@
-"""`caraway drift`: how features that were served compare with a training set, or with what was served before."""
+"""`caraway drift`: how served features compare with a training set or earlier ones, and datasets with earlier rows."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.markup import escape
 
 from caraway.cli.options import command
-from caraway.cli.output import out, plain_table
+from caraway.cli.output import cut, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.errors import InvalidInputError
+
+# The most characters of the frequent values of a field.
+MAX_TOP = 60
 
 
 class Reference(StrEnum):
@@ -25,7 +30,10 @@ class Reference(StrEnum):
 def drift(
     *,
     feature: Annotated[str | None, typer.Option(help="Only this feature, or the features of this featureset.")] = None,
-    hours: Annotated[int, typer.Option(min=1, max=24 * 366, help="How many hours back features were served.")] = 24,
+    dataset: Annotated[str | None, typer.Option(help="The fields of this dataset, in place of features.")] = None,
+    hours: Annotated[
+        int, typer.Option(min=1, max=24 * 366, help="How many hours back features were served, or rows happened.")
+    ] = 24,
     reference: Annotated[
         Reference | None,
         typer.Option(help="With what they are compared; by default the reference that was set, or the day before."),
@@ -34,11 +42,16 @@ def drift(
     server: BranchOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which features have drifted from a training set, or from what was served before.
+    """Show which features have drifted from a training set or from what was served before, or the fields of a dataset.
 
-    The rows of queries with log=true are profiled by the hour. A feature has drifted if a distance reaches its
-    threshold, and chance doesn't explain it.
+    The rows of queries with log=true are profiled by the hour, and those of datasets with @meta(drift=...). A feature
+    or a field has drifted if a distance reaches its threshold, and chance doesn't explain it.
     """
+    if dataset is not None:
+        if feature is not None:
+            raise InvalidInputError("--feature and --dataset exclude each other")
+        _of_dataset(dataset, hours, reference, server, every=every, as_json=as_json)
+        return
     params = {"feature": feature, "hours": str(hours), "reference": None if reference is None else reference.value}
     answer = ask("GET", "/drift", server=server, params=params)
     if as_json:
@@ -58,8 +71,51 @@ def drift(
         out.print(_distances(shown, every=every))
 
 
-def _features(features: Iterable[Mapping[str, Any]]) -> Any:
-    table = plain_table("feature", "state")
+def _of_dataset(
+    dataset: str, hours: int, reference: Reference | None, server: BranchOptions, *, every: bool, as_json: bool
+) -> None:
+    params = {"hours": str(hours), "reference": None if reference is None else reference.value}
+    answer = ask("GET", f"/drift/datasets/{quote(dataset, safe='')}", server=server, params=params)
+    if as_json:
+        show_json(answer)
+        return
+    if not answer["fields"]:
+        out.print(f"No rows of {escape(dataset)} have been profiled yet.", soft_wrap=True)
+        return
+    fields = [{**found, "feature": found["field"], "rows": found["profile"]["rows"]} for found in answer["fields"]]
+    out.print(_profiles(fields))
+    out.print()
+    out.print(_features(fields, "field"))
+    shown = [found for found in fields if every or found["drifted"]]
+    if any(found["distances"] for found in shown):
+        out.print()
+        out.print(_distances(shown, "field", every=every))
+
+
+def _profiles(fields: Iterable[Mapping[str, Any]]) -> Any:
+    table = plain_table("field", "kind")
+    for heading in ("missing", "distinct", "mean", "least", "median", "greatest"):
+        table.add_column(heading, justify="right")
+    table.add_column("most frequent")
+    for found in fields:
+        profile = found["profile"]
+        table.add_row(
+            escape(found["field"]),
+            profile["kind"],
+            f"{profile['nulls'] + profile['nans']:,}",
+            f"{profile['distinct']:,}",
+            *map(_number, (profile["mean"], profile["least"], profile["quantiles"].get("50%"), profile["greatest"])),
+            escape(cut(", ".join(f"{text} ({count:,})" for text, count in profile["top"][:3]), MAX_TOP)),
+        )
+    return table
+
+
+def _number(value: float | str | None) -> str:
+    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _features(features: Iterable[Mapping[str, Any]], kind: str = "feature") -> Any:
+    table = plain_table(kind, "state")
     table.add_column("rows", justify="right")
     table.add_column("reference")
     table.add_column("its rows", justify="right")
@@ -70,8 +126,8 @@ def _features(features: Iterable[Mapping[str, Any]]) -> Any:
     return table
 
 
-def _distances(features: Iterable[Mapping[str, Any]], *, every: bool) -> Any:
-    table = plain_table("feature", "distance")
+def _distances(features: Iterable[Mapping[str, Any]], kind: str = "feature", *, every: bool) -> Any:
+    table = plain_table(kind, "distance")
     for heading in ("value", "at least", "threshold"):
         table.add_column(heading, justify="right")
     table.add_column("change")

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,6 +15,9 @@ from caraway.featuresets.features import Feature
 from caraway.why.model import LISTED, Why, why_from_json
 from caraway.why.waiting import TIMEOUT_S as WHY_TIMEOUT_S
 from caraway.why.waiting import awaited
+
+if TYPE_CHECKING:
+    from caraway.profiles.tables import Profile
 
 
 class Content(Caller):
@@ -100,6 +103,56 @@ class Content(Caller):
         params = {"feature": feature, "hours": str(hours), "reference": reference}
         answer: dict[str, Any] = self._connection.request("GET", "/drift", self._headers(), params=params).json()
         return answer
+
+    def dataset_drift(self, dataset: Dataset | str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
+        """Return what the fields of a dataset are like, and how they compare with earlier rows.
+
+        The dataset must declare `@meta(drift=...)`. Keys, erase keys and the timestamp have no profile; the column
+        `delay_seconds` is the time from the event to its ingestion.
+
+        Args:
+            dataset: The dataset, or its name.
+            hours: How many hours of event time, back from the newest row, which is in the last of them.
+            reference: "previous" for as many hours before, "day" (the default) or "week" for the same hours a day or a
+                week before.
+
+        Returns:
+            `fields` has for each field its `profile` (numbers, moments, quantiles, frequent values), whether it has
+            `drifted`, and its `distances`, as `drift` has them for features.
+
+        Raises:
+            UnknownEntityError: The branch has no such dataset.
+            InvalidInputError: The dataset isn't profiled.
+        """
+        name = dataset_name(dataset, "dataset_drift")
+        params = {"hours": str(hours), "reference": reference}
+        path = f"/drift/datasets/{name}"
+        answer: dict[str, Any] = self._connection.request("GET", path, self._headers(), params=params).json()
+        return answer
+
+    def dataset_profile(self, dataset: Dataset | str, *, hours: int = 24) -> "Profile | None":
+        """Return the profile of the fields of a dataset, to look at, to draw or to compare (`caraway.drift`).
+
+        Args:
+            dataset: The dataset, or its name. It must declare `@meta(drift=...)`.
+            hours: How many hours of event time, back from the newest row, which is in the last of them.
+
+        Returns:
+            The profile; None if no row was profiled yet.
+
+        Raises:
+            UnknownEntityError: The branch has no such dataset.
+            InvalidInputError: The dataset isn't profiled.
+            UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
+        """
+        # It needs pyarrow, which takes longer to import than the client.
+        from caraway.profiles.tables import Profile  # noqa: PLC0415
+
+        name = dataset_name(dataset, "dataset_profile")
+        path = f"/drift/datasets/{name}/profile"
+        answer = self._connection.request("GET", path, self._headers(), params={"hours": str(hours)}).json()
+        packed = answer["profile"]
+        return None if packed is None else Profile.from_bytes(base64.b64decode(packed))
 
     def drift_profiles(self, feature: str, *, hours: int = 24, reference: str | None = None) -> dict[str, Any]:
         """Return the profiles of a feature that `drift` compares, to look at or to draw (`caraway.plot_drift`).

@@ -73,6 +73,15 @@ def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: 
             "frequent texts, extremes and quantiles of features, as far as rows of the key have a part in them",
             "drift.kept_days have passed; a reference is set anew",
         ),
+        *(
+            Remains(
+                f"profiles of dataset {name}",
+                "frequent texts, extremes and quantiles of its fields, as far as rows of the key have a part in them",
+                "rows that are drift.kept_days newer have come",
+            )
+            for name in (dataset, *computed)
+            if name in specs and specs[name].profiled
+        ),
         Remains(
             "files of the quality watch",
             f"hashes of 8 bytes of rows of {dataset}, if a job writes it and it has expectations",

@@ -3,7 +3,8 @@
 The first three are those of Apache DataSketches. All can be merged, and take a bounded number of bytes.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -70,6 +71,14 @@ def restored_distinct(packed: bytes) -> Sketch:
     union = new_distinct()
     union.update(library().hll_sketch.deserialize(packed))
     return union
+
+
+def add_distinct(into: Sketch, values: Iterable[float | str]) -> None:
+    """Add values to a sketch of distinct values."""
+    # The union takes half as long again for each value.
+    batch = library().hll_sketch(DISTINCT_LG_K, library().tgt_hll_type.HLL_8)
+    deque(map(batch.update, values), maxlen=0)
+    into.update(batch)
 
 
 def merge_distinct(into: Sketch, other: Sketch) -> None:

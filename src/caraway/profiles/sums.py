@@ -27,23 +27,25 @@ def add_floats(moments: Moments, values: Floats) -> None:
 
 def _add(moments: Moments, values: Floats) -> None:
     fractions, exponents = np.frexp(values)
+    # Values of one exponent stand together, so that they are added up by slices.
+    order = np.argsort(exponents.astype(np.int16), kind="stable")
+    fractions, exponents = fractions[order], exponents[order]
+    starts = np.flatnonzero(np.diff(exponents, prepend=exponents[0] - 1))
     whole = np.ldexp(np.abs(fractions), _FRACTION).astype(np.int64)
-    signs = np.sign(values)
-    # Values are grouped by exponent; the places are small numbers, also if the exponents are far apart.
-    kinds, places = np.unique(exponents, return_inverse=True)
     mask = (1 << _PIECE) - 1
     pieces = [((whole >> shift) & mask).astype(np.float64) for shift in (0, _PIECE, 2 * _PIECE)]
 
-    def summed(weights: Floats) -> list[int]:
-        return [int(total) for total in np.bincount(places, weights, len(kinds)).tolist()]
+    def summed(terms: Floats) -> list[int]:
+        return [int(total) for total in np.add.reduceat(terms, starts).tolist()]
 
+    signs = np.sign(fractions)
     totals = [summed(signs * piece) for piece in pieces]
     products = {(i, j): summed(pieces[i] * pieces[j]) for i in range(3) for j in range(i, 3)}
-    least = int(kinds.min()) - _FRACTION
-    exponent = min(0, least)
+    kinds = exponents[starts].tolist()
+    exponent = min(0, kinds[0] - _FRACTION)
     batch = Moments()
     batch.count, batch.exponent = len(values), exponent
-    for place, kind in enumerate(kinds.tolist()):
+    for place, kind in enumerate(kinds):
         up = kind - _FRACTION - exponent
         total = sum(sums[place] << (_PIECE * number) for number, sums in enumerate(totals))
         squares = sum((sums[place] << (_PIECE * (i + j))) * (1 if i == j else 2) for (i, j), sums in products.items())

@@ -19,6 +19,7 @@ from caraway.ingest.sources.trials import SourceTrials
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.store import OfflineQueries
+from caraway.quality.profiles import DatasetProfiles
 from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import Keyring
 from caraway.secrets.store import SecretStore
@@ -89,6 +90,7 @@ class Deployment:
     objects: ObjectFolder
     offline_queries: OfflineQueries
     offline_runner: OfflineRunner
+    profiles: DatasetProfiles
     quality: QualityStore
     replays: Replays
     secrets: SecretStore

@@ -33,6 +33,7 @@ from caraway.offline.queries.addresses import AllowedPlaces
 from caraway.offline.queries.places import spark_folder
 from caraway.offline.queries.store import OfflineQueries
 from caraway.plan.model import GraphPlan
+from caraway.quality.profiles import DatasetProfiles
 from caraway.quality.store import QualityStore
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.resolver import resolver
@@ -225,7 +226,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     access = Access(engine, by="server") if server.tokens else None
     skew, quality, drift = SkewStore(engine), QualityStore(engine), DriftStore(engine)
     runners: list[WatchRunner | LineageWatch] = [
-        *_runners(settings, reports, (skew, drift), quality, plans),
+        *_runners(settings, reports, (skew, drift), (quality, DatasetProfiles(engine)), plans),
         *lineage_watches(
             settings.openlineage, engine, objects, member=member, needed=lambda: plans.needed, jobs=state.jobs
         ),
@@ -371,6 +372,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         objects=objects,
         offline_queries=offline_queries,
         offline_runner=offline_runner,
+        profiles=DatasetProfiles(engine),
         quality=quality,
         replays=Replays(engine),
         secrets=secrets,
@@ -415,7 +417,7 @@ def _runners(
     settings: Settings,
     reports: ArchiveReports,
     served: tuple[SkewStore, DriftStore],
-    quality: QualityStore,
+    of_datasets: tuple[QualityStore, DatasetProfiles],
     plans: Plans,
 ) -> list[WatchRunner]:
     """Return what keeps the processes running that look at data which is there already."""
@@ -433,6 +435,10 @@ def _runners(
             for watch, store, module, show, enabled in watches
         ),
         QualityRunner(
-            quality, lambda: plans.needed, enabled=settings.quality.enabled, name=name, environment=environment
+            *of_datasets,
+            lambda: plans.needed,
+            enabled=settings.quality.enabled,
+            name=name,
+            environment=environment,
         ),
     ]

@@ -23,6 +23,7 @@ from caraway.plan.model import GraphPlan
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import profiled
+from caraway.quality.profiles import FoundInField
 from caraway.quality.store import Sample, Total, Windows
 from caraway.served.drift import Reference
 from caraway.served.findings import Found
@@ -107,6 +108,36 @@ class Drift:
             for name, column in self.reference.items()
             if name in features
         }
+
+
+class Profiles:
+    """The profiles of datasets: their numbers have changed since a day before, and nothing else has."""
+
+    def __init__(self) -> None:
+        numbers = [float(number % 50) for number in range(2_000)]
+        texts = ["secret oak", "elm"] * 1_000
+        before = profiled([pa.table({"": numbers})]).columns[""]
+        now = profiled([pa.table({"": [number + 25 for number in numbers]})]).columns[""]
+        same = profiled([pa.table({"": texts})]).columns[""]
+        self.of_kind = {Kind.NUMBER: (before, now), Kind.CATEGORY: (same, same)}
+
+    def newest(self, _check_id: str) -> datetime:
+        return NOW
+
+    def window(
+        self, _check_id: str, since: datetime, until: datetime, names: Collection[str]
+    ) -> dict[tuple[str, Kind], ColumnProfile]:
+        kinds = {name: Kind.CATEGORY if name == "species" else Kind.NUMBER for name in names}
+        is_now = since <= NOW < until
+        return {(name, kind): self.of_kind[kind][is_now] for name, kind in kinds.items()}
+
+    def references(self, _check_id: str, _names: Collection[str]) -> dict[str, Reference]:
+        return {}
+
+    def found(self, check_ids: Collection[str]) -> dict[str, list[FoundInField]]:
+        moved = FoundInField(field="moisture", distance="mean", value=1.75, drifted=True)
+        same = FoundInField(field="species", distance="psi", value=0.0, drifted=False)
+        return {check_id: [moved, same] for check_id in check_ids}
 
 
 class Explanations:

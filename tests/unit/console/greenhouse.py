@@ -10,6 +10,7 @@ from typing import Optional
 
 from caraway import Average, F, dataset, featureset, field, meta, pipeline
 from caraway.dtypes import Continuous
+from caraway.graph.drift import Drift
 from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.specs import (
     DatasetSpec,
@@ -53,7 +54,13 @@ def graph(**tags: tuple[str, ...]) -> Graph:
         for spec in found.datasets
     )
     expected = {"Readings": suite("moisture", strict=True), "Pots": suite("size", "species")}
-    return replace(found, datasets=tuple(replace(spec, expectations=expected.get(spec.name)) for spec in datasets))
+    with_checks = [replace(spec, expectations=expected.get(spec.name)) for spec in datasets]
+    return replace(found, datasets=tuple(profiled(spec) if spec.expectations else spec for spec in with_checks))
+
+
+def profiled(spec: DatasetSpec) -> DatasetSpec:
+    """Return a dataset with thresholds of drift."""
+    return replace(spec, metadata=replace(spec.metadata, drift=Drift(mean=0.4)))
 
 
 def suite(*columns: str, strict: bool = False) -> ExpectationSuite:
@@ -75,9 +82,8 @@ def large(datasets: int, features: int) -> Graph:
     made: list[DatasetSpec] = []
     for number in range(datasets):
         if number % 10 == 0:
-            made.append(
-                replace(source, name=f"Readings{number:04d}", metadata=about, expectations=suite(*["moisture"] * 9))
-            )
+            readings = replace(source, name=f"Readings{number:04d}", metadata=about)
+            made.append(profiled(replace(readings, expectations=suite(*["moisture"] * 9))))
             continue
         read = made[number - number % 10].name
         tree = replace(pipeline.operator, of=replace(pipeline.operator.of, dataset=read))  # type: ignore[union-attr, arg-type]

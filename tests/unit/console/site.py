@@ -36,7 +36,7 @@ from caraway.state.access import AccessList, TokenOwner, digest_of
 from caraway.state.model import BranchRecord, CommitRecord, DesiredState, JobRecord, JobState, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.topics.letters import Letter
-from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Quality
+from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Profiles, Quality
 from tests.unit.server.test_access import Headers, Nothing
 from tests.unit.server.test_answers import Writer
 
@@ -235,6 +235,7 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         offline_runner=explanations,
         objects=explanations,
         quality=Quality(plan),
+        profiles=Profiles(),
         freshness=MADE(
             ages=dict,
             of=lambda plan: [_age(index.dataset) for index in plan.indexes],

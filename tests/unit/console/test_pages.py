@@ -64,6 +64,8 @@ ADDRESSES = {
     "/console/drift": "drifted",
     "/console/drift?feature=State": "Distances from the reference",
     "/console/drift?feature=State.species&hours=1&reference=week": "as before",
+    "/console/drift?dataset=Readings": "delay_seconds",
+    "/console/drift?dataset=Pots&hours=24&reference=previous": "the hours before",
     "/console/why": "Why has a feature its value?",
     "/console/why?feature=State.mean": "Tap.pot",
     "/console/tokens": "account119",
@@ -301,8 +303,29 @@ def test_drift_is_shown_with_its_thresholds(console: Site) -> None:
     assert re.search(r"State\.species.*as before", page)
     limited = Structure(console.get("/console/drift", "limited").text).text
     assert ("State.mean" in limited, "State.species" in limited) == (True, False)
-    for wrong, status in (("feature=Nowhere", 404), ("feature=State&reference=x", 400), ("feature=State&hours=x", 400)):
+    for wrong, status in (
+        ("feature=Nowhere", 404),
+        ("feature=State&reference=x", 400),
+        ("feature=State&hours=x", 400),
+        ("dataset=Nowhere", 404),
+        ("dataset=Wetness", 400),
+        ("dataset=Readings&reference=training", 400),
+    ):
         assert console.get(f"/console/drift?{wrong}").status == status
+
+
+def test_the_profile_of_a_dataset_is_shown_with_its_drift(console: Site) -> None:
+    page = Structure(console.get("/console/drift?dataset=Readings").text).text
+    assert re.search(r"moisture drifted 2,000 0 .* 25 ", page)
+    assert re.search(r"Distances from the reference .*mean .* 0\.4 ", page)
+    assert 'href="/console/drift?dataset=Readings"' in console.get("/console/dataset?name=Readings").text
+    everything = Structure(console.get("/console/drift").text).text
+    assert re.search(r"Readings ?\.moisture.*drifted.*Pots ?\.species", everything)
+    # Datasets with pots are private.
+    limited = Structure(console.get("/console/drift", "limited").text).text
+    assert ("Readings" in limited, "Pots" in limited) == (True, False)
+    assert console.get("/console/drift?dataset=Readings", "limited").status == 200
+    assert console.get("/console/drift?dataset=Pots", "limited").status == 404
 
 
 def test_an_explanation_has_an_address_without_values(console: Site) -> None:
@@ -494,6 +517,7 @@ def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
         "/console/quality?dataset=Readings0550&hours=720",
         "/console/drift",
         "/console/drift?feature=Set0555",
+        "/console/drift?dataset=Readings0550",
         "/console/why?feature=Set0555.mean_of_the_moisture_3",
         "/console/diff?from=main&to=dev",
         "/console",

@@ -263,11 +263,12 @@ def _feature(found: ColumnDrift) -> DriftFeature:
         reference=None if found.against is None else found.against.value,
         reference_rows=found.reference_rows,
         reference_set_at=None if found.set_at is None else found.set_at.astimezone(UTC).isoformat(),
-        distances=[_distance(shift) for shift in found.shifts],
+        distances=[distance_of(shift) for shift in found.shifts],
     )
 
 
-def _distance(shift: Shift) -> DriftDistance:
+def distance_of(shift: Shift) -> DriftDistance:
+    """Return a distance as it is shown."""
     return DriftDistance(
         distance=shift.distance.value,
         value=shift.value,
