@@ -1,4 +1,7 @@
-"""The counts of expectations in a run: by the product's code in a process that is killed, and by plain Python."""
+"""The counts of expectations in a run: by the product's code in a process that is killed, and by plain Python.
+
+The profiles of datasets are made by the same process; `profiling` has them in plain Python.
+"""
 
 import json
 import time
@@ -17,6 +20,7 @@ from caraway.engine_local.changes import SourceChange
 from caraway.engine_local.engine import LocalEngine
 from caraway.errors import UnavailableError
 from caraway.plan.model import CheckPlan
+from caraway.profiles.columns import ColumnProfile
 from caraway.quality.follower import FOLDER, QualityFollower
 from caraway.quality.store import QualityStore
 from caraway.state.database import connect
@@ -26,6 +30,7 @@ from tests.messages import positions_of
 from tests.parity.comparing import Difference
 from tests.parity.graphs import Case
 from tests.parity.plain_checks import outcome
+from tests.parity.profiling import differing_profiles, stored_profiles
 from tests.parity.traffic import Part, Traffic
 from tests.timeouts import deadline_in
 
@@ -111,13 +116,17 @@ class CountingProcess:
         totals = self._store.totals([check.check_id])
         return {number: (found.counts.evaluated, found.counts.failed) for (_, number), found in totals.items()}
 
+    def profiles(self, check: CheckPlan) -> dict[tuple[str, int], ColumnProfile]:
+        """Return the profiles of a check by field and hour, in microseconds since the epoch."""
+        return stored_profiles(self._engine, check)
+
     def stop(self) -> None:
         """End the process, if it still runs."""
         self._end()
         self._engine.dispose()
 
     def _has_counted(self) -> bool:
-        return bool(self._store.totals(list(self._checks)))
+        return any(self._store.positions(check_id) for check_id in self._checks)
 
     def _is_counted(self, check_id: str, ends: Mapping[int, int]) -> bool:
         return is_behind(self._store.positions(check_id), ends)
@@ -149,6 +158,11 @@ class OnTopic:
     row: Sequence[Any] | None
 
 
+def rows_of(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> list[Row]:
+    """Return the rows that the records of a check's topic put into its dataset, in stored form."""
+    return list(_rows(case, check, list(_put(records) if check.repeats else _each(records))))
+
+
 def counted_plainly(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> dict[int, Counted]:
     """Return what the expectations of a check must count, by number; expectations that look at no row are left out.
 
@@ -157,7 +171,7 @@ def counted_plainly(case: Case, check: CheckPlan, records: Sequence[OnTopic]) ->
         check: The check.
         records: The records of its topic, those of a partition in their order.
     """
-    rows = list(_rows(case, check, list(_put(records) if check.repeats else _each(records))))
+    rows = rows_of(case, check, records)
     counts: Counter[int] = Counter()
     failed: Counter[int] = Counter()
     for number, item in enumerate(check.suite.expectations):
@@ -221,11 +235,14 @@ def on_topic(check: CheckPlan, messages: Sequence[Message], positions: Mapping[i
 
 
 def differing_counts(traffic: Traffic, part: Part, counting: CountingProcess) -> list[Difference]:
-    """Return where the counts of a case aren't those of plain Python, once all rows are counted."""
-    found = []
+    """Return where the counts and profiles of a case aren't those of plain Python, once all rows are counted."""
+    found: list[Difference] = []
     for check in part.plan.checks:
         records = on_topic(check, traffic.records(check.topic), counting.positions(check))
         wanted, counts = counted_plainly(part.case, check, records), counting.counts(check)
+        if check.profiled:
+            rows = rows_of(part.case, check, records)
+            found += differing_profiles(part, check, rows, counting.profiles(check))
         found += [
             Difference(
                 part,

@@ -18,6 +18,7 @@ from caraway.dtypes.types import (
     StringType,
     base_type,
 )
+from caraway.graph.drift import Drift
 from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.trees import is_terminal
@@ -26,6 +27,8 @@ from tests.parity.values import TEXTS
 
 #: The share of datasets with expectations, the most of one, and the share of those that look at some rows only.
 SHARE, MOST, CONDITIONAL = 0.7, 4, 0.25
+#: The share of datasets that are profiled.
+PROFILED = 0.5
 PATTERNS = ["^[a-z]$", "[A-Z]", "^$", "a|b", "\\W"]
 
 # The name of an expectation and its arguments.
@@ -33,22 +36,27 @@ Drawn = tuple[str, dict[str, Any]]
 
 
 def expected_of(case: Case) -> Case:
-    """Return a case whose datasets have random expectations; those that the graph's rules refuse are left out."""
+    """Return a case whose datasets have random expectations and profiles, unless the graph's rules refuse them."""
     for spec in case.datasets:
         if any(is_terminal(pipeline.operator) for pipeline in spec.pipelines):
             continue
         rng = Random(f"expectations of {case.seed} {spec.name}")
-        if rng.random() >= SHARE:
-            continue
-        suite = suite_of(rng, spec)
-        changed = [replace(one, expectations=suite) if one.name == spec.name else one for one in case.datasets]
-        longer = replace(case, datasets=tuple(changed))
-        try:
-            check(longer)
-        except REFUSALS:
-            continue
-        case = longer
+        if rng.random() < SHARE:
+            case = _with(case, replace(spec, expectations=suite_of(rng, spec)))
+        if rng.random() < PROFILED:
+            known = next(one for one in case.datasets if one.name == spec.name)
+            case = _with(case, replace(known, metadata=replace(known.metadata, drift=Drift())))
     return case
+
+
+def _with(case: Case, spec: DatasetSpec) -> Case:
+    """Return a case with another definition of a dataset, unless the graph's rules refuse it."""
+    longer = replace(case, datasets=tuple(spec if one.name == spec.name else one for one in case.datasets))
+    try:
+        check(longer)
+    except REFUSALS:
+        return case
+    return longer
 
 
 def suite_of(rng: Random, spec: DatasetSpec) -> ExpectationSuite:

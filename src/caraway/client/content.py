@@ -77,7 +77,7 @@ class Content(Caller):
             `features` has for each feature and commit the numbers of values that were `checked` and `mismatched`, the
             `reasons` of mismatches, and why others are `unchecked`. `samples` has values that differ.
 
-        Raises `UnknownEntityError` if the branch has no such feature.
+        Raises `RemoteError` if the branch has no such feature.
         """
         params = {"feature": feature, "hours": str(hours), "samples": str(samples)}
         answer: dict[str, Any] = self._connection.request("GET", "/skew", self._headers(), params=params).json()
@@ -98,7 +98,7 @@ class Content(Caller):
             the part of it that chance doesn't explain (`at_least`), and the `threshold` from which it is an alarm.
             The probability of any alarm is at most `false_alarms` if nothing has changed.
 
-        Raises `UnknownEntityError` if the branch has no such feature.
+        Raises `RemoteError` if the branch has no such feature.
         """
         params = {"feature": feature, "hours": str(hours), "reference": reference}
         answer: dict[str, Any] = self._connection.request("GET", "/drift", self._headers(), params=params).json()
@@ -121,8 +121,7 @@ class Content(Caller):
             `drifted`, and its `distances`, as `drift` has them for features.
 
         Raises:
-            UnknownEntityError: The branch has no such dataset.
-            InvalidInputError: The dataset isn't profiled.
+            RemoteError: The branch has no such dataset, or it isn't profiled.
         """
         name = dataset_name(dataset, "dataset_drift")
         params = {"hours": str(hours), "reference": reference}
@@ -141,8 +140,7 @@ class Content(Caller):
             The profile; None if no row was profiled yet.
 
         Raises:
-            UnknownEntityError: The branch has no such dataset.
-            InvalidInputError: The dataset isn't profiled.
+            RemoteError: The branch has no such dataset, or it isn't profiled.
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
         # It needs pyarrow, which takes longer to import than the client.
@@ -167,7 +165,7 @@ class Content(Caller):
             reference, such as "training", that of the reference. A profile that there isn't is missing.
 
         Raises:
-            UnknownEntityError: The branch has no such feature.
+            RemoteError: The branch has no such feature.
             UnavailableError: The library of the sketches isn't installed (`pip install caraway[drift]`).
         """
         # It needs pyarrow, which takes longer to import than the client.

@@ -28,8 +28,11 @@ def states_of(
         checks: The parts of its suite, if they are known.
     """
     counts = {(number, round(start.timestamp() * 1e6)): found for (number, start), found in windows.items()}
-    by_number = {number: found.counts for (check_id, number), found in totals.items() if check_id == plan.check_id}
-    return states(plan.dataset.name, plan.suite.version, checks or checks_of(plan.suite), counts, by_number)
+    checks, own = checks or checks_of(plan.suite), plan.check_id
+    by_number = {
+        number: found.counts for number in range(len(checks)) if (found := totals.get((own, number))) is not None
+    }
+    return states(plan.dataset.name, plan.suite.version, checks, counts, by_number)
 
 
 class QualityWatch:

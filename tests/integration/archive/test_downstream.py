@@ -6,7 +6,7 @@
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -203,7 +203,9 @@ def test_kills_between_all_steps_lose_nothing(
             record.left(DEAD_LETTERS_PLACE) and record.left(ARCHIVE_FILES) for record in found
         )
 
-    with closing(Client(str(server.settings.server.url), branch=branch)) as client:
+    with ExitStack() as open_things:
+        open_things.callback(database.dispose)
+        client = open_things.enter_context(closing(Client(str(server.settings.server.url), branch=branch)))
         client.init_branch(branch)
         archive.start()
         for each in (mock, client):
@@ -232,7 +234,6 @@ def test_kills_between_all_steps_lose_nothing(
         log_more(client)
         expected = shown(mock)
         eventually(lambda: shown(client) == expected, lambda: f"{shown(client)} {expected}\n{server.said()}")
-    database.dispose()
 
 
 def history(server: ServerProcess) -> list[str]:

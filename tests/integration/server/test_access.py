@@ -70,6 +70,9 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/drift/profiles"): ("drift_profiles", None),
     ("post", "/api/v1/drift/reference"): ("set_reference", {"profile": ""}),
     ("get", "/api/v1/drift/findings"): ("drift_findings", None),
+    ("get", "/api/v1/drift/datasets"): ("dataset_findings", None),
+    ("get", "/api/v1/drift/datasets/{name}"): ("dataset_drift", None),
+    ("get", "/api/v1/drift/datasets/{name}/profile"): ("dataset_profile", None),
     ("get", "/api/v1/expectations"): ("expectations", None),
     ("get", "/api/v1/tokens"): ("list_tokens", None),
     ("post", "/api/v1/tokens"): ("create_token", {}),
@@ -321,6 +324,10 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     assert client.post("/api/v1/drift/reference", json=own).json() == {"features": ["State.mean"], "ignored": []}
     every = guarded.http.get("/skew").json()
     assert [feature["feature"] for feature in every["features"]] == ["Former.x", "State.mean", "State.species"]
+    for path in ("Pots", "Pots/profile"):
+        assert client.get(f"/api/v1/drift/datasets/{path}").status_code == 404
+        # It isn't profiled.
+        assert guarded.http.get(f"/drift/datasets/{path}").status_code == 400
     assert client.get("/api/v1/dataset/Pots/inspect").status_code == 403
     assert client.get("/api/v1/dataset/Rules/inspect").status_code == 200
     # The source code of an extractor that may be read can have the name of a dataset that may not; it is left out here.

@@ -2,12 +2,14 @@
 
 import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
+from caraway.graph.specs import Metadata
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.served.findings import Found
@@ -326,6 +328,21 @@ def test_the_profile_of_a_dataset_is_shown_with_its_drift(console: Site) -> None
     assert ("Readings" in limited, "Pots" in limited) == (True, False)
     assert console.get("/console/drift?dataset=Readings", "limited").status == 200
     assert console.get("/console/drift?dataset=Pots", "limited").status == 404
+
+
+def test_a_field_that_may_not_be_read_has_no_profile() -> None:
+    graph = greenhouse.graph()
+    hidden = Metadata(tags=("pii",))
+    datasets = [
+        replace(spec, fields=tuple(replace(f, metadata=hidden) if f.name == "moisture" else f for f in spec.fields))
+        for spec in graph.datasets
+    ]
+    console = site(replace(graph, datasets=tuple(datasets)))
+    for role, shows in (("admin", True), ("limited", False)):
+        page = Structure(console.get("/console/drift?dataset=Readings", role).text).text
+        assert ("moisture" in page, "delay_seconds" in page) == (shows, True)
+        everything = Structure(console.get("/console/drift", role).text).text
+        assert (re.search(r"Readings ?\.moisture", everything) is not None, "Readings" in everything) == (shows, True)
 
 
 def test_an_explanation_has_an_address_without_values(console: Site) -> None:
