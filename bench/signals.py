@@ -1,14 +1,14 @@
-"""Metrics, request ids and traces: what they cost of the throughput of queries, in pairs within one run.
+"""Metrics, request ids and traces: what they cost of the throughput of queries, by turns within one run.
 
-    python -m bench signals [--seconds 2] [--pairs 8] [--events 1000] [--connections 8] [--json FILE]
+    python -m bench signals [--seconds 2] [--rounds 8] [--events 1000] [--connections 8] [--json FILE]
 
-One server (`alone.py`) answers the same load all the time. Its metrics, request ids and traces are switched off and on
-again by turns, each for some seconds, so that both ways have the same process, index and hour. "On" traces the default
-share of requests, 1%, for a receiver that isn't there. "Off" leaves calls that do nothing, some 50 ns each.
+One server (`alone.py`) answers the same load all the time. It has no signals, metrics only, or metrics, request ids and
+traces, by turns, each for some seconds, so that all ways have the same process, index and hour. "All" traces the
+default share of requests, 1%, for a receiver that isn't there. "None" leaves calls that do nothing, some 50 ns each.
 
 The measure is the processor time of the server for a request: one worker answers as many requests a second as fit into
 a second of it, and other programs of the machine hardly change it. The ratio is that of the least times of each way;
-the ratio of the requests a second is printed beside it, which other programs do change.
+the requests a second are printed beside it, which other programs do change.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,10 +44,13 @@ CASES = ("1 x 10", "100 x 10")
 # Nobody listens at this address.
 TRACES, SHARE = "http://127.0.0.1:9/v1/traces", 0.01
 TARGET = 1.02
-ON, OFF = signal.SIGUSR1, signal.SIGUSR2
+NONE, METRICS, ALL = "none", "metrics", "all"
+WAYS = {NONE: signal.SIGUSR2, METRICS: signal.SIGURG, ALL: signal.SIGUSR1}
+# The ids of requests in answers tell the way: they have none, this one, or one of their own.
+SHOWN_ID = "m"
 WARM_UP_SECONDS = 1.0
-# Both ways come first as often as second.
-ORDER = ((OFF, ON), (ON, OFF))
+# Each way comes in each place as often as the others.
+ORDER = tuple(permutations(WAYS))
 
 
 class _Nothing:
@@ -73,21 +76,20 @@ class Switch:
         """Begin with all that the application has, and a tracer."""
         self._app: Any = app
         self._tracer = OtelTracer(TRACES, SHARE, "bench")
-        self._modules: dict[tuple[Any, str], tuple[object, object]] = {
-            (application, "metrics"): (application.metrics, _silent(application.metrics)),
-            (application, "REQUEST_ID"): (application.REQUEST_ID, NOTHING),
-            (application, "accepted"): (application.accepted, lambda _: ""),
-            (queries, "metrics"): (queries.metrics, _silent(queries.metrics)),
-        }
-        signal.signal(ON, lambda *_: self.turn(on=True))
-        signal.signal(OFF, lambda *_: self.turn(on=False))
-        self.turn(on=True)
+        self._metrics = [(module, module.metrics, _silent(module.metrics)) for module in (application, queries)]
+        self._ids = application.REQUEST_ID, application.accepted
+        for way, number in WAYS.items():
+            signal.signal(number, lambda *_, way=way: self.turn(way))  # type: ignore[misc]
+        self.turn(ALL)
 
-    def turn(self, *, on: bool) -> None:
-        """Switch all of it on or off."""
-        self._app._tracer = self._tracer if on else None  # noqa: SLF001 (a server has no such switch)
-        for (module, name), (real, silent) in self._modules.items():
-            setattr(module, name, real if on else silent)
+    def turn(self, way: str) -> None:
+        """Switch to one of the ways."""
+        self._app._tracer = self._tracer if way is ALL else None  # noqa: SLF001 (a server has no such switch)
+        shown = SHOWN_ID if way is METRICS else ""
+        module: Any = application
+        module.REQUEST_ID, module.accepted = self._ids if way is ALL else (NOTHING, lambda _: shown)
+        for module, real, silent in self._metrics:
+            module.metrics = silent if way is NONE else real
 
 
 def _silent(module: Any) -> SimpleNamespace:
@@ -113,53 +115,53 @@ def processor_ns(pid: int) -> int:
     return round(1e9 * (times.user + times.system))
 
 
-def switch(url: str, pid: int, way: signal.Signals, request: bytes) -> None:
-    """Switch the signals, and wait until an answer shows it: it has an id, or an empty one."""
-    os.kill(pid, way)
+def switch(url: str, pid: int, way: str, request: bytes) -> None:
+    """Switch the signals, and wait until the id in an answer shows it."""
+    os.kill(pid, WAYS[way])
     deadline = time.monotonic() + 10
     with connect(url) as connection:
         while time.monotonic() < deadline:
             head = ask(connection, request).partition(b"\r\n\r\n")[0].lower()
             found = next(line for line in head.split(b"\r\n") if line.startswith(b"x-request-id:"))
-            if bool(found.partition(b":")[2].strip()) == (way is ON):
+            shown = found.partition(b":")[2].strip().decode()
+            if way == {"": NONE, SHOWN_ID: METRICS}.get(shown, ALL):
                 return
     raise SystemExit("the server didn't switch its signals")
 
 
 def measure(url: str, pid: int, requests: Sequence[bytes], options: argparse.Namespace) -> dict[str, list[Slice]]:
-    """Return the slices of both ways, in pairs."""
-    found: dict[str, list[Slice]] = {"off": [], "on": []}
+    """Return the slices of all ways, in rounds."""
+    found: dict[str, list[Slice]] = {way: [] for way in WAYS}
     together(url, requests, min(WARM_UP_SECONDS, options.seconds), options.connections)
-    for _, order in zip(range(options.pairs), cycle(ORDER), strict=False):
+    for _, order in zip(range(options.rounds), cycle(ORDER), strict=False):
         for way in order:
             switch(url, pid, way, requests[0])
             before = processor_ns(pid)
             figures = together(url, requests, options.seconds, options.connections)
             spent = (processor_ns(pid) - before) / 1000
-            found["on" if way is ON else "off"].append(Slice(figures.rate, spent / len(figures.latencies)))
+            found[way].append(Slice(figures.rate, spent / len(figures.latencies)))
     return found
 
 
 def summary(found: dict[str, list[Slice]]) -> dict[str, float]:
-    """Return the figures of a case; `ratio` is the one that counts."""
-    off, on = found["off"], found["on"]
-    pairs = [mine.us / theirs.us for mine, theirs in zip(on, off, strict=True)]
-    return {
-        "off_us": round(min(one.us for one in off), 2),
-        "on_us": round(min(one.us for one in on), 2),
-        "ratio": round(min(one.us for one in on) / min(one.us for one in off), 4),
-        "median_of_pairs": round(statistics.median(pairs), 4),
-        "off_per_second": round(max(one.per_second for one in off), 1),
-        "on_per_second": round(max(one.per_second for one in on), 1),
-        "per_second_ratio": round(max(one.per_second for one in off) / max(one.per_second for one in on), 4),
-    }
+    """Return the figures of a case: of each way, and its ratio to that without signals."""
+    figures: dict[str, float] = {}
+    for way, slices in found.items():
+        pairs = [mine.us / theirs.us for mine, theirs in zip(slices, found[NONE], strict=True)]
+        figures |= {
+            f"{way}_us": round(min(one.us for one in slices), 2),
+            f"{way}_ratio": round(min(one.us for one in slices) / min(one.us for one in found[NONE]), 4),
+            f"{way}_median_of_rounds": round(statistics.median(pairs), 4),
+            f"{way}_per_second": round(max(one.per_second for one in slices), 1),
+        }
+    return figures
 
 
 def main() -> None:
-    """Measure both ways by turns, and print the ratios."""
+    """Measure all ways by turns, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0, help="seconds of a slice")
-    parser.add_argument("--pairs", type=int, default=8, help="slices of each way")
+    parser.add_argument("--rounds", type=int, default=8, help="slices of each way")
     parser.add_argument("--events", type=int, default=1_000, help="greatest number of events in a window")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
@@ -178,15 +180,15 @@ def main() -> None:
             requests = [post(address, body) for body in caraway_requests(options.events)[name][0]]
             figures[name] = summary(measure(address, pid, requests, options))
     for name, one in figures.items():
-        print(
-            f"{name}: {one['off_us']:.1f} us a query without, {one['on_us']:.1f} with: {one['ratio']:.3f} "
-            f"(median of pairs {one['median_of_pairs']:.3f}; at most {TARGET} wanted); "
-            f"{one['off_per_second']:,.0f} and {one['on_per_second']:,.0f} requests a second"
-        )
+        print(f"{name}: {one['none_us']:.1f} us a query without signals, {one['none_per_second']:,.0f} a second")
+        for way, wanted in ((METRICS, f"; at most {TARGET} wanted"), (ALL, "")):
+            per_second = f"{one[f'{way}_per_second']:,.0f} a second"
+            median = f"median of rounds {one[f'{way}_median_of_rounds']:.3f}{wanted}"
+            print(f"  {way}: {one[f'{way}_us']:.1f} us, {one[f'{way}_ratio']:.3f} ({median}), {per_second}")
     print(quiet)
     report = {
         "bench": "signals",
-        "pairs": options.pairs,
+        "rounds": options.rounds,
         "seconds": options.seconds,
         "held_up": quiet.part,
         "figures": figures,
