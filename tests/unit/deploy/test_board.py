@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
+from caraway.quality.metrics import DatasetDriftFigures, QualityFigures
 from caraway.served.metrics import SkewFigures
 from caraway.server import surface
 from tests.markdown import DOCS
@@ -31,7 +32,7 @@ def labels_of_metrics() -> dict[str, set[str]]:
     """Return the labels of each series that a server has, by the name of the series."""
     assert surface.ENDPOINTS, "importing the surface registers all metrics of the server"
     found: dict[str, set[str]] = {}
-    for collector in {*REGISTRY._collector_to_names, SkewFigures()}:
+    for collector in {*REGISTRY._collector_to_names, SkewFigures(), QualityFigures(), DatasetDriftFigures()}:
         for family in getattr(collector, "describe", collector.collect)():
             declared = set(getattr(collector, "_labelnames", ())) | set(getattr(family, "_labelnames", ()))
             for suffix in SUFFIXES.get(family.type, ("",)):
