@@ -21,7 +21,7 @@ import pymysql
 import pytest
 
 from caraway import Dataset, connectors, dataset, field, meta
-from caraway.connectors import MySQL, Postgres, source
+from caraway.connectors import MySQL, Postgres, Redshift, source
 from caraway.graph.specs import Graph
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import RecordCount, ServerProcess, end_of, eventually, records
@@ -40,7 +40,8 @@ class Server:
         self.kind = kind
         # The topic is named after the definitions, which have the name of the system, and tests share a broker.
         self.name = f"db_{secrets.token_hex(4)}"
-        self.server: PostgresServer | MariaDB = (PostgresServer if kind == "Postgres" else MariaDB)(folder)
+        # Postgres stands in for Redshift, whose driver it understands.
+        self.server: PostgresServer | MariaDB = (MariaDB if kind == "MySQL" else PostgresServer)(folder)
         self.server.start()
 
     @property
@@ -56,15 +57,17 @@ class Server:
             )
             return my.table("hives", cursor="changed_at")
         of = urlsplit(self.server.url)
-        pg = Postgres(
-            name=self.name,
-            host="127.0.0.1",
-            port=self.server.port,
-            db_name=of.path[1:],
-            username=of.username or "",
-            password=of.password or "",
-        )
-        return pg.table("hives", cursor="changed_at")
+        settings: dict[str, Any] = {
+            "name": self.name,
+            "host": "127.0.0.1",
+            "port": self.server.port,
+            "db_name": of.path[1:],
+            "username": of.username or "",
+            "password": of.password or "",
+        }
+        if self.kind == "Redshift":
+            return Redshift(**settings, schema="public").table("hives", cursor="changed_at")
+        return Postgres(**settings).table("hives", cursor="changed_at")
 
     def execute(self, *statements: str) -> None:
         if isinstance(self.server, MariaDB):
@@ -181,7 +184,10 @@ def test_a_killed_server_and_a_killed_database_take_each_row_once(
 
 @pytest.mark.full(reason="a million rows and some twenty kills; a smaller load with two kills is in each run")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("kind", "key"), [("Postgres", True), ("Postgres", False), ("MySQL", True), ("MySQL", False)])
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [("Postgres", True), ("Postgres", False), ("MySQL", True), ("MySQL", False), ("Redshift", False)],
+)
 def test_a_million_rows_survive_kills_at_random_moments(
     own_server: Callable[[], ServerProcess], database: Callable[[str], Server], kafka: str, kind: str, key: bool
 ) -> None:
