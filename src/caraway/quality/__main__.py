@@ -60,9 +60,12 @@ class Quality:
         self._retention = Retention(self._store, table, self._kept)
         alerts = LastingAlerts(NAME, OBJECT, ObjectFolder(settings.objects_url), Webhook(settings.alerts.webhook))
         self._drift = DatasetDrift(
-            DatasetProfiles(database), alerts, hours=settings.drift.hours, false_alarms=settings.drift.false_alarms
+            DatasetProfiles(database),
+            alerts,
+            hours=settings.drift.hours,
+            false_alarms=settings.drift.false_alarms,
+            seconds=settings.drift.seconds,
         )
-        self._compare_seconds = settings.drift.seconds
 
         def past(topic: TopicPlan) -> ArchivedPast:
             return ArchivedPast(servers, settings.objects_url, topic.name, topic.schema)
@@ -79,8 +82,7 @@ class Quality:
         )
         self._checks: Mapping[str, CheckPlan] = {}
         self._branches: Mapping[str, Collection[str]] = {}
-        self._changed: set[str] = set()
-        self._looked_at = self._told_at = self._prune_at = self._compared_at = float("-inf")
+        self._looked_at = self._told_at = self._prune_at = float("-inf")
         self._worked_at = time.monotonic()
 
     def round(self) -> None:
@@ -94,10 +96,7 @@ class Quality:
             self._looked_at = now
         recorded = self._follower.step()
         self._tell({check_id: self._checks[check_id] for check_id in recorded})
-        self._changed.update(recorded)
-        if now >= self._compared_at + self._compare_seconds:
-            self._compare()
-            self._compared_at = now
+        self._drift.look(recorded, self._checks, self._branches)
         if now >= self._told_at + ALERT_SECONDS:
             self._tell(self._checks)
             self._told_at = now
@@ -147,11 +146,6 @@ class Quality:
 
     def _hides(self, plan: CheckPlan) -> HidesRecord | None:
         return self._erased.hides_record(plan.erasure_scope, plan.schema)
-
-    def _compare(self) -> None:
-        """Compare profiled datasets that have new rows with what they were before."""
-        self._drift.look(self._changed, self._checks, self._branches)
-        self._changed.clear()
 
     def _tell(self, checks: Mapping[str, CheckPlan]) -> None:
         self._watch.look(checks, self._branches)

@@ -15,6 +15,9 @@ from caraway.served.drift_reports import Against, ColumnDrift, Window, drift_of,
 NAME = "CarawayFieldDrifted"
 # The object of the alerts that were sent.
 OBJECT = "drift/dataset_alerts.json"
+# After a comparison none begins for so many times as long as it took.
+RESTS = 10
+NEVER = float("-inf")
 
 
 def columns_of(plan: CheckPlan) -> dict[str, tuple[Kind, Drift]]:
@@ -34,7 +37,7 @@ def dataset_window(profiles: DatasetProfiles, check_id: str, hours: int) -> Wind
 
 
 class DatasetDrift:
-    """Compares the profiles of datasets with earlier ones, and sends alerts. Not thread safe."""
+    """Compares the profiles of datasets with earlier ones, one dataset after the other. Not thread safe."""
 
     def __init__(
         self,
@@ -43,7 +46,9 @@ class DatasetDrift:
         *,
         hours: int,
         false_alarms: float,
+        seconds: float,
         clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
 
@@ -52,32 +57,52 @@ class DatasetDrift:
             alerts: The alerts.
             hours: The hours that are compared with those a day before.
             false_alarms: The greatest probability that a comparison has any alarm though nothing has changed.
+            seconds: The shortest pause between two comparisons of a dataset, and between two looks at all alerts.
             clock: Returns the time in seconds since the epoch.
+            elapsed: Returns seconds that never go back.
         """
         self._profiles = profiles
         self._alerts = alerts
         self._hours = hours
         self._false_alarms = false_alarms
+        self._seconds = seconds
         self._clock = clock
+        self._elapsed = elapsed
         self._found: dict[str, list[ColumnDrift]] = {}
+        # The datasets that have new rows, the one that has waited longest first.
+        self._waiting: dict[str, None] = {}
+        self._compared_at: dict[str, float] = {}
+        self._rests_until = self._told_at = NEVER
 
     def look(
         self, changed: Collection[str], checks: Mapping[str, CheckPlan], branches: Mapping[str, Collection[str]]
     ) -> None:
-        """Compare checks with new rows, record how they compare, and send the alerts that are due.
+        """Compare a dataset with new rows, if one is due, record how it compares, and send the alerts that are due.
 
         Args:
-            changed: The names of the checks with new rows.
+            changed: The names of the checks with rows that are new since the last call.
             checks: All checks by name.
             branches: The branches that serve each check.
 
         Raises `UnavailableError` if Postgres or the object store doesn't answer.
         """
         self._found = {check_id: found for check_id, found in self._found.items() if check_id in checks}
-        for check_id, plan in checks.items():
-            # A process that was started anew compares all, to know what lasts.
-            if plan.profiled and (check_id in changed or check_id not in self._found):
-                self._found[check_id] = self._compare(plan)
+        # A process that was started anew compares all, to know what lasts.
+        new = [i for i, plan in checks.items() if plan.profiled and (i in changed or i not in self._compared_at)]
+        self._waiting = {i: None for i in (*self._waiting, *new) if i in checks}
+        began = self._elapsed()
+        due = next((i for i in self._waiting if began >= self._compared_at.get(i, NEVER) + self._seconds), None)
+        if due is not None and began >= self._rests_until:
+            self._found[due] = self._compare(checks[due])
+            del self._waiting[due]
+            self._compared_at[due] = began
+            # The rows of all datasets are counted by the same thread.
+            self._rests_until = began + RESTS * (self._elapsed() - began)
+        if began >= self._told_at + self._seconds:
+            self._tell(checks, branches)
+            self._told_at = began
+
+    def _tell(self, checks: Mapping[str, CheckPlan], branches: Mapping[str, Collection[str]]) -> None:
         now = datetime.fromtimestamp(self._clock(), UTC)
         self._alerts.look(
             _alert(checks[check_id], branch, one, now)
