@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -40,12 +41,15 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
-    """Yield a function that starts servers on a database of the test's; they share a folder, so run only one."""
+def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """Yield a function that starts servers on a database of the test's; they share a folder, so run only one.
+
+    The function takes further settings of the server by their names.
+    """
     made: list[ServerProcess] = []
 
-    def make() -> ServerProcess:
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
+    def make(**more: Any) -> ServerProcess:
+        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, **more)
         process.start()
         made.append(process)
         return process

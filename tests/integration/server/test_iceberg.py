@@ -2,12 +2,17 @@
 
 # mypy: disable-error-code="attr-defined"
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import boto3
+import msgspec
 import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
@@ -20,9 +25,13 @@ from caraway.datasets import Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.spark.broker import running_broker
+from tests.timeouts import deadline_in
 
 BEGIN = 1_700_000_000
+SNAPSHOTS, SNAPSHOT = 10, 100_000
+VICTIMS = ("server", "broker")
 SCHEMA = pa.schema([("pot", pa.int64()), ("moisture", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 
 
@@ -168,3 +177,57 @@ def test_a_table_is_followed_into_an_index_and_into_another_table(
     eventually(lambda: written() == {1: 0.5, 2: 0.75, 3: 0.5, 5: 0.5}, said)
     (status,) = server.http.get("/status").json()["sinks"]
     assert (status["target"], status["guarantee"]) == ("db.sums_main_v1", "exactly once")
+
+
+@pytest.mark.full(reason="a million rows, and some twenty kills; the test above has two")
+@pytest.mark.timeout(1200)
+def test_a_million_rows_survive_kills_at_random_moments(
+    catalog: SqlCatalog, store: str, postgres: str, tmp_path: Path
+) -> None:
+    lake = S3(name="lake", aws_access_key_id="key", aws_secret_access_key="secret")
+
+    @meta(owner="a@b.co")
+    @source(lake.bucket("tables", prefix="lake/db/pots", format="iceberg"), disorder="14d", cdc="append", every="1s")
+    @dataset
+    class Added:
+        pot: int
+        moisture: float
+        at: datetime = field(timestamp=True)
+
+    table = catalog.create_table("db.pots", SCHEMA)
+
+    def append(*parts: int) -> None:
+        for part in parts:
+            table.append(rows(*range(part * SNAPSHOT, (part + 1) * SNAPSHOT), moisture=float(part)))
+
+    append(0)
+    random, kills = Random(13), Counter[str]()
+    with running_broker(tmp_path / "kafka") as broker, ThreadPoolExecutor(1) as thread:
+        kafka = broker.bootstrap_servers
+        sources = SourcesSettings(endpoints={"lake": store})
+        server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
+        server.start()
+        try:
+            server.commit(Graph(datasets=(Added.to_spec(),)))
+            eventually(lambda: "Added" in str(server.http.get("/status").json().get("topics")), server.said)
+            topic = server.topic("Added")
+            written = thread.submit(append, *range(1, SNAPSHOTS))
+            deadline = deadline_in(900)
+            while not written.done() or end_of(kafka, topic) < SNAPSHOTS * SNAPSHOT:
+                assert time.monotonic() < deadline, server.said()
+                time.sleep(random.uniform(0.3, 3))
+                victim = random.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
+                kills[victim] += 1
+                if victim == "server":
+                    server.kill()
+                    server.start()
+                else:
+                    broker.kill()
+                    broker.start()
+            written.result()
+            assert min(kills["server"], kills["broker"]) >= 2, kills
+            found = Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
+            assert found == Counter(range(SNAPSHOTS * SNAPSHOT))
+        finally:
+            server.kill()
+            server.http.close()

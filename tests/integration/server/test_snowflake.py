@@ -25,6 +25,8 @@ from tests.services.snowflake import DATABASE, PASSWORD, SCHEMA, USER, Snowflake
 from tests.timeouts import deadline_in
 
 ROWS, MANY, TOWNS = 20_000, 1_000_000, 50
+# The names of the warehouse in the tests. A topic is named after the definitions, and tests share a broker.
+SNOW_OF_FEW, SNOW_OF_MANY = "snow_of_few", "snow_of_many"
 
 
 @pytest.fixture
@@ -42,7 +44,8 @@ def start(kafka: str, postgres: str, tmp_path: Path, warehouse: Snowflake) -> It
     made: list[ServerProcess] = []
 
     def make() -> ServerProcess:
-        sources = SourcesSettings(endpoints={"snow": f"http://127.0.0.1:{warehouse.port}"})
+        address = f"http://127.0.0.1:{warehouse.port}"
+        sources = SourcesSettings(endpoints=dict.fromkeys((SNOW_OF_FEW, SNOW_OF_MANY), address))
         process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
         made.append(process)
         process.start()
@@ -64,9 +67,9 @@ def fill(warehouse: Snowflake, first: int, last: int, seconds: int = 0) -> None:
     )
 
 
-def graph_of() -> Graph:
+def graph_of(name: str) -> Graph:
     snow = connectors.Snowflake(
-        name="snow",
+        name=name,
         account="acme",
         db_name=DATABASE,
         username=USER,
@@ -120,7 +123,7 @@ def test_a_killed_server_and_a_killed_warehouse_take_each_row_once(
 ) -> None:
     fill(warehouse, 0, ROWS)
     server = start()
-    server.commit(graph_of())
+    server.commit(graph_of(SNOW_OF_FEW))
     eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
     topic = server.topic("Hives")
     server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1)
@@ -149,7 +152,7 @@ def test_a_million_rows_survive_kills_at_random_moments(
 ) -> None:
     fill(warehouse, 0, MANY)
     server = start()
-    server.commit(graph_of())
+    server.commit(graph_of(SNOW_OF_MANY))
     eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
     topic, random = server.topic("Hives"), Random(5)
     deadline, kills = deadline_in(900), Counter[str]()
@@ -165,5 +168,8 @@ def test_a_million_rows_survive_kills_at_random_moments(
             warehouse.kill()
             warehouse.start()
     assert min(kills["server"], kills["warehouse"]) >= 1, kills
-    assert taken(kafka, topic) == Counter(range(MANY))
+    found, every = taken(kafka, topic), Counter(range(MANY))
+    # The whole counts would take pytest hours to compare.
+    wrong = [number for number in found | every if found[number] != every[number]]
+    assert not wrong, (len(wrong), wrong[:5], kills)
     eventually(lambda: written(warehouse) == towns(MANY), server.said)

@@ -166,7 +166,10 @@ def test_a_million_records_of_kinesis_are_taken_once(kafka: str, launch: Launch)
         check_each_once(kafka, lambda: launch({"kin": server.url}), stream, put, total=1_000_000, kills=9)
 
 
-PUBSUB = PubSub(name="ps", project_id="bees", service_account_key={"type": "service_account"})
+def messages_of(name: str) -> connectors.DataConnector:
+    """Return a subscription. A topic is named after the definitions, and tests share a broker, so each has a name."""
+    system = PubSub(name=name, project_id="bees", service_account_key={"type": "service_account"})
+    return system.topic("raw", "json")
 
 
 @pytest.mark.spec("connectors:11:16")
@@ -179,8 +182,8 @@ def test_a_killed_server_takes_each_message_of_pubsub_once(kafka: str, launch: L
 
         check_each_once(
             kafka,
-            lambda: launch({"ps": pubsub.address}),
-            PUBSUB.topic("raw", "json"),
+            lambda: launch({"protocol": pubsub.address}),
+            messages_of("protocol"),
             put,
             total=10_000,
             kills=1,
@@ -202,4 +205,6 @@ def test_many_messages_of_google_s_emulator_are_taken_once(kafka: str, launch: L
 
         # The time of the emulator's answers grows with the number of messages that wait: 200,000 take more than ten
         # minutes.
-        check_each_once(kafka, lambda: launch({"ps": address}), PUBSUB.topic("raw", "json"), put, total=40_000, kills=4)
+        check_each_once(
+            kafka, lambda: launch({"emulator": address}), messages_of("emulator"), put, total=40_000, kills=4
+        )
