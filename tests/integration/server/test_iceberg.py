@@ -2,7 +2,6 @@
 
 # mypy: disable-error-code="attr-defined"
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,13 +24,12 @@ from caraway.datasets import Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
+from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 from tests.integration.spark.broker import running_broker
-from tests.timeouts import deadline_in
 
 BEGIN = 1_700_000_000
 SNAPSHOTS, SNAPSHOT = 10, 100_000
-VICTIMS = ("server", "broker")
 SCHEMA = pa.schema([("pot", pa.int64()), ("moisture", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 
 
@@ -201,7 +199,6 @@ def test_a_million_rows_survive_kills_at_random_moments(
             table.append(rows(*range(part * SNAPSHOT, (part + 1) * SNAPSHOT), moisture=float(part)))
 
     append(0)
-    random, kills = Random(13), Counter[str]()
     with running_broker(tmp_path / "kafka") as broker, ThreadPoolExecutor(1) as thread:
         kafka = broker.bootstrap_servers
         sources = SourcesSettings(endpoints={"lake": store})
@@ -212,18 +209,13 @@ def test_a_million_rows_survive_kills_at_random_moments(
             eventually(lambda: "Added" in str(server.http.get("/status").json().get("topics")), server.said)
             topic = server.topic("Added")
             written = thread.submit(append, *range(1, SNAPSHOTS))
-            deadline = deadline_in(900)
-            while not written.done() or end_of(kafka, topic) < SNAPSHOTS * SNAPSHOT:
-                assert time.monotonic() < deadline, server.said()
-                time.sleep(random.uniform(0.3, 3))
-                victim = random.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
-                kills[victim] += 1
-                if victim == "server":
-                    server.kill()
-                    server.start()
-                else:
-                    broker.kill()
-                    broker.start()
+            kills = kill_at_random(
+                server,
+                broker,
+                lambda: written.done() and end_of(kafka, topic) >= SNAPSHOTS * SNAPSHOT,
+                chosen=Random(13),
+                pause_s=(0.3, 3),
+            )
             written.result()
             assert min(kills["server"], kills["broker"]) >= 2, kills
             found = Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))

@@ -3,7 +3,6 @@
 # mypy: disable-error-code="attr-defined"
 
 import secrets
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -26,14 +25,13 @@ from caraway.expr import col
 from caraway.graph.specs import Graph
 from caraway.testing import MockClient
 from caraway.topics.dead_letters import DEAD_LETTERS
+from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
 from tests.integration.spark.broker import running_broker
-from tests.timeouts import deadline_in
 
 # Records of the source; the server is killed twice while it takes them.
 RECORDS = 30_000
 MANY = 1_000_000
-VICTIMS = ("server", "broker")
 
 
 @pytest.fixture
@@ -111,7 +109,6 @@ def test_a_killed_server_takes_each_record_once(
 @pytest.mark.timeout(1200)
 def test_a_million_records_survive_kills_at_random_moments(postgres: str, tmp_path: Path) -> None:
     # One broker has both the source and the dataset, so its kills cut off reading as well as writing.
-    random, kills = Random(11), Counter[str]()
     with running_broker(tmp_path / "kafka") as broker:
         kafka = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": kafka})
@@ -124,18 +121,9 @@ def test_a_million_records_survive_kills_at_random_moments(postgres: str, tmp_pa
             server.commit(graph_of(readings_of(brokers(kafka).topic("raw"))))
             eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
             made, expected = server.topic("Measured"), Counter(n for n in range(MANY) if n % 100)
-            deadline = deadline_in(900)
-            while end_of(kafka, made) < expected.total():
-                assert time.monotonic() < deadline, server.said()
-                time.sleep(random.uniform(0.1, 1))
-                victim = random.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
-                kills[victim] += 1
-                if victim == "server":
-                    server.kill()
-                    server.start()
-                else:
-                    broker.kill()
-                    broker.start()
+            kills = kill_at_random(
+                server, broker, lambda: end_of(kafka, made) >= expected.total(), chosen=Random(11), pause_s=(0.1, 1)
+            )
             assert min(kills["server"], kills["broker"]) >= 1, kills
             eventually(lambda: lag_of(server) == 0, server.said)
             assert Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made)) == expected

@@ -2,7 +2,6 @@
 
 # mypy: disable-error-code="attr-defined"
 
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -20,9 +19,10 @@ from caraway.client import Client
 from caraway.connectors import Webhook, source
 from caraway.graph.specs import Graph
 from caraway.topics.dead_letters import DEAD_LETTERS
+from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, eventually, records
 from tests.integration.spark.broker import running_broker
-from tests.timeouts import deadline_in, scaled
+from tests.timeouts import scaled
 
 MANY = 1_000_000
 # Small requests are handled in the server, large ones in its intake process.
@@ -30,7 +30,6 @@ CHUNKS = (200, 5_000)
 FRAME = 50_000
 # One row in so many has a text in place of its value.
 REFUSED = 100
-VICTIMS = ("server", "broker")
 
 
 @meta(owner="a@b.co")
@@ -72,7 +71,6 @@ def log_all(url: str) -> Counter[str]:
 @pytest.mark.full(reason="a million rows, and some twenty kills; test_repeats.py has one kill in each run")
 @pytest.mark.timeout(1200)
 def test_a_million_rows_survive_kills_at_random_moments(postgres: str, tmp_path: Path) -> None:
-    random, kills = Random(12), Counter[str]()
     with running_broker(tmp_path / "kafka") as broker, ThreadPoolExecutor(1) as thread:
         kafka = broker.bootstrap_servers
         server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
@@ -81,18 +79,7 @@ def test_a_million_rows_survive_kills_at_random_moments(postgres: str, tmp_path:
             server.commit(Graph(datasets=(Metered.to_spec(),)))
             eventually(lambda: "Metered" in str(server.http.get("/status").json().get("topics")), server.said)
             logging = thread.submit(log_all, str(server.settings.server.url))
-            deadline = deadline_in(900)
-            while not logging.done():
-                assert time.monotonic() < deadline, server.said()
-                time.sleep(random.uniform(0.5, 3))
-                victim = random.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
-                kills[victim] += 1
-                if victim == "server":
-                    server.kill()
-                    server.start()
-                else:
-                    broker.kill()
-                    broker.start()
+            kills = kill_at_random(server, broker, logging.done, chosen=Random(12), pause_s=(0.5, 3))
             told = logging.result()
             assert min(kills["server"], kills["broker"]) >= 3, kills
             assert told == Counter(accepted=MANY - MANY // REFUSED, rejected=MANY // REFUSED)

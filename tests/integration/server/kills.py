@@ -1,0 +1,46 @@
+"""Kills of a server and its broker at random moments, one after the other."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from tests.integration.server.server_process import ServerProcess
+from tests.integration.spark.broker import Broker
+from tests.timeouts import deadline_in
+
+VICTIMS = ("server", "broker")
+SECONDS = 900.0
+
+
+def kill_at_random(
+    server: ServerProcess,
+    broker: Broker,
+    is_done: Callable[[], object],
+    *,
+    chosen: Random,
+    pause_s: tuple[float, float],
+) -> Counter[str]:
+    """Kill a server or its broker and start it again, until something is done; return how often each was killed.
+
+    Args:
+        server: The server.
+        broker: Its broker, which nobody else uses.
+        is_done: Returns whether it is done.
+        chosen: Chooses the moments and the victims; each is a victim at least once.
+        pause_s: The shortest and the longest pause before a kill, in seconds.
+    """
+    kills = Counter[str]()
+    deadline = deadline_in(SECONDS)
+    while not is_done():
+        assert time.monotonic() < deadline, server.said()
+        time.sleep(chosen.uniform(*pause_s))
+        victim = chosen.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
+        kills[victim] += 1
+        if victim == "server":
+            server.kill()
+            server.start()
+        else:
+            broker.kill()
+            broker.start()
+    return kills
