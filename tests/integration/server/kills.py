@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from confluent_kafka import KafkaException
+
 from tests.integration.server.server_process import ServerProcess
 from tests.integration.spark.broker import Broker
 from tests.timeouts import deadline_in
@@ -32,7 +34,7 @@ def kill_at_random(
     """
     kills = Counter[str]()
     deadline = deadline_in(SECONDS)
-    while not is_done():
+    while not _holds(is_done):
         assert time.monotonic() < deadline, server.said()
         time.sleep(chosen.uniform(*pause_s))
         victim = chosen.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
@@ -44,3 +46,11 @@ def kill_at_random(
             broker.kill()
             broker.start()
     return kills
+
+
+def _holds(is_done: Callable[[], object]) -> bool:
+    """Return whether something is done; a broker that has just been started may not know that yet."""
+    try:
+        return bool(is_done())
+    except KafkaException:
+        return False
