@@ -37,6 +37,7 @@ class Findings:
         replies: One for each message.
         start_mb: Memory of the server and its processes before, without those of offline queries.
         peak_mb: The most that it was meanwhile.
+        peak_at: When it was so much, by the monotonic clock.
         query_mb: The most memory of the processes of offline queries.
         seconds: How long the run took.
         waits: When each healthy query was due and how long it took, in seconds.
@@ -46,6 +47,7 @@ class Findings:
     replies: list[Reply] = field(default_factory=list)
     start_mb: float = 0.0
     peak_mb: float = 0.0
+    peak_at: float = 0.0
     query_mb: float = 0.0
     seconds: float = 0.0
     waits: Times = ()
@@ -65,7 +67,8 @@ class Findings:
         ]
         if self.peak_mb - self.start_mb > MEMORY_MB:
             found.append(
-                f"the server took {self.peak_mb - self.start_mb:.0f} MB more than the {self.start_mb:.0f} MB before"
+                f"the server took {self.peak_mb - self.start_mb:.0f} MB more than the {self.start_mb:.0f} MB before, "
+                f"beside {'; '.join(self._beside(self.peak_at, SAMPLE_S))}"
             )
         if self.query_mb > QUERY_MB:
             found.append(f"the processes of offline queries took {self.query_mb:.0f} MB")
@@ -164,14 +167,16 @@ class _Watch(threading.Thread):
 
     def __init__(self, process: psutil.Process) -> None:
         super().__init__(daemon=True)
-        self.peak_mb = self.query_mb = 0.0
+        self.peak_mb = self.peak_at = self.query_mb = 0.0
         self._process = process
         self._ended = threading.Event()
 
     def run(self) -> None:
         while not self._ended.wait(SAMPLE_S):
             held, by_queries = memory_mb(self._process)
-            self.peak_mb, self.query_mb = max(self.peak_mb, held), max(self.query_mb, by_queries)
+            self.query_mb = max(self.query_mb, by_queries)
+            if held > self.peak_mb:
+                self.peak_mb, self.peak_at = held, time.monotonic()
 
     def stop(self) -> None:
         self._ended.set()
@@ -220,6 +225,6 @@ def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str
     finally:
         watch.stop()
         found.waits, found.noise = healthy.stop(), control.stop()
-    found.peak_mb, found.query_mb = watch.peak_mb, watch.query_mb
+    found.peak_mb, found.peak_at, found.query_mb = watch.peak_mb, watch.peak_at, watch.query_mb
     found.seconds = time.monotonic() - begun
     return found

@@ -73,7 +73,8 @@ def exact_parts(kind: Kind, values: Sequence[Any]) -> dict[str, Any]:
         finite = [number for number in numbers if math.isfinite(number)]
         parts |= {"nans": sum(map(math.isnan, numbers)), "infinities": sum(map(math.isinf, numbers))}
         parts["count"] = len(finite)
-        exact = [Fraction(value) for value in there if math.isfinite(float(value))]
+        # A decimal, whose stored form is a text, is profiled as the float that is nearest to it.
+        exact = [Fraction(float(value) if isinstance(value, str) else value) for value in there if is_finite(value)]
         parts["sum"] = rounded(sum(exact, Fraction())) if finite else 0.0
         parts["squares"] = sum((one * one for one in exact), Fraction())
         parts["least"], parts["greatest"] = (min(finite), max(finite)) if finite else (None, None)
@@ -81,6 +82,11 @@ def exact_parts(kind: Kind, values: Sequence[Any]) -> dict[str, Any]:
         texts = [str(value).lower() if isinstance(value, bool) else value for value in there]
         parts["top"] = sorted(Counter(texts).items())
     return parts
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether a number in stored form is finite."""
+    return math.isfinite(float(value))
 
 
 def rounded(exact: Fraction) -> float:
