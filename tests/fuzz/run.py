@@ -13,12 +13,14 @@ from functools import partial
 
 import psutil
 
+from caraway.config.settings import ServerSettings
 from tests.fuzz.messages import Message
 from tests.fuzz.sending import Reply, send
 
 MB = 1024 * 1024
-# How much more memory than at the start the server may take, and how long another caller may wait.
-MEMORY_MB = 300
+# How much more memory than at the start the server may take: what all requests together may take (the setting
+# `server.requests_memory_mb`), and threads, caches and what the allocator keeps. How long another caller may wait.
+MEMORY_MB = ServerSettings().requests_memory_mb + 150
 # How much the process of an offline query may take. A server has as many as its setting allows, one by default.
 QUERY_MB = 500
 QUERY_MODULE = "caraway.offline"

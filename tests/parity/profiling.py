@@ -90,8 +90,11 @@ def is_finite(value: Any) -> bool:
 
 
 def rounded(exact: Fraction) -> float:
-    """Return the float that is nearest to an exact sum; a sum of zeros is 0.0."""
-    return exact.numerator / exact.denominator
+    """Return the float that is nearest to an exact sum, which is infinite beyond all floats; a sum of zeros is 0.0."""
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return math.copysign(math.inf, exact)
 
 
 def value_of(profile: ColumnProfile, what: str) -> Any:

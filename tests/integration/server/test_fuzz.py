@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 
 from caraway.server.surface import DOCUMENT
@@ -28,6 +29,7 @@ NUMBER = int(os.environ.get("CARAWAY_FUZZ_REQUESTS", SHORT))
 SEED = int(os.environ.get("CARAWAY_FUZZ_SEED", "1" if NUMBER == SHORT else str(secrets.randbits(32))))
 # Bound on the time of one test, enough for a slow machine: 10,000 requests take some minutes.
 SECONDS = 300 + NUMBER // 5
+INTAKE = "caraway.ingest.intake_main"
 
 
 @pytest.fixture
@@ -45,6 +47,9 @@ def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerPr
         process.commit(garden.graph())
         process.http.post("/init", json={}, headers={"X-Caraway-Branch": BRANCH}).raise_for_status()
         assert process.log("pots", [pot(1, "oak")]).status_code == 200
+        # The process for large log requests starts with the first of them, and stays.
+        assert process.log("pots", [pot(number, "oak") for number in range(2_000)]).status_code == 200
+        eventually(lambda: any(INTAKE in one.cmdline() for one in psutil.Process(process.pid).children()), process.said)
         yield process, fuzzer, other
     finally:
         engine.dispose()
