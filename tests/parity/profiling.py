@@ -94,7 +94,7 @@ def rounded(exact: Fraction) -> float:
     try:
         return exact.numerator / exact.denominator
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def value_of(profile: ColumnProfile, what: str) -> Any:
