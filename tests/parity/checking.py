@@ -84,6 +84,10 @@ def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str]
     found = run_together(machinery, [case_of(seed) for seed in seeds])
     for seed, answers in found.undefined.items():
         tell(f"seed {seed}: {answers} answers are right in another order of ties of a join of tables")
+    for difference in found.differing:
+        tell(
+            f"seed {difference.part.case.seed} differs: {difference.dataset}, {difference.question}, to be made smaller"
+        )
     smallest = {
         difference.part.case.seed: shrink(difference, lambda cases: run_together(machinery, cases).differing, tell)
         for difference in found.differing

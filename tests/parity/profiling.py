@@ -77,7 +77,8 @@ def exact_parts(kind: Kind, values: Sequence[Any]) -> dict[str, Any]:
         exact = [Fraction(float(value) if isinstance(value, str) else value) for value in there if is_finite(value)]
         parts["sum"] = rounded(sum(exact, Fraction())) if finite else 0.0
         parts["squares"] = sum((one * one for one in exact), Fraction())
-        parts["least"], parts["greatest"] = (min(finite), max(finite)) if finite else (None, None)
+        # Of -0.0 and 0.0 either one may be the least.
+        parts["least"], parts["greatest"] = (min(finite) + 0.0, max(finite) + 0.0) if finite else (None, None)
     if kind is Kind.CATEGORY:
         texts = [str(value).lower() if isinstance(value, bool) else value for value in there]
         parts["top"] = sorted(Counter(texts).items())
@@ -107,6 +108,9 @@ def value_of(profile: ColumnProfile, what: str) -> Any:
             return moments.sum() + 0.0 if moments.count else 0.0
         case "squares":
             return Fraction(moments.squares) * Fraction(2) ** (2 * moments.exponent)
+        case "least" | "greatest":
+            extreme = getattr(profile, what)
+            return extreme if extreme is None else extreme + 0.0
         case "top":
             return sorted(profile.top(1_000))
         case _:
