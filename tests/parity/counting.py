@@ -160,7 +160,8 @@ class OnTopic:
 
 def rows_of(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> list[Row]:
     """Return the rows that the records of a check's topic put into its dataset, in stored form."""
-    return list(_rows(case, check, list(_put(records) if check.repeats else _each(records))))
+    put = list(_put(records, keyed=bool(check.topic.schema.keys)) if check.repeats else _each(records))
+    return list(_rows(case, check, put))
 
 
 def counted_plainly(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> dict[int, Counted]:
@@ -187,11 +188,14 @@ def _each(records: Sequence[OnTopic]) -> Iterator[OnTopic]:
     return (record for record in records if record.row is not None)
 
 
-def _put(records: Sequence[OnTopic]) -> Iterator[OnTopic]:
-    """Yield the records that put a row which wasn't there: not those that came before, nor those that are outdated."""
+def _put(records: Sequence[OnTopic], *, keyed: bool) -> Iterator[OnTopic]:
+    """Yield the records that put a row which wasn't there: not those that came before, nor those that are outdated.
+
+    A record without a Kafka key may come again on any partition; under another key, an identity is of another row.
+    """
     newest: dict[tuple[int, bytes], OnTopic] = {}
     for record in records:
-        name = record.partition, record.identity
+        name = record.partition if keyed else 0, record.identity
         known = newest.get(name)
         if known is not None and (record.rev, record.row is not None) <= (known.rev, known.row is not None):
             continue
