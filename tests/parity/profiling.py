@@ -77,7 +77,7 @@ def exact_parts(kind: Kind, values: Sequence[Any]) -> dict[str, Any]:
         exact = [Fraction(float(value) if isinstance(value, str) else value) for value in there if is_finite(value)]
         parts["sum"] = rounded(sum(exact, Fraction())) if finite else 0.0
         parts["squares"] = sum((one * one for one in exact), Fraction())
-        # Of -0.0 and 0.0 either one may be the least.
+        # Either of -0.0 and 0.0 may be the least value.
         parts["least"], parts["greatest"] = (min(finite) + 0.0, max(finite) + 0.0) if finite else (None, None)
     if kind is Kind.CATEGORY:
         texts = [str(value).lower() if isinstance(value, bool) else value for value in there]

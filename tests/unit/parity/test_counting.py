@@ -93,7 +93,7 @@ def test_a_record_that_comes_again_counts_once() -> None:
         (case, check)
         for case in map(case_of, range(1, 60))
         for check in checks_of(case).values()
-        if not check.repeats and check.direct is None
+        if not check.repeats and check.direct is None and check.suite.expectations and not check.topic.schema.keys
     )
     columns = [column.name for column in check.topic.schema.columns]
     arrival = next(iter(case.traces[check.dataset.name]))
@@ -111,7 +111,9 @@ def test_a_record_that_comes_again_counts_once() -> None:
 
     later = replace(sent, rev=b"2")
     assert counted(sent, sent) == counted(sent, later) == counted(later, sent) == 1
-    assert counted(sent, replace(sent, partition=1)) == counted(sent, replace(sent, identity=b"two")) == 2
+    # A record without a key may come again on any partition.
+    assert counted(sent, replace(sent, partition=1)) == 1
+    assert counted(sent, replace(sent, identity=b"two")) == 2
     assert counted(sent, replace(later, time_us=arrival.time_us + 1)) == 2
     assert counted(sent, replace(later, row=None), replace(sent, rev=b"3")) == 2
     assert counted(sent, replace(sent, row=None)) == 1
