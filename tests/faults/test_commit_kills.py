@@ -4,8 +4,6 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, assignment"
 
 import logging
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,6 +33,7 @@ from tests.integration.control.test_steps import Deployment, check_rest, check_w
 from tests.integration.engine.rig import Rig
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.spark.broker import Broker
+from tests.services.postgres import end_all
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class MortalPostgres:
         self._pid = self._running.__enter__()
 
     def kill(self) -> None:
-        os.killpg(self._pid, signal.SIGKILL)
+        end_all(self._pid)
         self.close()
 
     def close(self) -> None:

@@ -64,16 +64,8 @@ class Postgres:
         """End all processes of the server as kill -9 does."""
         if self._process is None or self._process.poll() is not None:
             return
-        parent = psutil.Process(self._process.pid)
-        # The first process can't start others while its processes end: they would hold the memory that they share, so
-        # that a server that is started again refuses its data.
-        parent.suspend()
-        processes = [*parent.children(recursive=True), parent]
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        end_all(self._process.pid)
         self._process.wait()
-        psutil.wait_procs(processes, timeout=10)
 
     def stop(self) -> None:
         """End the server in order."""
@@ -83,6 +75,30 @@ class Postgres:
     def said(self) -> str:
         """Return the end of the server's log."""
         return self._log.read_text(errors="replace")[-4000:]
+
+
+def end_all(pid: int) -> None:
+    """Kill all processes of a server, given its first one, and wait until all others have ended."""
+    parent = psutil.Process(pid)
+    # The first process can't start others while its processes end: they would hold the memory that they share, so that
+    # a server that is started again refuses its data.
+    parent.suspend()
+    children = parent.children(recursive=True)
+    for process in (*children, parent):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    deadline = deadline_in(10)
+    while any(map(_lives, children)):
+        assert time.monotonic() < deadline, "the processes of a server don't end"
+        time.sleep(0.01)
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Return whether a process hasn't ended; one that has may still wait for somebody to ask for its status."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager
