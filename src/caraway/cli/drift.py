@@ -105,7 +105,7 @@ def _profiles(fields: Iterable[Mapping[str, Any]]) -> Any:
             f"{profile['nulls'] + profile['nans']:,}",
             f"{profile['distinct']:,}",
             *map(_number, (profile["mean"], profile["least"], profile["quantiles"].get("50%"), profile["greatest"])),
-            escape(cut(", ".join(f"{text} ({count:,})" for text, count in profile["top"][:3]), MAX_TOP)),
+            escape(cut(", ".join(f"{one['value']} ({one['rows']:,})" for one in profile["top"][:3]), MAX_TOP)),
         )
     return table
 

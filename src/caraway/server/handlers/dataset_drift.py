@@ -42,6 +42,13 @@ class DatasetDriftParameters(Struct):
     ] = None
 
 
+class FrequentValue(Struct):
+    """One of the most frequent values of a field, and the number of rows that have it, at least."""
+
+    value: str
+    rows: int
+
+
 class FieldProfile(Struct):
     """The values of a field: their numbers, and what there is to say of values of its kind."""
 
@@ -55,7 +62,7 @@ class FieldProfile(Struct):
     least: float | str | None
     greatest: float | str | None
     quantiles: dict[str, float]
-    top: list[tuple[str, int]]
+    top: list[FrequentValue]
 
 
 class FieldDrift(Struct):
@@ -274,7 +281,7 @@ def _summary(profile: ColumnProfile) -> FieldProfile:
         least=_extreme(profile.least, profile.kind),
         greatest=_extreme(profile.greatest, profile.kind),
         quantiles={name: value for name, value in quantiles.items() if value is not None},
-        top=profile.top(SHOWN),
+        top=[FrequentValue(text, rows) for text, rows in profile.top(SHOWN)],
     )
 
 
