@@ -93,7 +93,7 @@ def plot_drift(
 
     Raises:
         InvalidInputError: The feature wasn't served in these hours.
-        UnknownEntityError: The branch has no such feature.
+        RemoteError: The branch has no such feature.
         UnavailableError: matplotlib, or the library of the sketches, isn't installed.
     """
     imported("matplotlib.pyplot", wanted_by="plot_drift", install=INSTALL)

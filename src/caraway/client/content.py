@@ -238,7 +238,7 @@ class Content(Caller):
             and the counts of the `total`, the `last_hour` and the `last_day`: rows `evaluated`, rows `failed`, and the
             `rate` of rows that passed. `samples` has rows that failed, and `series` the counts of hours of event time.
 
-        Raises `UnknownEntityError` if the branch has no such dataset.
+        Raises `RemoteError` if the branch has no such dataset.
         """
         name = None if dataset is None else dataset_name(dataset, "expectations")
         params = {"dataset": name, "hours": str(hours), "samples": str(samples)}

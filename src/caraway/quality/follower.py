@@ -112,7 +112,7 @@ class QualityFollower:
         for topic, messages in taken.messages.items():
             for counting in self._of(topic):
                 new = _recorded(messages, counting) if topic in self._noting else messages
-                counting.take(new, now, self._hides(counting.plan))
+                counting.take(new, now, self._hides(counting.plan) if counting.plan.profiled else None)
         self._end_noting()
         return self._record()
 

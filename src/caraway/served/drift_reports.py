@@ -174,7 +174,13 @@ def drift_of(
 
     Raises `UnavailableError` if Postgres doesn't answer.
     """
-    found = profiles_of(source, scope, known, window, against=against)
+    return compared_columns(profiles_of(source, scope, known, window, against=against), known, false_alarms)
+
+
+def compared_columns(
+    found: Profiles, known: Mapping[str, tuple[Kind, Drift]], false_alarms: float
+) -> list[ColumnDrift]:
+    """Return how columns compare with their references, from profiles that were read."""
     served, references, kinds, kept = found.served, found.references, found.against, found.kept
     report = compared(
         Profile(references),

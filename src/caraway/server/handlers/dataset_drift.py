@@ -4,6 +4,7 @@ A caller sees the datasets of the branch that they may read, and of these the fi
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import QUANTILES, Profile
 from caraway.quality.drifting import columns_of, dataset_window
 from caraway.quality.profiles import DatasetProfiles
-from caraway.served.drift_reports import Against, ColumnDrift, Window, drift_of, profiles_of
+from caraway.served.drift_reports import Against, ColumnDrift, Window, compared_columns, profiles_of
 from caraway.server.access.limits import Tags
 from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.drift import FINDINGS, HOURS, MAX_FINDINGS, MAX_HOURS, DriftDistance, distance_of
@@ -102,19 +103,12 @@ async def dataset_drift(
     check, columns = _profiled(context, request, name)
     against = asked.reference or Against.DAY
 
-    def read() -> tuple[Window | None, list[ColumnDrift], dict[str, ColumnProfile]]:
+    def read() -> tuple[Window | None, list[ColumnDrift], Mapping[str, ColumnProfile]]:
         window = dataset_window(deployment.profiles, check.check_id, asked.hours)
         if window is None:
             return None, [], {}
-        found = drift_of(
-            deployment.profiles,
-            check.check_id,
-            columns,
-            window,
-            against=against,
-            false_alarms=deployment.drift_false_alarms,
-        )
-        return window, found, _window(deployment.profiles, check, columns, window)
+        found = profiles_of(deployment.profiles, check.check_id, columns, window, against=against)
+        return window, compared_columns(found, columns, deployment.drift_false_alarms), found.served
 
     window, found, profiles = await asyncio.to_thread(read)
     answer = DatasetDriftAnswer(
