@@ -1,36 +1,41 @@
-"""Metrics, request ids and traces: what they cost of the throughput of queries, by turns within one run.
+"""Metrics, request ids and traces: what they cost of the throughput of queries, request by request within one run.
 
-    python -m bench signals [--seconds 2] [--rounds 8] [--events 1000] [--connections 8] [--json FILE]
+    python -m bench signals [--seconds 30] [--events 1000] [--connections 8] [--json FILE]
 
-One server (`alone.py`) answers the same load all the time. It has no signals, metrics only, or metrics, request ids and
-traces, by turns, each for some seconds, so that all ways have the same process, index and hour. "All" traces the
-default share of requests, 1%, for a receiver that isn't there. "None" leaves calls that do nothing, some 50 ns each.
+One server (`alone.py`) answers the same load all the time. For each request it draws whether it has no signals, metrics
+only, or metrics, request ids and traces, so that all ways have the same process, index and moment. "All" traces the
+default share of requests, 1%, for a receiver that isn't there. A way that is off leaves some calls that do nothing, of
+some 100 ns each.
 
-The measure is the processor time of the server for a request: one worker answers as many requests a second as fit into
-a second of it, and other programs of the machine hardly change it. The ratio is that of the least times of each way;
-the requests a second are printed beside it, which other programs do change.
+The measure is the processor time of the thread that answers, which other programs of the machine change by more than
+metrics cost. Means of many thousands of requests that are drawn in turns even this out: a way's cost is the difference
+of the means, without the longest thousandth of all requests. One worker answers as many requests a second as fit into a
+second of processor time, so the ratio is that of the processor time of the whole process for a request of many
+connections at once, with a way's cost and without. The standard error of the ratio is printed beside it.
 """
 
 import argparse
 import json
+import logging
 import os
 import platform
+import random
 import signal
 import statistics
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import cycle, permutations
+from array import array
+from collections.abc import Collection
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 from alone import child, serve
 from drivers import ENTITIES
-from load import ask, connect, post, together
+from load import post, together
 from query import caraway_requests
 from quiet import how_quiet
 
@@ -44,115 +49,120 @@ CASES = ("1 x 10", "100 x 10")
 # Nobody listens at this address.
 TRACES, SHARE = "http://127.0.0.1:9/v1/traces", 0.01
 TARGET = 1.02
-NONE, METRICS, ALL = "none", "metrics", "all"
-WAYS = {NONE: signal.SIGUSR2, METRICS: signal.SIGURG, ALL: signal.SIGUSR1}
-# The ids of requests in answers tell the way: they have none, this one, or one of their own.
-SHOWN_ID = "m"
-WARM_UP_SECONDS = 1.0
-# Each way comes in each place as often as the others.
-ORDER = tuple(permutations(WAYS))
-
-
-class _Nothing:
-    """Takes what a counter, a histogram or a context variable takes, and does nothing with it."""
-
-    def __call__(self, *_: object) -> "_Nothing":
-        return self
-
-    count = set = reset = __call__
-
-    def workflow(self, name: str | None) -> str:
-        """Return a name, as the counts of features do."""
-        return name or ""
-
-
-NOTHING = _Nothing()
+NONE, METRICS, ALL = WAYS = "none", "metrics", "all"
+WARM_UP_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+# Longer requests than this part of all were held up by something else.
+LONGEST = 0.999
 
 
 class Switch:
-    """Switches the signals of an application in this process."""
+    """Draws the signals of each request of an application in this process, and measures what it takes."""
 
-    def __init__(self, app: App) -> None:
-        """Begin with all that the application has, and a tracer."""
-        self._app: Any = app
-        self._tracer = OtelTracer(TRACES, SHARE, "bench")
-        self._metrics = [(module, module.metrics, _silent(module.metrics)) for module in (application, queries)]
-        self._ids = application.REQUEST_ID, application.accepted
-        for way, number in WAYS.items():
-            signal.signal(number, lambda *_, way=way: self.turn(way))  # type: ignore[misc]
-        self.turn(ALL)
+    def __init__(self, app: App, found: Path) -> None:
+        """Begin; a signal writes what was measured to the file `found`, and begins anew."""
+        # The exporter logs each trace that nobody takes.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        self.way = NONE
+        patched: Any = app
+        patched._tracer = _Switched(self, OtelTracer(TRACES, SHARE, "bench"), (ALL,))  # noqa: SLF001 (no server is switched)
+        self._answer, patched.__rsgi__ = app.__rsgi__, self._measured
+        names: Any = application
+        names.REQUEST_ID, made = _Switched(self, names.REQUEST_ID, (ALL,)), names.accepted
+        names.accepted = lambda given: made(given) if self.way is ALL else ""
+        for module in (application, queries):
+            module.metrics = _switched(self, module.metrics)  # type: ignore[attr-defined]
+        self._found = found
+        self._begin()
+        signal.signal(signal.SIGUSR1, lambda *_: self._end())
 
-    def turn(self, way: str) -> None:
-        """Switch to one of the ways."""
-        self._app._tracer = self._tracer if way is ALL else None  # noqa: SLF001 (a server has no such switch)
-        shown = SHOWN_ID if way is METRICS else ""
-        module: Any = application
-        module.REQUEST_ID, module.accepted = self._ids if way is ALL else (NOTHING, lambda _: shown)
-        for module, real, silent in self._metrics:
-            module.metrics = silent if way is NONE else real
+    def _begin(self) -> None:
+        self._times = {way: array("d") for way in WAYS}
+
+    def _end(self) -> None:
+        times = {way: times.tolist() for way, times in self._times.items()}
+        self._begin()
+        part = self._found.with_suffix(".part")
+        part.write_text(json.dumps(times))
+        part.rename(self._found)
+
+    async def _measured(self, scope: Any, exchange: Any) -> None:
+        way = self.way = random.choice(WAYS)
+        begun = time.thread_time()
+        await self._answer(scope, exchange)
+        self._times[way].append(time.thread_time() - begun)
 
 
-def _silent(module: Any) -> SimpleNamespace:
-    """Return the names of a module with series that count nothing."""
-    series = {"REQUESTS", "EXTRACTIONS"}
-    return SimpleNamespace(**{**vars(module), **{name: NOTHING for name in series if hasattr(module, name)}})
+class _Nothing:
+    """Has the methods of metrics, request ids and tracers, which do nothing."""
+
+    def count(self, *_: object) -> None: ...
+
+    def workflow(self, name: str | None) -> str:
+        return name or ""
+
+    def set(self, _: str) -> None: ...
+
+    def reset(self, _: object) -> None: ...
+
+    def begin(self, *_: object) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """The load of some seconds: requests a second, and microseconds of processor time of the server for each."""
+class _Switched:
+    """Passes calls to the real object, or to one that does nothing: so these ways differ by what the real one does."""
 
-    per_second: float
-    us: float
+    def __init__(self, switch: Switch, real: Any, ways: Collection[str]) -> None:
+        """Pass the calls of requests of some ways to the real object."""
+        self._switch = switch
+        self._of = {way: real if way in ways else _Nothing() for way in WAYS}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of[self._switch.way], name)
 
 
-def processor_ns(pid: int) -> int:
-    """Return the nanoseconds of processor time of all threads of a process."""
-    with suppress(OSError):
-        tasks = Path(f"/proc/{pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+def _switched(switch: Switch, module: Any) -> SimpleNamespace:
+    """Return the names of a module of metrics, with counts that are switched."""
+    series = {
+        name: _Switched(switch, vars(module)[name], (METRICS, ALL))
+        for name in ("REQUESTS", "EXTRACTIONS")
+        if hasattr(module, name)
+    }
+    return SimpleNamespace(**{**vars(module), **series})
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process."""
     times = psutil.Process(pid).cpu_times()
-    return round(1e9 * (times.user + times.system))
+    return times.user + times.system
 
 
-def switch(url: str, pid: int, way: str, request: bytes) -> None:
-    """Switch the signals, and wait until the id in an answer shows it."""
-    os.kill(pid, WAYS[way])
-    deadline = time.monotonic() + 10
-    with connect(url) as connection:
-        while time.monotonic() < deadline:
-            head = ask(connection, request).partition(b"\r\n\r\n")[0].lower()
-            found = next(line for line in head.split(b"\r\n") if line.startswith(b"x-request-id:"))
-            shown = found.partition(b":")[2].strip().decode()
-            if way == {"": NONE, SHOWN_ID: METRICS}.get(shown, ALL):
-                return
-    raise SystemExit("the server didn't switch its signals")
+def measured(pid: int, found: Path) -> dict[str, list[float]]:
+    """Return the seconds of the requests since the last call, by way."""
+    os.kill(pid, signal.SIGUSR1)
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not found.exists():
+        if time.monotonic() > deadline:
+            raise SystemExit("the server didn't write what it measured")
+        time.sleep(0.01)
+    times: dict[str, list[float]] = json.loads(found.read_text())
+    found.unlink()
+    return times
 
 
-def measure(url: str, pid: int, requests: Sequence[bytes], options: argparse.Namespace) -> dict[str, list[Slice]]:
-    """Return the slices of all ways, in rounds."""
-    found: dict[str, list[Slice]] = {way: [] for way in WAYS}
-    together(url, requests, min(WARM_UP_SECONDS, options.seconds), options.connections)
-    for _, order in zip(range(options.rounds), cycle(ORDER), strict=False):
-        for way in order:
-            switch(url, pid, way, requests[0])
-            before = processor_ns(pid)
-            figures = together(url, requests, options.seconds, options.connections)
-            spent = (processor_ns(pid) - before) / 1000
-            found[way].append(Slice(figures.rate, spent / len(figures.latencies)))
-    return found
-
-
-def summary(found: dict[str, list[Slice]]) -> dict[str, float]:
-    """Return the figures of a case: of each way, and its ratio to that without signals."""
-    figures: dict[str, float] = {}
-    for way, slices in found.items():
-        pairs = [mine.us / theirs.us for mine, theirs in zip(slices, found[NONE], strict=True)]
+def summary(times: dict[str, list[float]], us: float) -> dict[str, float]:
+    """Return the figures of a case: what each way costs, and its part of the microseconds of a request."""
+    ordered = sorted(chain.from_iterable(times.values()))
+    longest = ordered[int(LONGEST * (len(ordered) - 1))]
+    kept = {way: [1e6 * each for each in some if each <= longest] for way, some in times.items()}
+    none_us = us - sum(statistics.fmean(some) - statistics.fmean(kept[NONE]) for some in kept.values()) / len(kept)
+    figures: dict[str, float] = {"requests": len(ordered), "none_us": round(none_us, 2)}
+    for way in (METRICS, ALL):
+        cost = statistics.fmean(kept[way]) - statistics.fmean(kept[NONE])
+        error = sum(statistics.variance(kept[each]) / len(kept[each]) for each in (way, NONE)) ** 0.5
         figures |= {
-            f"{way}_us": round(min(one.us for one in slices), 2),
-            f"{way}_ratio": round(min(one.us for one in slices) / min(one.us for one in found[NONE]), 4),
-            f"{way}_median_of_rounds": round(statistics.median(pairs), 4),
-            f"{way}_per_second": round(max(one.per_second for one in slices), 1),
+            f"{way}_us": round(cost, 3),
+            f"{way}_ratio": round(1 + cost / none_us, 4),
+            f"{way}_ratio_error": round(error / none_us, 4),
         }
     return figures
 
@@ -160,35 +170,42 @@ def summary(found: dict[str, list[Slice]]) -> dict[str, float]:
 def main() -> None:
     """Measure all ways by turns, and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of a slice")
-    parser.add_argument("--rounds", type=int, default=8, help="slices of each way")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds of a case")
     parser.add_argument("--events", type=int, default=1_000, help="greatest number of events in a window")
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--found", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        serve(options.child, options.events, ENTITIES, made=Switch)
+        serve(options.child, options.events, ENTITIES, made=lambda app: Switch(app, options.found))
         return
     quiet = how_quiet()
     figures: dict[str, dict[str, float]] = {}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    arguments = ["--events", str(options.events)]
-    with child(lambda port: [__file__, "--child", str(port), *arguments], environment) as (url, pid):
-        for name in CASES:
-            address = f"{url}/api/v1/query"
-            requests = [post(address, body) for body in caraway_requests(options.events)[name][0]]
-            figures[name] = summary(measure(address, pid, requests, options))
+    with TemporaryDirectory() as folder:
+        found = Path(folder) / "found"
+        arguments = ["--events", str(options.events), "--found", str(found)]
+        with child(lambda port: [__file__, "--child", str(port), *arguments], environment) as (url, pid):
+            for case in CASES:
+                address = f"{url}/api/v1/query"
+                requests = [post(address, body) for body in caraway_requests(options.events)[case][0]]
+                together(url, requests, min(WARM_UP_SECONDS, options.seconds), options.connections)
+                before = processor_seconds(pid)
+                done = together(url, requests, options.seconds / 2, options.connections)
+                us = 1e6 * (processor_seconds(pid) - before) / len(done.latencies)
+                measured(pid, found)
+                # The times of requests of one connection don't overlap.
+                together(url, requests, options.seconds, 1)
+                figures[case] = summary(measured(pid, found), us)
     for name, one in figures.items():
-        print(f"{name}: {one['none_us']:.1f} us a query without signals, {one['none_per_second']:,.0f} a second")
+        print(f"{name}: {one['none_us']:.1f} us a query without signals")
         for way, wanted in ((METRICS, f"; at most {TARGET} wanted"), (ALL, "")):
-            per_second = f"{one[f'{way}_per_second']:,.0f} a second"
-            median = f"median of rounds {one[f'{way}_median_of_rounds']:.3f}{wanted}"
-            print(f"  {way}: {one[f'{way}_us']:.1f} us, {one[f'{way}_ratio']:.3f} ({median}), {per_second}")
+            ratio = f"{one[f'{way}_ratio']:.3f} (standard error {one[f'{way}_ratio_error']:.3f}{wanted})"
+            print(f"  {way}: {one[f'{way}_us']:.2f} us more, {ratio}")
     print(quiet)
     report = {
         "bench": "signals",
-        "rounds": options.rounds,
         "seconds": options.seconds,
         "held_up": quiet.part,
         "figures": figures,

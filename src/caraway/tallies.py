@@ -7,9 +7,9 @@ and adding up many of them takes no further locks. `python -m bench signals` mea
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Generic, TypeVar
 
 from prometheus_client.core import HistogramMetricFamily
@@ -65,14 +65,15 @@ class Times:
         self._names = [floatToGoString(bound) for bound in self._bounds]  # type: ignore[no-untyped-call]
         self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
 
-    def add(self, labels: tuple[str, ...], seconds: float) -> None:
-        """Add a time to a series."""
+    def add(self, labels: tuple[str, ...], seconds: Collection[float]) -> None:
+        """Add times to a series."""
         series = self._series.get(labels)
         if series is None:
             series = self._series[labels] = [0] * len(self._bounds), [0.0]
         counts, total = series
-        counts[bisect_left(self._bounds, seconds)] += 1
-        total[0] += seconds
+        for bucket in map(bisect_left, repeat(self._bounds), seconds):
+            counts[bucket] += 1
+        total[0] += sum(seconds)
 
     def family(self) -> HistogramMetricFamily:
         """Return the metric with its series."""

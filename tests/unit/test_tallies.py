@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from caraway.tallies import MOST_NOTES, Notes, Times
 
-BOUNDS = (0.001, 0.01, 1.0)
+BOUNDS = (2**-10, 2**-7, 1.0)
 
 
 def test_no_note_of_any_thread_is_lost_while_others_read() -> None:
@@ -52,10 +52,13 @@ def test_times_are_in_the_buckets_of_prometheus_client() -> None:
     theirs = Histogram("waits_seconds", "Waits.", ["who"], buckets=BOUNDS, registry=registry)
     times = Times("waits_seconds", "Waits.", ["who"], BOUNDS)
     # The bounds themselves, beside times of all buckets.
-    for seconds in [*BOUNDS, 0.0, *(10 ** rng.uniform(-4, 1) for _ in range(500))]:
-        who = rng.choice(["ann", "bob"])
-        theirs.labels(who).observe(seconds)
-        times.add((who,), seconds)
+    # Multiples of 2 to the power of -20 have the same sum in each order.
+    waits = [*BOUNDS, 0.0, *(round(10 ** rng.uniform(-4, 1) * 2**20) / 2**20 for _ in range(500))]
+    while waits:
+        who, some = rng.choice(["ann", "bob"]), [waits.pop() for _ in range(min(len(waits), rng.randrange(1, 5)))]
+        for seconds in some:
+            theirs.labels(who).observe(seconds)
+        times.add((who,), some)
     (expected,) = theirs.collect()
     wanted = {(s.name, *sorted(s.labels.items())): s.value for s in expected.samples if not s.name.endswith("_created")}
     assert {(s.name, *sorted(s.labels.items())): s.value for s in times.family().samples} == wanted
