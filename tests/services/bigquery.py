@@ -1,18 +1,23 @@
 """A server that speaks as much of BigQuery's REST protocol as Google's library needs to read tables, over DuckDB.
 
+    python -m tests.services.bigquery PORT FOLDER
+
 It isn't BigQuery: sqlglot translates the statements into DuckDB's SQL, and types, pages, tokens and errors are made
 here as Google's documentation describes them. The library is real: it signs in with a private key, repeats requests,
 follows pages and reads values. A server can be told to cut answers, to let pages expire and to refuse keys.
 """
 
 import base64
+import itertools
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -24,8 +29,10 @@ from google.auth import jwt
 
 from caraway.graph.systems import BigQuerySystem
 from caraway.stack import ports
+from tests.services.module_server import ModuleServer
 
 PROJECT, DATASET = "my-project", "bees"
+MOST_RESULTS = 10
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TYPES = {
     "BIGINT": "INTEGER",
@@ -110,17 +117,24 @@ class Refused(Exception):  # noqa: N818 (it is an answer)
 class Service:
     """Datasets, keys and the results of statements."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open the data and the keys in a folder, which no other process may have open; None: they are in memory."""
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
-        self._connection.execute(f"ATTACH ':memory:' AS \"{PROJECT}\"")
+        at = ":memory:" if folder is None else str(folder / "data.duckdb")
+        self._connection.execute(f"ATTACH '{at}' AS \"{PROJECT}\"")
         self._connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{PROJECT}".{DATASET}')
         self._lock = threading.Lock()
         self.port = 0
         # The public keys by the identity of the key, and the keys to which access was given by its token.
         self.keys: dict[str, bytes] = {}
+        self._kept_keys = None if folder is None else folder / "keys.json"
+        if self._kept_keys is not None and self._kept_keys.exists():
+            self.keys = {name: key.encode() for name, key in json.loads(self._kept_keys.read_text()).items()}
         self._access: dict[str, str] = {}
+        # Results expire when there are newer ones.
         self._results: dict[str, tuple[list[Any], list[Any]]] = {}
+        self._jobs = itertools.count()
         # The statements that came, how many of the next answers with rows are cut, and whether pages have expired.
         self.statements: list[str] = []
         self.cut = 0
@@ -144,6 +158,8 @@ class Service:
         self.keys[identity] = made.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
+        if self._kept_keys is not None:
+            self._kept_keys.write_text(json.dumps({name: key.decode() for name, key in self.keys.items()}))
         private = made.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -241,8 +257,10 @@ class Service:
                 raise Refused(404, "notFound", str(error)) from None
             except duckdb.Error as error:
                 raise Refused(400, "invalidQuery", str(error)) from None
-        job = f"job-{len(self._results)}"
+        job = f"job-{next(self._jobs)}"
         self._results[job] = (fields, rows)
+        while len(self._results) > MOST_RESULTS:
+            self._results.pop(next(iter(self._results)))
         return self._page(job, request["maxResults"], "0")
 
     def _page(self, job: str, size: int, token: str) -> Any:
@@ -340,3 +358,35 @@ def running_in_thread() -> Iterator[Service]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class BigQuery(ModuleServer):
+    """A server in a process of its own, which can be killed, and started again on its data."""
+
+    module = "tests.services.bigquery"
+
+    def __init__(self, folder: Path) -> None:
+        """Prepare a server without tables, and a key."""
+        super().__init__(folder)
+        with self.opened() as service:
+            self.key = service.new_key()
+
+    @contextmanager
+    def opened(self) -> Iterator[Service]:
+        """Open the data while the server isn't running."""
+        service = Service(self.folder)
+        service.port = self.port
+        try:
+            yield service
+        finally:
+            service.close()
+
+
+def main() -> None:
+    """Serve the data in a folder."""
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    server_of(Service(folder), port).serve_forever(0.02)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,18 +9,15 @@ of an answer if it is told to.
 import gzip
 import json
 import logging
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx
 import uvicorn
 from fakesnow.instance import FakeSnow
 from snowflake.connector import SnowflakeConnection
@@ -28,6 +25,7 @@ from snowflake.connector import SnowflakeConnection
 from caraway.graph.systems import SnowflakeSystem
 from caraway.stack import ports
 from caraway.warehouses.snowflake import connect
+from tests.services.module_server import ModuleServer
 from tests.timeouts import deadline_in
 
 # The package has a function of the same name.
@@ -156,36 +154,10 @@ def session(port: int) -> SnowflakeConnection:
     return connect(system_of(), str, f"http://127.0.0.1:{port}")
 
 
-class Snowflake:
+class Snowflake(ModuleServer):
     """A server in a process of its own, which can be killed, and started again on its data."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.port = ports.choose()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start the server, and wait until it answers."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", __name__, str(self.port), str(self._folder)]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = deadline_in(30)
-        while True:
-            assert self._process.poll() is None, (self._folder / "log").read_text()[-4000:]
-            assert time.monotonic() < deadline
-            with suppress(httpx.HTTPError):
-                httpx.get(f"http://127.0.0.1:{self.port}/session", timeout=2)
-                return
-            time.sleep(0.05)
-
-    def kill(self) -> None:
-        """End the server as kill -9 does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    stop = kill
+    module = "tests.services.snowflake"
 
     def execute(self, *statements: str) -> list[Any]:
         """Run statements, and return the rows of the last one."""

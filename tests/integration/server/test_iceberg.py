@@ -214,7 +214,7 @@ def test_a_million_rows_survive_kills_at_random_moments(
                 broker,
                 lambda: written.done() and end_of(kafka, topic) >= SNAPSHOTS * SNAPSHOT,
                 chosen=Random(13),
-                pause_s=(0.3, 3),
+                pause_s=(0.1, 1.2),
             )
             written.result()
             assert min(kills["server"], kills["broker"]) >= 2, kills

@@ -2,6 +2,7 @@
 
 # mypy: disable-error-code="attr-defined"
 
+import json
 import secrets
 import time
 from collections import Counter
@@ -22,14 +23,18 @@ import pytest
 
 from caraway import Dataset, connectors, dataset, field, meta
 from caraway.config.settings import SourcesSettings
-from caraway.connectors import MySQL, Postgres, Redshift, source
+from caraway.connectors import BigQuery, MySQL, Postgres, Redshift, source
 from caraway.graph.specs import Graph
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import RecordCount, ServerProcess, end_of, eventually, records
+from tests.services.bigquery import DATASET as DATASET_OF_BEES
+from tests.services.bigquery import PROJECT
+from tests.services.bigquery import BigQuery as BigQueryServer
 from tests.services.mariadb import DATABASE, PASSWORD, USER, MariaDB
 from tests.services.postgres import Postgres as PostgresServer
 
 ROWS, MANY = 20_000, 1_000_000
+WAREHOUSES = ("Redshift", "BigQuery")
 # Every hundredth row has no number as its value.
 LETTERS = 100
 
@@ -42,7 +47,9 @@ class Server:
         # The topic is named after the definitions, which have the name of the system, and tests share a broker.
         self.name = f"db_{secrets.token_hex(4)}"
         # Postgres stands in for Redshift, whose driver it understands.
-        self.server: PostgresServer | MariaDB = (MariaDB if kind == "MySQL" else PostgresServer)(folder)
+        kinds: dict[str, type[PostgresServer | MariaDB | BigQueryServer]]
+        kinds = {"MySQL": MariaDB, "BigQuery": BigQueryServer}
+        self.server = kinds.get(kind, PostgresServer)(folder)
         self.server.start()
 
     @property
@@ -57,6 +64,14 @@ class Server:
                 password=PASSWORD,
             )
             return my.table("hives", cursor="changed_at")
+        if isinstance(self.server, BigQueryServer):
+            big = BigQuery(
+                name=self.name,
+                project_id=PROJECT,
+                dataset_id=DATASET_OF_BEES,
+                service_account_key=json.loads(self.server.key),
+            )
+            return big.table("hives", cursor="changed_at")
         of = urlsplit(self.server.url)
         settings: dict[str, Any] = {
             "name": self.name,
@@ -75,11 +90,19 @@ class Server:
     @property
     def settings(self) -> SourcesSettings:
         """The settings with which a Caraway server finds this one."""
-        return SourcesSettings(
-            endpoints={self.name: f"127.0.0.1:{self.server.port}"} if self.kind == "Redshift" else {}
-        )
+        address = f"127.0.0.1:{self.server.port}"
+        endpoints = {"Redshift": {self.name: address}, "BigQuery": {self.name: f"http://{address}"}}
+        return SourcesSettings(endpoints=endpoints.get(self.kind, {}))
 
     def execute(self, *statements: str) -> None:
+        if isinstance(self.server, BigQueryServer):
+            # No other process may have the data open.
+            self.server.stop()
+            with self.server.opened() as service:
+                for statement in statements:
+                    service.execute(statement)
+            self.server.start()
+            return
         if isinstance(self.server, MariaDB):
             made: Any = pymysql.connect(
                 host="127.0.0.1",
@@ -146,8 +169,8 @@ def taken(kafka: str, topic: str) -> Counter[int]:
     return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
 
 
-def refused(kafka: str, port: int) -> Counter[int]:
-    found = [orjson.loads(value) for value in records(kafka, DEAD_LETTERS) if f":{port}, ".encode() in value]
+def refused(kafka: str, name: str) -> Counter[int]:
+    found = [orjson.loads(value) for value in records(kafka, DEAD_LETTERS) if name.encode() in value]
     return Counter(letter["row"]["hive"] for letter in found)
 
 
@@ -183,8 +206,8 @@ def test_a_killed_server_and_a_killed_database_take_each_row_once(
     hives.fill(ROWS, ROWS + 10, -5)
     eventually(lambda: end_of(kafka, topic) >= sum(expected(ROWS + 10).values()), server.said)
     assert taken(kafka, topic) == expected(ROWS + 10)
-    eventually(lambda: sum(refused(kafka, hives.server.port).values()) >= (ROWS + 10) // LETTERS + 1, server.said)
-    assert refused(kafka, hives.server.port) == Counter(range(0, ROWS + 10, LETTERS))
+    eventually(lambda: sum(refused(kafka, hives.name).values()) >= (ROWS + 10) // LETTERS + 1, server.said)
+    assert refused(kafka, hives.name) == Counter(range(0, ROWS + 10, LETTERS))
 
     def rests() -> bool:
         found = status(server)
@@ -198,7 +221,14 @@ def test_a_killed_server_and_a_killed_database_take_each_row_once(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("kind", "key"),
-    [("Postgres", True), ("Postgres", False), ("MySQL", True), ("MySQL", False), ("Redshift", False)],
+    [
+        ("Postgres", True),
+        ("Postgres", False),
+        ("MySQL", True),
+        ("MySQL", False),
+        ("Redshift", False),
+        ("BigQuery", False),
+    ],
 )
 def test_a_million_rows_survive_kills_at_random_moments(
     own_server: Callable[..., ServerProcess], database: Callable[[str], Server], kafka: str, kind: str, key: bool
@@ -206,7 +236,8 @@ def test_a_million_rows_survive_kills_at_random_moments(
     hives = database(kind)
     hives.create(key=key)
     hives.fill(0, MANY, 0)
-    hives.execute("ANALYZE TABLE hives" if kind == "MySQL" else "ANALYZE hives")
+    if kind != "BigQuery":
+        hives.execute("ANALYZE TABLE hives" if kind == "MySQL" else "ANALYZE hives")
     server = own_server(sources=hives.settings)
     server.commit(Graph(datasets=(hives_of(hives.connector).to_spec(),)))
     eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
@@ -216,8 +247,8 @@ def test_a_million_rows_survive_kills_at_random_moments(
 
     def loading_or_done() -> bool:
         nonlocal seen
-        # A load has a progress; Redshift's tables are read by their cursor only.
-        loading = status(server)["progress"] is not None or (kind == "Redshift" and counted() > before)
+        # A load has a progress; tables of warehouses are read by their cursor only.
+        loading = status(server)["progress"] is not None or (kind in WAREHOUSES and counted() > before)
         seen += loading
         return loading or counted() >= wanted
 
@@ -241,5 +272,5 @@ def test_a_million_rows_survive_kills_at_random_moments(
     found, every = taken(kafka, topic), expected(MANY)
     wrong = sorted(number for number in found | every if found[number] != every[number])
     assert not wrong, (len(wrong), wrong[:5], wrong[-5:], Counter(map(found.get, wrong)), kills, server.said())
-    eventually(lambda: sum(refused(kafka, hives.server.port).values()) >= MANY // LETTERS, server.said)
-    assert refused(kafka, hives.server.port) == Counter(range(0, MANY, LETTERS))
+    eventually(lambda: sum(refused(kafka, hives.name).values()) >= MANY // LETTERS, server.said)
+    assert refused(kafka, hives.name) == Counter(range(0, MANY, LETTERS))
