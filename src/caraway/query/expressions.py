@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 
-from caraway.dtypes.types import is_optional, type_name
-from caraway.dtypes.values import Convert, restriction
-from caraway.errors import InvalidInputError
+from caraway.dtypes.values import restriction
 from caraway.expr.nodes import Now, Ref
-from caraway.expr.printer import print_node
 from caraway.expr.references import walk
 from caraway.expr.scalars.compiler import compile_scalar
 from caraway.expr.scalars.scope import NOW, Row, Scalar
 from caraway.query.batch import Batch, Run
+from caraway.query.checking import checked
 from caraway.query.model import Computed, ExpressionStep
 
 # The most rows for which plain Python computes a step; polars computes more. Measured with one to six features on a
@@ -82,22 +80,3 @@ def _compile_scalars(step: ExpressionStep, features: Sequence[tuple[Computed, Sc
             batch.columns[feature.column] = checked([scalar(row) for row in rows], feature, check)
 
     return run
-
-
-def checked(values: list[object], feature: Computed, check: Convert | None) -> list[object]:
-    """Return the values of a feature if its type allows them; raise InvalidInputError if not."""
-    if not is_optional(feature.dtype) and None in values:
-        raise InvalidInputError(
-            f"{feature.column} is declared {type_name(feature.dtype)}, but {print_node(feature.expr)} is null in row "
-            f"{values.index(None)}"
-        )
-    if check is not None:
-        for row, value in enumerate(values):
-            if value is not None:
-                try:
-                    check(value)
-                except InvalidInputError as error:
-                    raise InvalidInputError(
-                        f"{feature.column} = {print_node(feature.expr)}, row {row}: {error}"
-                    ) from None
-    return values

@@ -11,7 +11,7 @@ from caraway.expr.polars.compiler import compile_as, reason_of
 from caraway.expr.polars.values import INSTANT, from_polars
 from caraway.expr.scalars.scope import NOW
 from caraway.query.batch import Batch, Run
-from caraway.query.expressions import checked
+from caraway.query.checking import checked
 from caraway.query.model import Computed, ExpressionStep
 
 # The name of a column beside those of the features. It has a space, so it differs from every feature's name.
