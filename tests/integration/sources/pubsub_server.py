@@ -17,6 +17,9 @@ from google.protobuf.empty_pb2 import Empty
 from google.pubsub_v1 import types
 from google.pubsub_v1.types import PubsubMessage, ReceivedMessage, Subscription
 
+#: So many messages that were delivered are kept at least, if none of them comes again.
+KEPT = 10_000
+
 
 @dataclass
 class Stored:
@@ -143,6 +146,10 @@ class PubSubServer:
                     stored.acknowledged = True
                 else:
                     late += 1
+            if self.exactly_once and len(by_id) > KEPT:
+                # They never come again, and each request looks at all messages.
+                left = [stored for stored in self.messages[request.subscription] if not stored.acknowledged]
+                self.messages[request.subscription] = left
         if late and self.exactly_once:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "Some acknowledgement ids are invalid")
         return Empty()
@@ -150,9 +157,10 @@ class PubSubServer:
     def ModifyAckDeadline(  # noqa: N802
         self, request: types.ModifyAckDeadlineRequest, context: grpc.ServicerContext
     ) -> Empty:
+        ack_ids = set(request.ack_ids)
         with self._changed:
             for stored in self.messages[request.subscription]:
-                if stored.ack_id in request.ack_ids and stored.until > self.now:
+                if stored.ack_id in ack_ids and stored.until > self.now:
                     stored.until = self.now + request.ack_deadline_seconds
             self._changed.notify_all()
         return Empty()
