@@ -13,7 +13,7 @@ from caraway.errors import DefinitionError
 from caraway.graph.connectors import FilesConnector as FilesSpec
 from caraway.graph.systems import AzureSystem, FilesSystem, GCSSystem, SystemKind
 
-FORMATS = ("csv", "json", "parquet", "avro", "delta", "iceberg")
+FORMATS = ("csv", "json", "parquet", "avro", "delta", "iceberg", "hudi")
 
 
 class Files(ExternalSource):

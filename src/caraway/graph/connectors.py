@@ -255,10 +255,14 @@ class KafkaConnector(SystemConnector):
 FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
 TABLE_READERS: Mapping[str, str] = {
     "delta": "caraway.ingest.sources.files.delta:DeltaReader",
+    "hudi": "caraway.ingest.sources.hudi.reader:HudiReader",
     "iceberg": "caraway.ingest.sources.iceberg.reader:IcebergReader",
 }
-# The module that the reader of Iceberg tables needs, and the extra that brings it.
-ICEBERG_LIBRARY = ("pyiceberg", "iceberg")
+# The modules that the readers of tables need, and the extras that bring them, by format.
+TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {
+    "hudi": ("hudi", "hudi"),
+    "iceberg": ("pyiceberg", "iceberg"),
+}
 # The values of cdc with which tables of a format can be read.
 TABLE_CDC: Mapping[str, frozenset[str]] = {
     "delta": frozenset({"native"}),
@@ -293,7 +297,7 @@ class S3Connector(SystemConnector):
 
     reader: ClassVar = FILES_READER
     format_readers: ClassVar = TABLE_READERS
-    read_formats: ClassVar = ("csv", "json", "parquet", "delta", "iceberg")
+    read_formats: ClassVar = ("csv", "json", "parquet", "delta", "iceberg", "hudi")
     container_word: ClassVar = "bucket"
     writer: ClassVar = "caraway.sinks.delta:DeltaWriter"
 
@@ -304,8 +308,10 @@ class S3Connector(SystemConnector):
 
     def unreadable(self) -> str:
         """Return why the server can't read this source; empty if it can."""
-        if self.format == "delta" and isinstance(self.system, S3System) and self.system.role_arn is not None:
-            return "a Delta table is opened by keys or as the server that reads, not by a role; leave role_arn out"
+        by_role = isinstance(self.system, S3System) and self.system.role_arn is not None
+        if by_role and self.format in {"delta", "hudi"}:
+            table = f"a {str(self.format).capitalize()} table"
+            return f"{table} is opened by keys or as the server that reads, not by a role; leave role_arn out"
         return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
 
     def target(self, suffix: str) -> str:
@@ -329,7 +335,7 @@ class S3Connector(SystemConnector):
     @property
     def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # only some formats need one
         """The library that the reader of the format needs."""
-        return ICEBERG_LIBRARY if self.format == "iceberg" else ()
+        return TABLE_LIBRARIES.get(self.format_name, ())
 
     def check_source(self, where: str) -> None:
         """Check that the bucket is opened in one way."""
@@ -356,7 +362,7 @@ class FilesConnector(SystemConnector):
     """Files of a folder, or objects of a bucket or container, below `prefix`; the rest of their paths matches `suffix`.
 
     `container` is the folder, bucket or container. The other fields are those of `S3Connector`; `format` is "json",
-    "parquet", "avro", "delta", "iceberg" or CSV.
+    "parquet", "avro", "delta", "iceberg", "hudi" or CSV.
     """
 
     system: FilesSystem | GCSSystem | AzureSystem | RegisteredSystem
@@ -369,7 +375,7 @@ class FilesConnector(SystemConnector):
 
     reader: ClassVar = FILES_READER
     format_readers: ClassVar = TABLE_READERS
-    read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta", "iceberg")
+    read_formats: ClassVar = ("csv", "json", "parquet", "avro", "delta", "iceberg", "hudi")
 
     def unreadable(self) -> str:
         """Return why the server can't read this source; empty if it can."""
@@ -394,7 +400,7 @@ class FilesConnector(SystemConnector):
     @property
     def library(self) -> tuple[str, str] | tuple[()]:  # type: ignore[override]  # only some formats need one
         """The library that the reader of the format needs."""
-        return ICEBERG_LIBRARY if self.format == "iceberg" else ()
+        return TABLE_LIBRARIES.get(self.format_name, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,7 +542,7 @@ class IcebergConnector(SystemConnector):
     cdc: ClassVar = TABLE_CDC["iceberg"]
     reader: ClassVar = TABLE_READERS["iceberg"]
     read_formats: ClassVar = (None,)
-    library: ClassVar = ICEBERG_LIBRARY
+    library: ClassVar = TABLE_LIBRARIES["iceberg"]
     writer: ClassVar = "caraway.sinks.iceberg:IcebergWriter"
 
     def target(self, suffix: str) -> str:

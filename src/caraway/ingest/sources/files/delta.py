@@ -16,12 +16,11 @@ from urllib.parse import unquote
 import orjson
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow import fs
 
 from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.connectors import FilesConnector, S3Connector
-from caraway.graph.systems import AzureSystem, FilesSystem, S3System
+from caraway.ingest.sources.files.addresses import object_address
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.keys import key_columns
 from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
@@ -167,7 +166,7 @@ class DeltaReader(ReadInRounds):
         """Open the table, and check that it can be read."""
         store = self._store()
         try:
-            url, options = _address(self._connector, self._context, store, self._root)
+            url, options = object_address(self._connector, self._context, store, self._root)
             table = DeltaTable(url, version=version, storage_options=options)
             features = set(table.protocol().reader_features or ())
             configuration = table.metadata().configuration
@@ -372,34 +371,6 @@ def _partition_text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _address(
-    connector: S3Connector | FilesConnector, context: SourceContext, store: FileStore, root: str
-) -> tuple[str, dict[str, str] | None]:
-    """Return the address of a table and the options of its store, as `deltalake` takes them."""
-    system = connector.system
-    endpoint = context.endpoints.get(system.name)
-    options: dict[str, str] = {}
-    match system:
-        case FilesSystem():
-            return f"file://{store.root}/{root}", None
-        case S3System():
-            if system.access_key_id is not None and system.secret_access_key is not None:
-                options["aws_access_key_id"] = context.resolve(system.access_key_id)
-                options["aws_secret_access_key"] = context.resolve(system.secret_access_key)
-            if endpoint is None:
-                options["aws_region"] = fs.resolve_s3_region(connector.container)
-            else:
-                options |= {"aws_endpoint": endpoint, "aws_region": "us-east-1", "aws_allow_http": "true"}
-            return f"s3://{connector.container}/{root}", options
-        case AzureSystem():
-            options["azure_storage_account_name"] = system.account_name
-            if system.account_key is not None:
-                options["azure_storage_account_key"] = context.resolve(system.account_key)
-            return f"az://{connector.container}/{root}", options
-        case _:
-            return f"gs://{connector.container}/{root}", options
 
 
 def _text(error: Exception) -> str:

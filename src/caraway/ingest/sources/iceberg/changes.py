@@ -21,9 +21,9 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.files.stores import VanishedError
 from caraway.ingest.sources.iceberg.tables import IcebergTables
+from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW
 from caraway.objects.iceberg import translated_errors
 
-BEGIN_ANEW = "raise the version of the dataset, whose source then begins anew with the rows that the table has"
 # The most data files of a snapshot. The reader remembers about a kilobyte of each.
 MAX_FILES = 1_000_000
 # The most deleted positions of one data file.

@@ -7,9 +7,8 @@ anew, as by compaction, make no rows.
 """
 
 import time
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.table import Table
@@ -18,34 +17,21 @@ from pyiceberg.table.snapshots import Snapshot
 from caraway.dtypes.types import is_optional
 from caraway.errors import UnavailableError
 from caraway.graph.sources import Cdc
-from caraway.ingest.marks import run_of
 from caraway.ingest.sources.files.keys import key_columns
-from caraway.ingest.sources.files.pieces import ArrowTable, JoinedTable
-from caraway.ingest.sources.iceberg.changes import BEGIN_ANEW, changes, commits, history, live
-from caraway.ingest.sources.iceberg.rows import Rows
-from caraway.ingest.sources.iceberg.snapshots import SnapshotRows
+from caraway.ingest.sources.iceberg.changes import ReadFile, changes, commits, history, live
+from caraway.ingest.sources.iceberg.rows import OpenFile, needed
 from caraway.ingest.sources.iceberg.tables import AnyIceberg, IcebergTables
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
-from caraway.ingest.table import ColumnTable
-from caraway.ingest.table import Table as Rowed
+from caraway.ingest.sources.snapshots.batches import Part, batch_of, table_of
+from caraway.ingest.sources.snapshots.reading import Columns, SnapshotRows
+from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows
 from caraway.rows.records import demanded_columns
 
 # The most snapshots of one batch: those without rows are passed over, but the position has to move.
 BATCH_SNAPSHOTS = 100
 # The most columns that an error lists.
 SHOWN_COLUMNS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Rows of one file in a batch; `prefix` is the beginning of their marks."""
-
-    path: str
-    prefix: str
-    snapshot: int
-    numbers: Any
-    table: Rowed
 
 
 class IcebergReader(ReadInRounds):
@@ -81,7 +67,7 @@ class IcebergReader(ReadInRounds):
         self._table: Table | None = None
         self._commit: Sequence[Snapshot] = ()
         self._pending: list[list[Snapshot]] | None = None
-        self._reading: SnapshotRows | None = None
+        self._reading: SnapshotRows[ReadFile] | None = None
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on; the first time, begin with the rows of the snapshot that is the newest now."""
@@ -181,7 +167,7 @@ class IcebergReader(ReadInRounds):
         self._commit, self._pending = found[:begun], commits(table, found[begun:])
 
     def _read(self, rows: int, size: int) -> SourceBatch:
-        parts: list[_Part] = []
+        parts: list[Part] = []
         left, read, passed = rows, 0, 0
         is_fence = False
         while left > 0 and read < size and passed < BATCH_SNAPSHOTS:
@@ -210,7 +196,7 @@ class IcebergReader(ReadInRounds):
                 self._done, self._snapshot, self._is_first = self._snapshot, None, False
                 self._sequence = self._commit[-1].sequence_number or 0
                 self._number, self._file, self._row = self._number + len(self._commit), 0, 0
-        return replace(self._batch(parts, read), is_fence=is_fence)
+        return replace(batch_of(parts, self._position(), read), is_fence=is_fence)
 
     def _next_commit(self) -> bool:
         """Go to the next commit of this round; return False if there is none."""
@@ -220,70 +206,37 @@ class IcebergReader(ReadInRounds):
         self._snapshot = self._commit[-1].snapshot_id
         return True
 
-    def _opened(self) -> SnapshotRows:
+    def _opened(self) -> SnapshotRows[ReadFile]:
         table, tables, context = self._table, self._tables, self._context
         assert table is not None  # noqa: S101 (the round has begun)
+        snapshot = self._commit[-1]
         if self._is_first:
-            files = live(tables, table, self._commit[-1])
+            files = live(tables, table, snapshot)
         else:
             files = changes(tables, table, self._commit, is_root=self._done is None)
+        columns = needed(table, context.columns, tables.where)
+
+        def opened(read: ReadFile, which: Columns) -> OpenFile:
+            return OpenFile(tables, table, read, table.metadata.schema() if which is Columns.ALL else columns)
+
         return SnapshotRows(
-            tables,
-            table,
-            self._commit[-1],
             files,
-            columns=context.columns,
+            opened,
+            names=[field.name for field in columns.fields],
             keys=self._keys,
             shows_gone=self._is_native,
+            where=f"{tables.where}, snapshot {snapshot.snapshot_id}",
         )
 
-    def _part(self, reading: SnapshotRows, rows: Rows) -> _Part:
-        read, snapshot = reading.files[self._file], reading.snapshot
-        table: Rowed = ArrowTable(rows.batch, self._types)
-        if self._is_native:
-            op = "d" if read.is_gone else "r" if self._is_first else "c"
-            there: list[object] = [table.row(number) for number in range(len(table))]
-            nothing: list[object] = [None] * len(table)
-            before, after = (there, nothing) if read.is_gone else (nothing, there)
-            columns: dict[str, list[object]] = {
-                "op": [op] * len(table),
-                "before": before,
-                "after": after,
-                "source": [{"ts_ms": snapshot.timestamp_ms}] * len(table),
-            }
-            table = ColumnTable(columns, len(table))
-        prefix = f"{self._number}-{self._file}"
-        return _Part(read.file.file_path, prefix, snapshot.snapshot_id, rows.numbers, table)
-
-    def _batch(self, parts: Sequence[_Part], size: int) -> SourceBatch:
-        joined = JoinedTable([part.table for part in parts])
-
-        def part_of(row: int) -> tuple[_Part, int]:
-            at = bisect_right(joined.starts, row) - 1
-            return parts[at], int(parts[at].numbers[row - joined.starts[at]])
-
-        def mark(row: int) -> str:
-            part, number = part_of(row)
-            return f"{part.prefix}/{number}"
-
-        def run(start: int, stop: int) -> str:
-            texts: list[str] = []
-            for begin, part in zip(joined.starts, parts, strict=True):
-                numbers = part.numbers[max(start - begin, 0) : max(stop - begin, 0)]
-                if not len(numbers):
-                    continue
-                first, last = int(numbers[0]), int(numbers[-1])
-                if last - first + 1 == len(numbers):
-                    texts.append(run_of(part.prefix, first, last))
-                else:
-                    texts += [f"{part.prefix}/{number}" for number in numbers.tolist()]
-            return ",".join(texts)
-
-        def origin(row: int) -> Mapping[str, object]:
-            part, number = part_of(row)
-            return {"file": part.path, "row": number + 1, "snapshot": part.snapshot}
-
-        return SourceBatch(rows=joined, mark=mark, run=run, origin=origin, position=self._position(), size=size)
+    def _part(self, reading: SnapshotRows[ReadFile], rows: Rows) -> Part:
+        read, snapshot = reading.files[self._file], self._commit[-1]
+        op = ("d" if read.is_gone else "r" if self._is_first else "c") if self._is_native else None
+        return Part(
+            prefix=f"{self._number}-{self._file}",
+            origin={"file": read.file.file_path, "snapshot": snapshot.snapshot_id},
+            numbers=rows.numbers,
+            table=table_of(rows, self._types, op, snapshot.timestamp_ms),
+        )
 
     def _position(self) -> dict[str, Any]:
         return {

@@ -5,7 +5,6 @@ dropped or widened since a file was written is read as the table has it now.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,26 +20,11 @@ from pyiceberg.types import UUIDType
 from caraway.errors import UnavailableError, shortened
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.stores import StoreFile, VanishedError
-from caraway.ingest.sources.iceberg.changes import BEGIN_ANEW, ReadFile
+from caraway.ingest.sources.iceberg.changes import ReadFile
 from caraway.ingest.sources.iceberg.tables import IcebergTables
+from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows
 
 DECODE = decoder_of("parquet")
-
-
-@dataclass(slots=True)
-class Rows:
-    """Rows of a data file: a record batch of Arrow, and the numbers of its rows in the file, which grow."""
-
-    numbers: Any
-    batch: Any
-
-    def cut(self, start: int, stop: int) -> "Rows":
-        """Return the rows from one up to another one."""
-        return Rows(self.numbers[start:stop], self.batch.slice(start, stop - start))
-
-    def chosen(self, mask: Any) -> "Rows":
-        """Return the rows for which a mask is true."""
-        return self if mask.all() else Rows(self.numbers[mask], self.batch.filter(pa.array(mask)))
 
 
 class OpenFile:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.iceberg.changes import BEGIN_ANEW
-from caraway.ingest.sources.iceberg.rows import Rows
+from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows
 
 # The most rows that a snapshot removes and adds, to be compared. Each takes some 150 bytes.
 MAX_ROWS = 5_000_000

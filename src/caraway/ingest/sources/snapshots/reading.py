@@ -1,55 +1,82 @@
-"""The rows of one snapshot of an Iceberg table, or those that it has changed, file by file."""
+"""The rows of one snapshot of a table, or those that it has changed, file by file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
-from caraway.ingest.sources.iceberg.changes import ReadFile
-from caraway.ingest.sources.iceberg.differences import Changed, Differences, keys_of
-from caraway.ingest.sources.iceberg.rows import OpenFile, Rows, needed
-from caraway.ingest.sources.iceberg.tables import IcebergTables
+from caraway.ingest.sources.snapshots.differences import Changed, Differences, keys_of
+from caraway.ingest.sources.snapshots.rows import Rows
 
 
-class SnapshotRows:
+class Columns(Enum):
+    """The columns of a file that are read."""
+
+    ALL = "all"
+    NEEDED = "needed"
+
+
+class SnapshotFile(Protocol):
+    """A file, or a group of files that are read as one."""
+
+    @property
+    def is_gone(self) -> bool:
+        """True if its rows are removed by the snapshot, and not added."""
+
+
+class OpenFile(Protocol):
+    """A file that is being read."""
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes were read."""
+
+    def rows(self, first: int) -> Iterator[Rows]:
+        """Yield the rows from the number `first` on. Raises `UnavailableError` if the file can't be read."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+File = TypeVar("File", bound=SnapshotFile)
+
+
+class SnapshotRows(Generic[File]):
     """Reads the files of a snapshot. It may begin anew at each row; rows that are read in order are decoded once.
 
     Attributes:
-        snapshot: The snapshot.
         files: The files that were removed, and then those that were added.
     """
 
     def __init__(
         self,
-        tables: IcebergTables,
-        table: Table,
-        snapshot: Snapshot,
-        files: Sequence[ReadFile],
+        files: Sequence[File],
+        opened: Callable[[File, Columns], OpenFile],
         *,
-        columns: frozenset[str] | None,
+        names: Sequence[str],
         keys: Sequence[str],
         shows_gone: bool,
+        where: str,
     ) -> None:
         """Prepare to read.
 
         Args:
-            tables: Opens files.
-            table: The table.
-            snapshot: The snapshot.
-            files: The files that `caraway.ingest.sources.iceberg.changes` has found of it.
-            columns: The columns that are needed; None: all.
+            files: The files that the snapshot has removed, and then those that it has added.
+            opened: Opens a file. Its rows have all columns, or those in `names` and maybe others.
+            names: The columns that are handed over.
             keys: The columns of the key; empty if there is none.
             shows_gone: True if rows that were removed are read; else only those that were added are.
+            where: The table and the snapshot, for people.
 
         Raises:
             UnavailableError: A file can't be read.
         """
-        self.snapshot, self.files = snapshot, files
-        self._tables, self._table = tables, table
+        self.files = files
+        self._opened = opened
+        self._names = names
         self._keys = keys
         self._shows_gone = shows_gone
-        self._columns = needed(table, columns, tables.where)
         self._open: OpenFile | None = None
         # The rows of the file that is being read, and those of them that were decoded and aren't handed over.
         self._rows: Iterator[Rows] | None = None
@@ -57,12 +84,7 @@ class SnapshotRows:
         self._file = -1
         self._differences: Differences | None = None
         if len({each.is_gone for each in files}) == 2:
-            self._differences = Differences(
-                self._side(is_gone=True),
-                self._side(is_gone=False),
-                keys,
-                f"{tables.where}, snapshot {snapshot.snapshot_id}",
-            )
+            self._differences = Differences(self._side(is_gone=True), self._side(is_gone=False), keys, where)
         # For each side, the function that tells its changed rows, and how many of the files it has seen.
         self._seen: dict[bool, tuple[Changed, int]] = {}
 
@@ -97,8 +119,8 @@ class SnapshotRows:
             if each.is_gone == is_gone:
                 yield from self._all(each)
 
-    def _all(self, read: ReadFile) -> Iterator[Rows]:
-        opened = OpenFile(self._tables, self._table, read, self._table.metadata.schema())
+    def _all(self, read: File) -> Iterator[Rows]:
+        opened = self._opened(read, Columns.ALL)
         try:
             yield from opened.rows(0)
         finally:
@@ -108,10 +130,10 @@ class SnapshotRows:
         """Yield the rows of a file from one on; if files were written anew, those that have changed."""
         read, differences = self.files[file], self._differences
         if differences is None or (differences.is_empty and not self._replaces(read)):
-            self._open = OpenFile(self._tables, self._table, read, self._columns)
-            yield from self._open.rows(row)
+            self._open = self._opened(read, Columns.NEEDED)
+            for rows in self._open.rows(row):
+                yield self._handed(rows)
             return
-        names = [field.name for field in self._columns.fields]
         changed = self._changed(file)
         for rows in self._all(read):
             mask = changed(rows)
@@ -121,10 +143,13 @@ class SnapshotRows:
             mask &= rows.numbers >= row
             some = rows.chosen(mask)
             if len(some.numbers):
-                yield Rows(some.numbers, some.batch.select(names))
+                yield self._handed(some)
         self._seen[read.is_gone] = (changed, file + 1)
 
-    def _replaces(self, read: ReadFile) -> bool:
+    def _handed(self, rows: Rows) -> Rows:
+        return Rows(rows.numbers, rows.batch.select(list(self._names)))
+
+    def _replaces(self, read: File) -> bool:
         """Return whether rows that were removed from a file may be replaced by others of their keys."""
         return read.is_gone and bool(self._keys)
 

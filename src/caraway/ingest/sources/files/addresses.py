@@ -1,0 +1,47 @@
+"""The addresses of tables for libraries that open stores by `object_store`, a library of Rust."""
+
+from pyarrow import fs
+
+from caraway.graph.connectors import FilesConnector, S3Connector
+from caraway.graph.systems import AzureSystem, FilesSystem, S3System
+from caraway.ingest.sources.files.stores import FileStore
+from caraway.ingest.sources.reader import SourceContext
+
+
+def object_address(
+    connector: S3Connector | FilesConnector, context: SourceContext, store: FileStore, root: str
+) -> tuple[str, dict[str, str] | None]:
+    """Return the address of a table and the options of its store.
+
+    Args:
+        connector: The source.
+        context: All else that its reader knows.
+        store: The store of the source.
+        root: The folder of the table in it.
+
+    Raises:
+        UnavailableError: A secret can't be looked up.
+        UnknownEntityError: A secret doesn't exist.
+    """
+    system = connector.system
+    endpoint = context.endpoints.get(system.name)
+    options: dict[str, str] = {}
+    match system:
+        case FilesSystem():
+            return f"file://{store.root}/{root}", None
+        case S3System():
+            if system.access_key_id is not None and system.secret_access_key is not None:
+                options["aws_access_key_id"] = context.resolve(system.access_key_id)
+                options["aws_secret_access_key"] = context.resolve(system.secret_access_key)
+            if endpoint is None:
+                options["aws_region"] = fs.resolve_s3_region(connector.container)
+            else:
+                options |= {"aws_endpoint": endpoint, "aws_region": "us-east-1", "aws_allow_http": "true"}
+            return f"s3://{connector.container}/{root}", options
+        case AzureSystem():
+            options["azure_storage_account_name"] = system.account_name
+            if system.account_key is not None:
+                options["azure_storage_account_key"] = context.resolve(system.account_key)
+            return f"az://{connector.container}/{root}", options
+        case _:
+            return f"gs://{connector.container}/{root}", options

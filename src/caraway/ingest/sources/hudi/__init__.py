@@ -1,0 +1,1 @@
+"""The reader of Hudi tables, which are folders of files."""
