@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from caraway.graph.specs import Graph
 from caraway.stack import ports
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.unit.ingest.hudi_source import Recorded
 
 BEGIN = 1_700_000_000
 FILES, ROWS = 6, 5_000
@@ -220,6 +222,65 @@ def test_a_delta_table_in_a_bucket_is_followed(
     write_deltalake(url, table(5), mode="append", storage_options=options)
     server = file_server()
     eventually(lambda: moistures() == [None, 0.25, 0.5, None, 0.5], lambda: f"{moistures()} {status_of(server)}")
+
+
+@pytest.mark.spec("connectors:11:11")
+@pytest.mark.parametrize("name", ["cow6", "mor8"])
+def test_a_hudi_table_in_a_bucket_is_followed(
+    file_server: Callable[[], ServerProcess], store: str, bucket: str, tmp_path: Path, name: str
+) -> None:
+    recorded = Recorded(tmp_path, name)
+    recorded.hide(1)
+    client = s3(store)
+
+    def upload() -> None:
+        for file in recorded.path.rglob("*"):
+            if file.is_file():
+                client.upload_file(str(file), bucket, f"tables/{name}/{file.relative_to(recorded.path)}")
+
+    upload()
+    connector = lake().bucket(bucket, prefix=f"tables/{name}", format="hudi")
+
+    @meta(owner="a@b.co")
+    @source(connector, disorder="1h", cdc="native", every="1s")
+    @dataset(index=True)
+    class Rows:
+        k: int = field(key=True)
+        text: str
+        at: datetime = field(timestamp=True)
+
+    server = file_server()
+    spec = Rows.to_spec()
+    (there,) = spec.sources
+    elsewhere = replace(there, connector=replace(there.connector, prefix=f"other/{name}"))
+    with pytest.raises(AssertionError, match=f"Hudi table other/{name} isn't there: there is no other/{name}/.hoodie"):
+        server.commit(Graph(datasets=(replace(spec, sources=(elsewhere,)),)))
+    server.commit(Graph(datasets=(spec,)))
+    keys = sorted({key for number in range(len(recorded.instants)) for key in recorded.content(number)})
+
+    def texts() -> dict[int, str]:
+        body = {"keys": [{"k": key} for key in keys], "fields": ["text"]}
+        answer = server.http.post("/dataset/Rows/lookup", json=body)
+        if answer.status_code != 200:
+            return {}
+        found = answer.json()
+        rows = zip(keys, found["data"]["text"], found["found"], strict=True)
+        return {key: text for key, text, there in rows if there}
+
+    def expected(instant: int) -> dict[int, str]:
+        return {key: each["text"] for key, each in recorded.content(instant).items()}
+
+    eventually(lambda: texts() == expected(0), lambda: f"{texts()} {status_of(server)}")
+    server.kill()
+    recorded.show(1)
+    upload()
+    server = file_server()
+    eventually(lambda: texts() == expected(-1), lambda: f"{texts()} {status_of(server)}")
+    # Half of the history is gone, which is shown.
+    for number in range(len(recorded.instants)):
+        for file in recorded.files(number):
+            client.delete_object(Bucket=bucket, Key=f"tables/{name}/{file.relative_to(recorded.path)}")
+    eventually(lambda: "archived" in status_of(server)["error"], server.said)
 
 
 @pytest.mark.full(reason="a million rows, and kills at random moments")

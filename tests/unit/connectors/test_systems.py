@@ -478,8 +478,8 @@ def test_files_are_checked_like_the_objects_of_s3() -> None:
     drop = Files(name="d")
     with pytest.raises(DefinitionError, match="absolute path, not 'in'"):
         drop.folder("in", prefix="p")
-    with pytest.raises(DefinitionError, match="csv, json, parquet, avro, delta, iceberg, not 'hudi'"):
-        drop.folder("/in", prefix="p", format="hudi")
+    with pytest.raises(DefinitionError, match="csv, json, parquet, avro, delta, iceberg, hudi, not 'orc'"):
+        drop.folder("/in", prefix="p", format="orc")
     with pytest.raises(AttributeError, match="prefix or path"):
         drop.folder("/in")
     with pytest.raises(DefinitionError, match=r"'x\*' isn't possible"):

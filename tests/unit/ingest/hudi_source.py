@@ -1,5 +1,10 @@
-"""A Hudi table in a folder as a source, with all that outlives a reader of it, for tests of the reader."""
+"""A Hudi table in a folder as a source, with all that outlives a reader of it, for tests of the reader.
 
+The archive of recorded tables was written by `tests.services.hudi_recording`.
+"""
+
+import json
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,6 +22,7 @@ from caraway.ingest.sources.rounds import Rounds
 from caraway.ingest.targets import Target
 from caraway.plan.planner import plan_graph
 
+ARCHIVE = Path(__file__).with_name("recorded") / "hudi.tar.xz"
 EVERY_US = 60_000_000
 ROWS = DatasetSpec(
     name="Rows",
@@ -32,6 +38,40 @@ ROWS = DatasetSpec(
     index=None,
 )
 EVENTS = replace(ROWS, fields=tuple(replace(each, key=False) for each in ROWS.fields))
+
+
+class Recorded:
+    """A recorded table, whose instants can be taken away from its end, as if they weren't written yet."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extractall(folder, filter="data")
+        self.path = folder / name
+        self.away = folder / "away"
+        self.away.mkdir()
+        self.states: dict[str, list[dict[str, Any]]] = json.loads((folder / f"{name}.json").read_text())
+        self.instants = sorted(self.states)
+        self.timeline = self.path / ".hoodie" / ("timeline" if name.endswith("8") else "")
+
+    def content(self, instant: int) -> dict[int, dict[str, Any]]:
+        """Return the rows that Hudi reads as of an instant, by key."""
+        return {each["k"]: chosen(each) for each in self.states[self.instants[instant]]}
+
+    def files(self, instant: int) -> list[Path]:
+        """Return the files of an instant on the timeline."""
+        return sorted(self.timeline.glob(f"{self.instants[instant]}*"))
+
+    def hide(self, first: int) -> None:
+        """Take the instants from one on away."""
+        for number in range(first, len(self.instants)):
+            for file in self.files(number):
+                file.rename(self.away / file.name)
+
+    def show(self, first: int, stop: int | None = None) -> None:
+        """Bring instants back."""
+        for at in self.instants[first:stop]:
+            for file in self.away.glob(f"{at}*"):
+                file.rename(self.timeline / file.name)
 
 
 @dataclass

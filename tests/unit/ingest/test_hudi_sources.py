@@ -3,9 +3,7 @@
 `tests/services/hudi_recording.py` wrote them. Random changes are in `tests/integration/sources/test_hudi.py`.
 """
 
-import json
 import os
-import tarfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,45 +21,10 @@ from caraway.ingest.marks import expanded
 from caraway.ingest.sources.files.stores import StoredFile
 from caraway.ingest.sources.hudi import rows
 from caraway.ingest.sources.hudi.timeline import Timeline, recent_of, timeline_of, unread
-from tests.unit.ingest.hudi_source import EVENTS, EVERY_US, HudiSource, applied, chosen, rows_of
+from tests.unit.ingest.hudi_source import EVENTS, EVERY_US, HudiSource, Recorded, applied, chosen, rows_of
 
-ARCHIVE = Path(__file__).with_name("recorded") / "hudi.tar.xz"
 TABLES = ("cow6", "mor8")
 Change = Mapping[str, Any]
-
-
-class Recorded:
-    """A recorded table, whose instants can be taken away from its end, as if they weren't written yet."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        with tarfile.open(ARCHIVE) as archive:
-            archive.extractall(folder, filter="data")
-        self.path = folder / name
-        self.away = folder / "away"
-        self.away.mkdir()
-        self.states: dict[str, list[dict[str, Any]]] = json.loads((folder / f"{name}.json").read_text())
-        self.instants = sorted(self.states)
-        self.timeline = self.path / ".hoodie" / ("timeline" if name.endswith("8") else "")
-
-    def content(self, instant: int) -> dict[int, dict[str, Any]]:
-        """Return the rows that Hudi reads as of an instant, by key."""
-        return {each["k"]: chosen(each) for each in self.states[self.instants[instant]]}
-
-    def files(self, instant: int) -> list[Path]:
-        """Return the files of an instant on the timeline."""
-        return sorted(self.timeline.glob(f"{self.instants[instant]}*"))
-
-    def hide(self, first: int) -> None:
-        """Take the instants from one on away."""
-        for number in range(first, len(self.instants)):
-            for file in self.files(number):
-                file.rename(self.away / file.name)
-
-    def show(self, first: int, stop: int | None = None) -> None:
-        """Bring instants back."""
-        for at in self.instants[first:stop]:
-            for file in self.away.glob(f"{at}*"):
-                file.rename(self.timeline / file.name)
 
 
 @pytest.fixture(params=TABLES)

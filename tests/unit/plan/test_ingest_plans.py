@@ -64,6 +64,8 @@ TAKEN = [
     replace(SOURCE, connector=OBJECTS),
     replace(SOURCE, connector=replace(OBJECTS, system=ROLE), bounded=True, idleness_us=1),
     replace(SOURCE, connector=replace(OBJECTS, format="delta"), cdc=Cdc.NATIVE),
+    replace(SOURCE, connector=replace(OBJECTS, format="hudi"), cdc=Cdc.NATIVE),
+    replace(SOURCE, connector=replace(OBJECTS, format="hudi"), cdc=Cdc.UPSERT),
     replace(SOURCE, connector=replace(FOLDER, format="avro"), cdc=Cdc.DEBEZIUM),
 ]
 
@@ -97,7 +99,15 @@ REFUSED = [
     ),
     (replace(SOURCE, connector=PUBSUB, cdc=Cdc.DEBEZIUM), ["PubSub", "debezium", "append, upsert"]),
     (replace(SOURCE, cdc=Cdc.NATIVE), ["Webhook", "native", "append, debezium, upsert"]),
-    (replace(SOURCE, connector=replace(OBJECTS, format="hudi")), ["[S3: lake]", "csv, json, parquet, delta"]),
+    (replace(SOURCE, connector=replace(OBJECTS, format="orc")), ["[S3: lake]", "csv, json, parquet, delta"]),
+    (
+        replace(SOURCE, connector=replace(OBJECTS, format="hudi", suffix="*"), cdc=Cdc.NATIVE),
+        ["a Hudi table", "prefix"],
+    ),
+    (
+        replace(SOURCE, connector=replace(OBJECTS, format="hudi", system=ROLE), cdc=Cdc.NATIVE),
+        ["a Hudi table is opened by keys", "role_arn"],
+    ),
     (replace(SOURCE, connector=replace(OBJECTS, format="delta", suffix="*"), cdc=Cdc.NATIVE), ["one folder", "prefix"]),
     (replace(SOURCE, connector=replace(FOLDER, format="delta", suffix="*"), cdc=Cdc.NATIVE), ["one folder", "prefix"]),
     (

@@ -1,1 +1,1 @@
-"""What the readers of table formats share: rows of files with numbers, and the changes between two snapshots."""
+"""Parts of all readers of table formats: rows of files with numbers, and the changes between two snapshots."""
