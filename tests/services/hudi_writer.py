@@ -55,7 +55,7 @@ def run(spark: SparkSession, command: Mapping[str, Any]) -> list[Any]:
 
 
 def found(frame: DataFrame) -> list[Any]:
-    return [json.loads(row) for row in frame.toJSON().collect()]
+    return [json.loads(str(row)) for row in frame.toJSON().collect()]
 
 
 main()

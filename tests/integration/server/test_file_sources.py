@@ -27,6 +27,7 @@ from deltalake import DeltaTable, write_deltalake
 from caraway import Dataset, connectors, dataset, field, meta
 from caraway.config.settings import SourcesSettings
 from caraway.connectors import CSV, S3, Files, source
+from caraway.graph.connectors import S3Connector
 from caraway.graph.specs import Graph
 from caraway.stack import ports
 from caraway.topics.dead_letters import DEAD_LETTERS
@@ -252,6 +253,7 @@ def test_a_hudi_table_in_a_bucket_is_followed(
     server = file_server()
     spec = Rows.to_spec()
     (there,) = spec.sources
+    assert isinstance(there.connector, S3Connector)
     elsewhere = replace(there, connector=replace(there.connector, prefix=f"other/{name}"))
     with pytest.raises(AssertionError, match=f"Hudi table other/{name} isn't there: there is no other/{name}/.hoodie"):
         server.commit(Graph(datasets=(replace(spec, sources=(elsewhere,)),)))

@@ -140,7 +140,7 @@ def rows_of(found: Sequence[SourceBatch]) -> list[dict[str, Any]]:
 
 def chosen(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the dataset's fields; times are texts in JSON, as Hudi's reader has them in tests."""
-    found = {each.name: values.get(each.name) for each in ROWS.fields}
+    found: dict[str, Any] = {each.name: values.get(each.name) for each in ROWS.fields}
     at = found["at"]
     found["at"] = (at if isinstance(at, datetime) else datetime.fromisoformat(at)).astimezone(UTC)
     return found

@@ -117,6 +117,15 @@ REFUSED = [
 ]
 
 
+@pytest.mark.parametrize(("kind", "library"), [("hudi", "hudi"), ("iceberg", "pyiceberg")])
+def test_a_table_without_its_library_is_refused_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch, kind: str, library: str
+) -> None:
+    monkeypatch.setattr("caraway.graph.connectors._is_installed", lambda module: module != library)
+    with pytest.raises(CommitError, match=rf"lacks the library {library}; .* pip install 'caraway\[{kind}\]'"):
+        plan(replace(SOURCE, connector=replace(OBJECTS, format=kind), cdc=Cdc.NATIVE))
+
+
 @pytest.mark.parametrize(("source", "facts"), REFUSED)
 def test_what_the_server_refuses(source: SourceSpec, facts: list[str]) -> None:
     with pytest.raises(CommitError) as caught:

@@ -114,7 +114,7 @@ class HudiFolder:
 
     def _check(self, properties: Mapping[str, str]) -> None:
         """Raise `UnavailableError` if the library can't read the table right."""
-        version = properties.get("hoodie.table.version", "of before 0.6")
+        version = properties.get("hoodie.table.version", "unknown")
         if version not in VERSIONS:
             raise UnavailableError(
                 f"{self.where} has the version {version}, {' and '.join(sorted(VERSIONS))} can be "
