@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -224,7 +225,9 @@ def test_rows_as_of_an_instant_are_not_looked_for_while_they_are_cleaned(tmp_pat
 def test_merged_rows_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = Recorded(tmp_path, "mor8")
     monkeypatch.setattr(rows, "MAX_MERGED_ROWS", 3)
-    with pytest.raises(UnavailableError, match=r"has more than 3 rows, which aren't merged; let the writer"):
+    with pytest.raises(
+        UnavailableError, match=r"has more than 3 rows or .* bytes of values, which aren't merged; let the writer"
+    ):
         HudiSource(recorded.path).drain()
     monkeypatch.setattr(rows, "MAX_MERGED_BYTES", 100)
     with pytest.raises(UnavailableError, match=r"bytes, 100 can be merged; compact the table"):
@@ -254,6 +257,15 @@ def test_a_link_out_of_the_folder_is_not_followed(recorded: Recorded, tmp_path_f
     base.rename(elsewhere / base.name)
     base.symlink_to(elsewhere / base.name)
     with pytest.raises(UnavailableError, match="leads to another folder, so it isn't read"):
+        HudiSource(recorded.path).drain()
+
+
+@pytest.mark.parametrize("name", ["hoodie.base.path", "hoodie.metadata.enable"])
+def test_properties_that_would_lead_elsewhere_are_refused(recorded: Recorded, name: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(recorded.path, elsewhere)
+    set_property(recorded, name, str(elsewhere) if name == "hoodie.base.path" else "true")
+    with pytest.raises(UnavailableError, match=rf"has {name}=.* in .*hoodie\.properties, which isn't read; remove it"):
         HudiSource(recorded.path).drain()
 
 

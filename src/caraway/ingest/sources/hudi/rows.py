@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from caraway.errors import UnavailableError
+from caraway.errors import UnavailableError, shortened
 from caraway.ingest.sources.hudi.changes import ReadSlice
 from caraway.ingest.sources.hudi.tables import META, RECORD_KEY, OpenTable
 from caraway.ingest.sources.snapshots.differences import digests
@@ -15,8 +15,9 @@ from caraway.ingest.sources.snapshots.rows import Rows
 
 # The most bytes of the files of a slice that are merged. Its rows are in memory, where they take a multiple of that.
 MAX_MERGED_BYTES = 1 << 30
-# The most rows of one, which are sorted.
+# The most rows of one, which are sorted, and the most bytes that they may have in memory.
 MAX_MERGED_ROWS = 5_000_000
+MAX_HELD_BYTES = (1 << 31) - 1
 # How many rows are handed over at a time.
 PIECE_ROWS = 10_000
 
@@ -67,18 +68,20 @@ class OpenSlice:
                 "merged; compact the table more often, with smaller files (hoodie.parquet.max.file.size)"
             )
         batches: list[Any] = []
-        count = 0
+        count = held = 0
         for batch in self._table.batches(read.part, read.at, None):
-            count += batch.num_rows
-            if count > MAX_MERGED_ROWS:
+            count, held = count + batch.num_rows, held + batch.nbytes
+            if count > MAX_MERGED_ROWS or held > MAX_HELD_BYTES:
                 raise UnavailableError(
-                    f"{self._table.where}: {read.path} has more than {MAX_MERGED_ROWS:,} rows, which aren't merged; "
-                    "let the writer make smaller files (hoodie.parquet.max.file.size)"
+                    f"{self._table.where}: {read.path} has more than {MAX_MERGED_ROWS:,} rows or {MAX_HELD_BYTES:,} "
+                    "bytes of values, which aren't merged; let the writer make smaller files "
+                    "(hoodie.parquet.max.file.size)"
                 )
             batches.append(batch)
         if not count:
             return
-        whole = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+        # Texts of less than 2 GiB are always one chunk.
+        (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
         keys = whole.column(RECORD_KEY)
         order = pc.sort_indices(keys)
         if pc.count_distinct(keys).as_py() < count:
@@ -94,8 +97,15 @@ class OpenSlice:
         """Return some columns of a batch with the types that the table has now; columns that it lacks are null."""
         there = set(batch.schema.names)
         fields = [self._table.schema.field(name) for name in names]
-        columns = [
-            batch.column(each.name).cast(each.type) if each.name in there else pa.nulls(batch.num_rows, each.type)
-            for each in fields
-        ]
+        try:
+            columns = [
+                batch.column(each.name).cast(each.type) if each.name in there else pa.nulls(batch.num_rows, each.type)
+                for each in fields
+            ]
+        except pa.ArrowException as error:
+            reason = shortened(str(error))
+            raise UnavailableError(
+                f"{self._table.where}: {self._read.path} doesn't fit the columns of the table: {reason}; write the "
+                "table anew"
+            ) from None
         return pa.RecordBatch.from_arrays(columns, [each.name for each in fields])

@@ -26,6 +26,7 @@ MAX_GROUPS = 200_000
 META = "_hoodie_"
 RECORD_KEY = "_hoodie_record_key"
 VERSIONS = frozenset({"6", "8"})
+LISTS_FILES = "hoodie.metadata.enable"
 MERGED = "MERGE_ON_READ"
 KINDS = ("COPY_ON_WRITE", MERGED)
 # The most bytes of the file of properties.
@@ -74,8 +75,16 @@ class HudiFolder:
             url = url.removeprefix("file://")
         with self.translated():
             # The table's own list of files belongs to its newest instant, so files are listed from the folders.
-            builder = HudiTableBuilder.from_base_uri(url).with_hudi_option("hoodie.metadata.enable", "false")
+            builder = HudiTableBuilder.from_base_uri(url).with_hudi_option(LISTS_FILES, "false")
             table = builder.with_storage_options(options or {}).build()
+            found = table.hudi_options()
+        # Properties of the table win over options, and could lead the library to any other folder.
+        for name, value in ((LISTS_FILES, "false"), ("hoodie.base.path", url)):
+            if found.get(name) != value:
+                raise UnavailableError(
+                    f"{self.where} has {name}={shortened(found.get(name, ''))} in {properties}, which isn't read; "
+                    "remove it there"
+                )
         return OpenTable(self, table, settings)
 
     def listed(self, properties: Mapping[str, str]) -> Timeline:
