@@ -336,6 +336,13 @@ def test_cleaners_under_way_are_known() -> None:
     assert (set(found.cleans), set(found.cleaned)) == ({B, C}, {A})
 
 
+def test_a_compaction_may_complete_long_after_it_was_planned() -> None:
+    begun = [f"{A}_{A}.deltacommit", f"{B}.compaction.requested", f"{C}_{C}.deltacommit"]
+    recent = recent_of(timeline(*begun), C)
+    assert recent == [A, C]
+    assert unread(timeline(*begun, f"{B}_{D}.commit"), C, recent, "T") == []
+
+
 def test_an_instant_that_appears_too_late_is_an_error() -> None:
     before = timeline(f"{A}_{A}.commit", f"{C}_{C}.commit")
     recent = recent_of(before, C)

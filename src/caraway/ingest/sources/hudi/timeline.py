@@ -7,7 +7,7 @@ names are listed here (https://hudi.apache.org/tech-specs-1point0/#timeline).
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.files.stores import StoredFile
@@ -30,10 +30,12 @@ class Instant:
     Attributes:
         at: The time at which it was requested, as Hudi writes it; instants are in the order of these texts.
         completed_ms: When its last file was written, in milliseconds since the epoch, as the store says.
+        is_compaction: True if it changes no rows.
     """
 
     at: str
     completed_ms: int
+    is_compaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ def timeline_of(files: Iterable[StoredFile], version: int) -> Timeline:
     # Log files of version 6 name a compaction under way as their base, which the library doesn't look through.
     blocking = BLOCKING | {"compaction"} if version == 6 else BLOCKING
     pending = min((at for at, action in begun.items() if action in blocking and at not in done), default="~")
-    ordered = sorted(done.values(), key=lambda instant: instant.at)
+    compactions = {at for at, action in begun.items() if action == "compaction"}
+    every = (replace(instant, is_compaction=instant.at in compactions) for instant in done.values())
+    ordered = sorted(every, key=lambda instant: instant.at)
     return Timeline(
         done=ordered,
         readable=[instant for instant in ordered if instant.at < pending],
@@ -110,7 +114,13 @@ def unread(timeline: Timeline, done: str, recent: Sequence[str], where: str) -> 
             f"that weren't read yet, or the table was replaced; keep more of them (hoodie.keep.min.commits), and "
             f"{BEGIN_ANEW}"
         )
-    if late := [at for at in there if recent[0] < at < done and at not in recent]:
+    # A compaction may complete long after it was planned, which holds nothing up in tables of version 8.
+    late = [
+        instant.at
+        for instant in timeline.done
+        if recent[0] < instant.at < done and instant.at not in recent and not instant.is_compaction
+    ]
+    if late:
         raise UnavailableError(
             f"{where}: the instant {late[0]} has appeared after the later one {done} was read, so the clocks of its "
             f"writers differ; {BEGIN_ANEW}"
