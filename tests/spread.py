@@ -47,6 +47,7 @@ LONGEST_FIRST = (
     "integration/spark/test_gateway",
     "integration/console/test_killed_engine",
     "integration/console/test_axe",
+    "integration/sources/test_hudi",
     # In the order of the time that they took in `just test`.
     "e2e",
     "integration/installed/test_wheel",
