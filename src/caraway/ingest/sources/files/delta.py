@@ -23,8 +23,10 @@ from caraway.errors import UnavailableError, shortened
 from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.graph.systems import AzureSystem, FilesSystem, S3System
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
+from caraway.ingest.sources.files.endpoints import azure_address, google_address
 from caraway.ingest.sources.files.keys import key_columns
-from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
+from caraway.ingest.sources.files.stored import FileStore, StoreFile, VanishedError
+from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
 from caraway.ingest.table import RowTable
@@ -166,6 +168,8 @@ class DeltaReader(ReadInRounds):
     def _table(self, version: int | None) -> DeltaTable:
         """Open the table, and check that it can be read."""
         store = self._store()
+        # A store that can't be read says so by itself; `deltalake` would ask it again and again before it does.
+        store.check()
         try:
             url, options = _address(self._connector, self._context, store, self._root)
             table = DeltaTable(url, version=version, storage_options=options)
@@ -397,8 +401,17 @@ def _address(
             options["azure_storage_account_name"] = system.account_name
             if system.account_key is not None:
                 options["azure_storage_account_key"] = context.resolve(system.account_key)
+            if endpoint is not None:
+                options["azure_storage_endpoint"] = azure_address(system.account_name, endpoint)
+                options["azure_allow_http"] = "true"
             return f"az://{connector.container}/{root}", options
         case _:
+            address = google_address(endpoint)
+            if address is not None:
+                # The library knows another address, and a store without credentials, only by a key that names them.
+                key = {"gcs_base_url": address, "disable_oauth": True}
+                empty = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+                options |= {"google_service_account_key": orjson.dumps(key | empty).decode(), "allow_http": "true"}
             return f"gs://{connector.container}/{root}", options
 
 
