@@ -46,7 +46,7 @@ from tests.services.stores import STORES, CopiedDelta, Store, StoreName, running
 
 BEGIN = 1_700_000_000
 EVERY_US = 60_000_000
-READERS = {"delta": DeltaReader, "iceberg": IcebergReader}
+READERS: dict[str, Any] = {"delta": DeltaReader, "iceberg": IcebergReader}
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +247,14 @@ def test_a_folder_without_a_table_is_named(store: Store, container: str, form: s
     assert f"{store.word} {container}, {form.capitalize()} table raw/pots isn't there" in error
 
 
-@pytest.mark.parametrize("form", ["json", "delta", "iceberg"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "json",
+        pytest.param("delta", marks=pytest.mark.full(reason="it waits some seconds, as the case of JSON does")),
+        pytest.param("iceberg", marks=pytest.mark.full(reason="the same")),
+    ],
+)
 def test_a_store_that_does_not_answer_is_named_soon(store: Store, form: str) -> None:
     with cutting_proxy(store.server.address) as proxy:
         proxy.after = lambda: 0

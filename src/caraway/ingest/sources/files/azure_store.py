@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from typing import Any
 from urllib.parse import urlsplit
 
 from caraway.dtypes.instants import instant_us
@@ -151,7 +152,9 @@ def _is_base64(key: str) -> bool:
 
 def _is_folder(found: BlobProperties) -> bool:
     """Return whether a blob stands for a folder, as accounts with a hierarchy of folders have them."""
-    return (found.metadata or {}).get("hdi_isfolder", "").lower() == "true"
+    # The library says that there always is a dict; blobs of listings may have none.
+    metadata: Any = found.metadata
+    return str((metadata or {}).get("hdi_isfolder", "")).lower() == "true"
 
 
 def _stored(found: BlobProperties) -> StoredFile:
