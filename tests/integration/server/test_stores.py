@@ -205,7 +205,7 @@ def test_a_million_rows_survive_kills_at_random_moments(
                 broker,
                 lambda: end_of(kafka, topic) >= MANY,
                 chosen=chance,
-                pause_s=(0.3, 3),
+                pause_s=(0.05, 0.8),
                 others={"store": restart_store},
             )
             assert min(kills[victim] for victim in ("server", "broker", "store")) >= 2, kills

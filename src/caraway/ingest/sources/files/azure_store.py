@@ -158,8 +158,7 @@ def _is_folder(found: BlobProperties) -> bool:
 
 
 def _stored(found: BlobProperties) -> StoredFile:
-    written_us = 0 if found.last_modified is None else instant_us(found.last_modified)
-    return StoredFile(str(found.name), int(found.size), written_us * 1000)
+    return StoredFile(str(found.name), int(found.size), instant_us(found.last_modified) * 1000)
 
 
 def _line(error: Exception) -> str:
