@@ -33,7 +33,7 @@ from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc
 from caraway.ingest.sources.files import azure_store, google_store
 from caraway.ingest.sources.files.delta import FEED, DeltaReader
-from caraway.ingest.sources.files.endpoints import GOOGLE_EMULATOR, azure_address, google_address
+from caraway.ingest.sources.files.endpoints import GOOGLE_EMULATOR, azure_address
 from caraway.ingest.sources.files.reader import FilesReader
 from caraway.ingest.sources.files.stored import FileStore
 from caraway.ingest.sources.iceberg.reader import IcebergReader
@@ -461,16 +461,3 @@ def test_an_iceberg_table_is_followed(store: Store, container: str, tmp_path: Pa
         table.append(table_of(range(7, 9)))
         reading.round()
     assert ops_of(reading) == [*(("r", n) for n in range(5)), ("d", 3), ("c", 7), ("c", 8)]
-
-
-def test_addresses_are_those_that_emulators_and_other_clouds_have() -> None:
-    assert azure_address("hives", None) == "https://hives.blob.core.windows.net"
-    assert azure_address("hives", "https://hives.blob.core.usgovcloudapi.net") == (
-        "https://hives.blob.core.usgovcloudapi.net"
-    )
-    assert azure_address("hives", "http://azurite:10000") == "http://azurite:10000/hives"
-    assert azure_address("hives", "http://azurite:10000/hives") == "http://azurite:10000/hives"
-    assert google_address(None, {}) is None
-    assert google_address("http://gcs:4443/", {GOOGLE_EMULATOR: "other:1"}) == "http://gcs:4443"
-    assert google_address(None, {GOOGLE_EMULATOR: "gcs:4443"}) == "http://gcs:4443"
-    assert google_address(None, {GOOGLE_EMULATOR: "https://gcs"}) == "https://gcs"
