@@ -82,8 +82,7 @@ def container(store: Store) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test waits as long as a cloud should be waited for."""
     monkeypatch.setattr(google_store, "RETRY", google_store.RETRY.with_timeout(2.0).with_delay(0.01, 0.1))
-    monkeypatch.setattr(azure_store, "RETRIES", 1)
-    monkeypatch.setattr(azure_store, "PAUSE_S", 0)
+    monkeypatch.setattr(azure_store, "RETRIES", 0)
 
 
 class Reading:
@@ -373,20 +372,21 @@ def test_a_file_that_vanishes_while_it_is_read_ends_there(store: Store, containe
     assert reading.numbers() == Counter(range(taken)) + Counter(range(10_000, 10_010) if is_replaced else ())
 
 
+@pytest.mark.full(reason="the library of Azure waits a second after each cut, half a minute in all")
 def test_cut_connections_lose_and_repeat_nothing(store: Store, container: str) -> None:
     chance = random.Random(5)
-    bounds = range(0, 60_000, 10_000)
+    bounds = range(0, 15_000, 5_000)
     for number in bounds:
-        store.put(container, f"raw/{number}.parquet", parquet(range(number, number + 10_000)))
-        store.put(container, f"raw/{number}.json", json_lines(range(-number - 10_000, -number)))
+        store.put(container, f"raw/{number}.parquet", parquet(range(number, number + 5_000)))
+        store.put(container, f"raw/{number}.json", json_lines(range(-number - 5_000, -number)))
     found: Counter[int] = Counter()
     errors: list[str] = []
     with cutting_proxy(store.server.address) as proxy:
         for ending in ("parquet", "json"):
             connector = store.connector("lake", container, path=f"raw/*.{ending}", format=ending)
             reading = Reading(connector, proxy.address)
-            # Two of three connections are cut, so that the libraries' own attempts don't always help.
-            proxy.after = lambda: chance.choice([None, 0, chance.randrange(200_000)])
+            # Half of the connections are cut at once, and most others after about as many bytes as a file has.
+            proxy.after = lambda: chance.randrange(chance.choice([2_000, 300_000]))
             is_over = False
             while not is_over:
                 try:
@@ -398,9 +398,9 @@ def test_cut_connections_lose_and_repeat_nothing(store: Store, container: str) -
                     errors.append(str(error))
             found += reading.numbers() if ending == "parquet" else Counter(-n - 1 for n in reading.numbers().elements())
             assert not reading.faults
-        assert proxy.cuts > 10
-    assert found == Counter(list(range(60_000)) * 2)
-    assert errors
+        assert proxy.cuts >= 2
+    assert found == Counter(list(range(15_000)) * 2)
+    # The library of Google tries again by itself; an error of either names the place.
     assert all(proxy.address in error for error in errors)
 
 

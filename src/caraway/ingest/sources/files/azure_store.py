@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from caraway.dtypes.instants import instant_us
@@ -40,6 +40,8 @@ CONNECT_S, READ_S = 10, 60
 # How often a request is repeated, and the seconds before the first time; each further pause is longer by three seconds.
 RETRIES, PAUSE_S = 3, 1
 REFUSED = (401, 403)
+# What the library raises if the headers of an answer were cut.
+UNREADABLE = (AttributeError, LookupError, TypeError)
 
 
 class AzureStore(FileStore):
@@ -117,7 +119,11 @@ class AzureStore(FileStore):
 
     def _properties(self, path: str) -> BlobProperties:
         with self._translated(path):
-            return self._client.get_blob_client(path).get_blob_properties()
+            found: Any = self._client.get_blob_client(path).get_blob_properties()
+            # The library takes an answer whose headers were cut for one that says nothing.
+            if found.size is None or found.last_modified is None or found.etag is None:
+                raise OSError("the answer has no properties; the connection was probably cut")
+            return cast("BlobProperties", found)
 
     @contextmanager
     def _translated(self, path: str) -> Iterator[None]:
@@ -140,7 +146,9 @@ class AzureStore(FileStore):
                     else "give account_key, or give the machine an identity with the role Storage Blob Data Reader"
                 )
                 raise UnavailableError(f"{where} refuses the server: {_line(error)}; {remedy}") from error
-            raise UnavailableError(f"{where} can't be read: {_line(error)}") from error
+            raise UnavailableError(f"{where} can't be read at {self._address}: {_line(error)}") from error
+        except UNREADABLE as error:
+            raise UnavailableError(f"{where} can't be read at {self._address}: an answer was cut or damaged") from error
 
 
 def _is_base64(key: str) -> bool:

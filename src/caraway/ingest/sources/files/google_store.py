@@ -30,6 +30,8 @@ except ImportError as error:
 TIMEOUT_S = (10.0, 60.0)
 RETRY = DEFAULT_RETRY.with_timeout(15.0)
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+# What the library raises if the headers of an answer were cut.
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 # The properties of objects that are read, so that answers are small.
 FIELDS = "items(name,size,updated),prefixes,nextPageToken"
 
@@ -128,6 +130,9 @@ class GoogleStore(FileStore):
         except (RequestException, GoogleAuthError, GoogleAPIError, DataCorruption, InvalidResponse, OSError) as error:
             at = "" if self._address is None else f" at {self._address}"
             raise UnavailableError(f"{where} can't be read{at}: {_line(error)}") from error
+        except UNREADABLE as error:
+            at = "" if self._address is None else f" at {self._address}"
+            raise UnavailableError(f"{where} can't be read{at}: an answer was cut or damaged") from error
 
 
 def _stored(blob: Blob) -> StoredFile:
