@@ -40,7 +40,7 @@ CONNECT_S, READ_S = 10, 60
 # How often a request is repeated, and the seconds before the first time; each further pause is longer by three seconds.
 RETRIES, PAUSE_S = 3, 1
 REFUSED = (401, 403)
-# What the library raises if the headers of an answer were cut.
+# The errors that the library raises if the headers of an answer were cut.
 UNREADABLE = (AttributeError, LookupError, TypeError)
 
 

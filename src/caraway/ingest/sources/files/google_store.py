@@ -30,7 +30,7 @@ except ImportError as error:
 TIMEOUT_S = (10.0, 60.0)
 RETRY = DEFAULT_RETRY.with_timeout(15.0)
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
-# What the library raises if the headers of an answer were cut.
+# The errors that the library raises if the headers of an answer were cut.
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)
 # The properties of objects that are read, so that answers are small.
 FIELDS = "items(name,size,updated),prefixes,nextPageToken"
