@@ -263,6 +263,11 @@ TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {
     "hudi": ("hudi", "hudi"),
     "iceberg": ("pyiceberg", "iceberg"),
 }
+# The modules that the readers of stores need, whatever the format, and the extras that bring them.
+STORE_LIBRARIES: Mapping[SystemKind, tuple[str, str]] = {
+    SystemKind.GCS: ("google.cloud.storage", "gcs"),
+    SystemKind.AZURE: ("azure.storage.blob", "azure"),
+}
 # The values of cdc with which tables of a format can be read.
 TABLE_CDC: Mapping[str, frozenset[str]] = {
     "delta": frozenset({"native"}),
@@ -379,6 +384,9 @@ class FilesConnector(SystemConnector):
 
     def unreadable(self) -> str:
         """Return why the server can't read this source; empty if it can."""
+        store = STORE_LIBRARIES.get(self.kind)
+        if self.settings is not None and store is not None and not _is_installed(store[0]):
+            return self._lacks(*store)
         return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
 
     @property

@@ -1,8 +1,8 @@
-"""Kills of a server and its broker at random moments, one after the other."""
+"""Kills of a server, its broker and what it reads at random moments, one after the other."""
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from confluent_kafka import KafkaException
@@ -22,8 +22,9 @@ def kill_at_random(
     *,
     chosen: Random,
     pause_s: tuple[float, float],
+    others: Mapping[str, Callable[[], object]] | None = None,
 ) -> Counter[str]:
-    """Kill a server or its broker and start it again, until something is done; return how often each was killed.
+    """Kill a server, its broker or others and start them again, until something is done; return how often it was each.
 
     Args:
         server: The server.
@@ -31,20 +32,24 @@ def kill_at_random(
         is_done: Returns whether it is done.
         chosen: Chooses the moments and the victims; each is a victim at least once.
         pause_s: The shortest and the longest pause before a kill, in seconds.
+        others: Further victims by their names, each with a function that kills it and starts it again.
     """
+    victims = (*VICTIMS, *(others or {}))
     kills = Counter[str]()
     deadline = deadline_in(SECONDS)
     while not _holds(is_done):
         assert time.monotonic() < deadline, server.said()
         time.sleep(chosen.uniform(*pause_s))
-        victim = chosen.choice(VICTIMS) if kills.total() >= len(VICTIMS) else VICTIMS[kills.total()]
+        victim = chosen.choice(victims) if kills.total() >= len(victims) else victims[kills.total()]
         kills[victim] += 1
         if victim == "server":
             server.kill()
             server.start()
-        else:
+        elif victim == "broker":
             broker.kill()
             broker.start()
+        elif others is not None:
+            others[victim]()
     return kills
 
 

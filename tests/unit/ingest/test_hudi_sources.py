@@ -19,7 +19,7 @@ from caraway.expr import col
 from caraway.graph.sources import Cdc, Computed
 from caraway.graph.specs import FieldSpec
 from caraway.ingest.marks import expanded
-from caraway.ingest.sources.files.stores import StoredFile
+from caraway.ingest.sources.files.stored import StoredFile
 from caraway.ingest.sources.hudi import rows
 from caraway.ingest.sources.hudi.timeline import Timeline, recent_of, timeline_of, unread
 from tests.unit.ingest.hudi_source import EVENTS, EVERY_US, HudiSource, Recorded, applied, chosen, rows_of

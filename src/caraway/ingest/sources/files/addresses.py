@@ -1,10 +1,12 @@
 """The addresses of tables for libraries that open stores by `object_store`, a library of Rust."""
 
+import orjson
 from pyarrow import fs
 
 from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.graph.systems import AzureSystem, FilesSystem, S3System
-from caraway.ingest.sources.files.stores import FileStore
+from caraway.ingest.sources.files.endpoints import azure_address, google_address
+from caraway.ingest.sources.files.stored import FileStore
 from caraway.ingest.sources.reader import SourceContext
 
 
@@ -42,6 +44,15 @@ def object_address(
             options["azure_storage_account_name"] = system.account_name
             if system.account_key is not None:
                 options["azure_storage_account_key"] = context.resolve(system.account_key)
+            if endpoint is not None:
+                options["azure_storage_endpoint"] = azure_address(system.account_name, endpoint)
+                options["azure_allow_http"] = "true"
             return f"az://{connector.container}/{root}", options
         case _:
+            address = google_address(endpoint)
+            if address is not None:
+                # The library knows another address, and a store without credentials, only by a key that names them.
+                key = {"gcs_base_url": address, "disable_oauth": True}
+                empty = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+                options |= {"google_service_account_key": orjson.dumps(key | empty).decode(), "allow_http": "true"}
             return f"gs://{connector.container}/{root}", options

@@ -21,7 +21,7 @@ from caraway.graph.systems import CSVFormat
 from caraway.ingest.sources.decoding.json_objects import decode_json
 from caraway.ingest.sources.files.compression import decompressed
 from caraway.ingest.sources.files.pieces import Piece
-from caraway.ingest.sources.files.stores import StoreFile, VanishedError
+from caraway.ingest.sources.files.stored import StoreFile, VanishedError
 from caraway.ingest.sources.files.templates import Wanted
 
 # The most rows of a piece, and about the most bytes of its content.

@@ -23,7 +23,8 @@ from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.ingest.sources.files.addresses import object_address
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.keys import key_columns
-from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
+from caraway.ingest.sources.files.stored import FileStore, StoreFile, VanishedError
+from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
 from caraway.ingest.table import RowTable
@@ -165,6 +166,8 @@ class DeltaReader(ReadInRounds):
     def _table(self, version: int | None) -> DeltaTable:
         """Open the table, and check that it can be read."""
         store = self._store()
+        # A store that can't be read says so by itself; `deltalake` would ask it again and again before it does.
+        store.check()
         try:
             url, options = object_address(self._connector, self._context, store, self._root)
             table = DeltaTable(url, version=version, storage_options=options)

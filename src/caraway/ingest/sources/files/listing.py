@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from caraway.ingest.sources.files.stores import FileStore, StoredFile, VanishedError, is_inside, is_link
+from caraway.ingest.sources.files.stored import FileStore, StoredFile, VanishedError
 from caraway.ingest.sources.files.templates import Interval, Template, Wanted
 
 
@@ -38,11 +38,11 @@ def list_files(store: FileStore, prefix: str, template: Template, wanted: Wanted
             if _is_hidden(parts, template):
                 continue
             found = template.match(parts)
-            if found is not None and wanted.may_have(found.interval) and is_inside(store, file.path):
+            if found is not None and wanted.may_have(found.interval) and store.is_inside(file.path):
                 yield Listed(file, found.interval)
         for name in folders:
             path = f"{folder}/{name}" if folder else name
-            if not f"{path}/".startswith(prefix) or is_link(store, path):
+            if not f"{path}/".startswith(prefix) or store.is_link(path):
                 continue
             parts = _parts(path, prefix, beginning, behind)
             if not _is_hidden(parts, template) and template.may_lead(parts, wanted):

@@ -21,7 +21,8 @@ from caraway.ingest.marks import run_of
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.listing import Listed, list_files
 from caraway.ingest.sources.files.pieces import JoinedTable, Piece
-from caraway.ingest.sources.files.stores import FileStore, StoredFile, StoreFile, VanishedError, open_store
+from caraway.ingest.sources.files.stored import FileStore, StoredFile, StoreFile, VanishedError
+from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.files.templates import Template, Wanted
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds

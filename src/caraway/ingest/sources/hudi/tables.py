@@ -13,7 +13,8 @@ from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.graph.systems import FilesSystem
 from caraway.ingest.sources.files.addresses import object_address
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT
-from caraway.ingest.sources.files.stores import FileStore, VanishedError, is_inside, open_store
+from caraway.ingest.sources.files.stored import FileStore, VanishedError
+from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.hudi.timeline import Timeline, timeline_of
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW
@@ -103,7 +104,7 @@ class HudiFolder:
     def check_inside(self, path: str) -> None:
         """Check that a path of the store doesn't lead out of it by a link."""
         assert self._store is not None  # noqa: S101 (as above)
-        if not is_inside(self._store, path):
+        if not self._store.is_inside(path):
             raise UnavailableError(f"{self.where}: {path} leads to another folder, so it isn't read")
 
     def path(self, relative: str) -> str:

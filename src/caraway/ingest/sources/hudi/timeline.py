@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.files.stores import StoredFile
+from caraway.ingest.sources.files.stored import StoredFile
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW
 
 # <requested>.commit in tables of version 6, <requested>_<completed>.commit in those of version 8.

@@ -19,7 +19,7 @@ from pyiceberg.table.puffin import PuffinFile
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.files.stores import VanishedError
+from caraway.ingest.sources.files.stored import VanishedError
 from caraway.ingest.sources.iceberg.tables import IcebergTables
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW
 from caraway.objects.iceberg import translated_errors

@@ -19,7 +19,7 @@ from pyiceberg.types import UUIDType
 
 from caraway.errors import UnavailableError, shortened
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
-from caraway.ingest.sources.files.stores import StoreFile, VanishedError
+from caraway.ingest.sources.files.stored import StoreFile, VanishedError
 from caraway.ingest.sources.iceberg.changes import ReadFile
 from caraway.ingest.sources.iceberg.tables import IcebergTables
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from pyiceberg.table import Table
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector, IcebergConnector, S3Connector
 from caraway.graph.systems import FilesSystem, IcebergSystem
-from caraway.ingest.sources.files.stores import FileStore, StoreFile, VanishedError, open_store
+from caraway.ingest.sources.files.stored import FileStore, StoreFile, VanishedError
+from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.reader import SourceContext
 from caraway.objects.iceberg import open_catalog, table_identifier, translated_errors
 
@@ -72,7 +74,8 @@ class IcebergTables:
             return io.new_input(location).open()
         translated = partial(_translated, self.where, location)
         with translated():
-            return StoreFile(io.new_input(location).open(), translated)
+            stream: Any = io.new_input(location).open()
+            return StoreFile(stream, stream.size(), translated)
 
     def _in_folder(self, connector: S3Connector | FilesConnector) -> Table:
         if self._store is None:
