@@ -26,6 +26,7 @@ from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING
+from caraway.graph.connectors import TableConnector
 from tests.integration.tables.systems import MariaDatabase, PostgresDatabase, Reading, field_of
 from tests.integration.tables.test_snowflake import Database as SnowflakeDatabase
 from tests.services.mariadb import PASSWORD, USER, running_mariadb
@@ -98,7 +99,7 @@ def main() -> int:
 def read_all(reading: Reading) -> int:
     """Read the table by a reader, and return how many rows there were."""
     reader = reading.reader()
-    reader.seek({}, {})
+    reader.seek(TableConnector.first_position, {})
     count = 0
     try:
         while (batch := reader.poll(**BATCH)) is not None:  # type: ignore[arg-type]
