@@ -162,7 +162,7 @@ class PostgresLog:
         self._values = Values(connection, self._texts)
         reader = TableReader(connection, self._where, self._table, self._values)
         found = reader.chunk(None, rows=rows, size=1 << 20, is_seen=lambda _: True)
-        return [] if found is None else found.rows
+        return [] if found is None else found.rows()
 
     @property
     def key(self) -> tuple[str, ...]:
