@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from caraway.ingest.sources.capture.log import Begin, Change, Row
-from caraway.ingest.sources.capture.position import LogPosition, change_mark
+from caraway.ingest.sources.capture.position import LogPosition, transaction_mark
 from caraway.ingest.sources.reader import SourceBatch
 from caraway.ingest.table import InsertColumns, InsertTable, RowTable, Table
 
@@ -66,6 +66,9 @@ class Batch:
         """True if the position must be saved before more is read."""
         self._origin: Mapping[str, object] | None = None
         self._source: dict[str, object] = {}
+        # The transaction of the last change, and the beginning of the marks of its changes.
+        self._begin: Begin | None = None
+        self._transaction = ""
         self._loaded: InsertColumns | None = None
 
     def __len__(self) -> int:
@@ -88,8 +91,10 @@ class Batch:
 
     def add(self, change: Change, begin: Begin, number: int, committed_us: int) -> None:
         """Add a change."""
+        if begin is not self._begin:
+            self._begin, self._transaction = begin, transaction_mark(begin.at)
         self._add(
-            change_mark(begin.at, number),
+            f"{self._transaction}{number:x}",
             change.op,
             change.before,
             change.after,

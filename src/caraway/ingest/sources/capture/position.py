@@ -99,8 +99,13 @@ class LogPosition:
 
 def change_mark(transaction: Coordinate, index: int, key: str = "") -> str:
     """Return the mark of a change; `key` tells the rows apart that one change removes."""
-    place = "-".join(f"{part:x}" for part in (*transaction, index))
-    return f"c/{place}/{key}" if key else f"c/{place}"
+    mark = f"{transaction_mark(transaction)}{index:x}"
+    return f"{mark}/{key}" if key else mark
+
+
+def transaction_mark(transaction: Coordinate) -> str:
+    """Return the beginning of the marks of a transaction's changes, behind which each has its number in hexadecimal."""
+    return "".join(["c/", *(f"{part:x}-" for part in transaction)])
 
 
 def chunk_mark(load: int, chunk: int, digest: str) -> str:
