@@ -4,6 +4,10 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from hashlib import blake2b
 
+from xxhash import xxh3_128_hexdigest
+
+# The bits of a seed.
+SEED_BITS = 64
 _BYTES = 16
 # The characters of a digest: the first 22 of the base64 of its bytes, as the others are padding.
 _TEXT = 22
@@ -18,6 +22,14 @@ _EMPTY = blake2b(digest_size=_BYTES)
 def digest(content: bytes) -> str:
     """Return 128 bits of a hash as text that a mark may have."""
     return digests([content])[0]
+
+
+def seeded_digests(contents: Sequence[bytes], seed: int) -> list[str]:
+    """Return 128 bits of XXH3 of each content, in hexadecimal.
+
+    Without the seed, nobody can write rows of one chunk whose digests are the same.
+    """
+    return [xxh3_128_hexdigest(content, seed) for content in contents]
 
 
 def digests(contents: Sequence[bytes]) -> list[str]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from pkgutil import resolve_name
+from secrets import randbits
 
 from caraway.dtypes.types import STRING, base_type, strip_optional
 from caraway.errors import UnavailableError
@@ -10,7 +11,7 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.graph.systems import PostgresSystem, SystemKind
 from caraway.ingest.sources.capture.batch import COMMITTED_AT, Batch
-from caraway.ingest.sources.capture.digests import digest, digests
+from caraway.ingest.sources.capture.digests import SEED_BITS, digest, digests, seeded_digests
 from caraway.ingest.sources.capture.log import (
     Begin,
     Change,
@@ -86,7 +87,7 @@ class CaptureReader:
         del items
         if not position:
             # The names that the log invents are saved before the first poll makes anything, so that it is found again.
-            self._position = LogPosition(state=self._log.first_state())
+            self._position = LogPosition(state=self._log.first_state(), seed=randbits(SEED_BITS))
         else:
             self._position = LogPosition.of_json(position)
             self._open()
@@ -168,7 +169,11 @@ class CaptureReader:
             self._log.close()
             snapshot = Snapshot(clears=True)
             self._position = position = LogPosition(
-                state=lost.state, load=position.load + 1, committed_us=position.committed_us, snapshot=snapshot
+                state=lost.state,
+                load=position.load + 1,
+                committed_us=position.committed_us,
+                snapshot=snapshot,
+                seed=position.seed,
             )
             self._log.open(position.state, None, loading=True)
         self._check_keys()
@@ -322,8 +327,10 @@ class CaptureReader:
         if count < len(chunk):
             columns = {name: [values[number] for number in taken] for name, values in columns.items()}
         prefix = chunk_mark(position.load, snapshot.chunk, "")
-        marks = [prefix + text for text in digests(contents[:count])]
-        batch.load(columns, marks, position.committed_us, sum(map(len, contents[:count])))
+        seed, contents = position.seed, contents[:count]
+        texts = digests(contents) if seed is None else seeded_digests(contents, seed)
+        marks = [prefix + text for text in texts]
+        batch.load(columns, marks, position.committed_us, sum(map(len, contents)))
         if count < len(ready):
             self._ready = ready[count:]
             return
