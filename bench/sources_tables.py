@@ -1,12 +1,16 @@
-"""Tables as sources: rows a second of the readers of Postgres, MySQL and Snowflake, beside their drivers alone.
+"""Tables as sources: processor time of the readers of Postgres, MySQL and Snowflake, beside their drivers alone.
 
     python -m bench sources_tables [--rows 300000] [--json FILE]
 
 The table has ten columns and an index on its cursor. "Alone" is the driver, which reads the same columns in the order
 of the cursor by one statement, in one thread, and keeps nothing. The reader reads the table in pages by cursor and
-primary key, makes the digests of all rows, and hands over batches of columns. Both are measured three times by turns,
-and the best times are compared. The servers are private ones: Postgres, MariaDB for MySQL, and for Snowflake fakesnow
-in a process of its own. For Snowflake the processor time of the reading process counts, since fakesnow is slow.
+primary key, makes the digests of all rows, and hands over batches of columns. A source that began to be read by an
+older version has other digests ("older source"). All are measured some times by turns, and the best times are compared.
+Times are those of this process's processor, so the servers and other programs on the machine count for little. The
+servers are private ones: Postgres, MariaDB for MySQL, and for Snowflake fakesnow in a process of its own.
+
+For Postgres the stages of the reader that take most are measured as well: fetching its pages, and making the digests of
+ten thousand rows.
 """
 
 import argparse
@@ -16,6 +20,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,11 @@ from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING
+from caraway.graph.connectors import TableConnector
+from caraway.ingest.sources.reader import Position
+from caraway.ingest.sources.tables.database import Page
+from caraway.ingest.sources.tables.digests import Digests
+from caraway.ingest.sources.tables.hashes import Blake, Hashes, Xxh3
 from tests.integration.tables.systems import MariaDatabase, PostgresDatabase, Reading, field_of
 from tests.integration.tables.test_snowflake import Database as SnowflakeDatabase
 from tests.services.mariadb import PASSWORD, USER, running_mariadb
@@ -52,9 +63,14 @@ FILL = (
     "n % 3 = 0, concat('a note about the order ', n), {at}, {at}, {at} FROM {series}"
 )
 BATCH = {"rows": 10_000, "size": 4 * 1024 * 1024, "timeout_s": 0.0}
-REPEATS = 3
+REPEATS = 5
+# The positions from which a new source and an older one begin.
+NEW: Position = TableConnector.first_position
+OLDER: Position = {}
 
 Read = Callable[[], int]
+# The ways to read a table: by the driver alone, by the reader, and by the reader of an older source.
+Ways = dict[str, Read]
 
 
 def main() -> int:
@@ -64,41 +80,83 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
     figures: dict[str, dict[str, float]] = {}
+    stages: dict[str, float] = {}
     for name, system in (("Postgres", of_postgres), ("MySQL", of_mysql), ("Snowflake", of_snowflake)):
-        clock = time.process_time if name == "Snowflake" else time.perf_counter
-        with system(options.rows) as (reader, driver):
-            times: dict[str, list[float]] = {"reader": [], "driver": []}
-            for _ in range(REPEATS):
-                for what, read in (("driver", driver), ("reader", reader)):
-                    begin = clock()
-                    found = read()
-                    times[what].append(clock() - begin)
-                    if found != options.rows:
-                        raise ValueError(f"the {what} of {name} read {found:,} rows")
-        figures[name] = {what: options.rows / min(seconds) for what, seconds in times.items()}
+        with system(options.rows) as (database, driver):
+            ways: Ways = {"driver": driver}
+            for what, begun in (("reader", NEW), ("older", OLDER)):
+                ways[what] = partial(read_all, reading_of(database), begun)
+            figures[name] = {what: options.rows / seconds for what, seconds in seconds_of(ways, options.rows).items()}
+            if name == "Postgres":
+                stages = stages_of(reading_of(database), options.rows)
     report = {
         "bench": "sources_tables",
         "rows": options.rows,
         "rows_per_second": figures,
         "share_of_alone": {name: found["reader"] / found["driver"] for name, found in figures.items()},
+        "postgres_us_per_row": stages,
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }
-    table = Table("system", "driver alone, rows/s", "reader, rows/s", "share")
+    table = Table("system", "driver alone, rows/s", "reader, rows/s", "share", "older source, rows/s", "share")
     for name, found in figures.items():
-        share = found["reader"] / found["driver"]
-        table.add_row(name, f"{found['driver']:,.0f}", f"{found['reader']:,.0f}", f"{share:.2f}")
+        rates = [f"{found['driver']:,.0f}"]
+        for what in ("reader", "older"):
+            rates += [f"{found[what]:,.0f}", f"{found[what] / found['driver']:.2f}"]
+        table.add_row(name, *rates)
     out.print(table)
+    parts = Table("stage of the reader of Postgres", "us/row")
+    for stage, us in stages.items():
+        parts.add_row(stage, f"{us:.2f}")
+    out.print(parts)
     print(json.dumps(report))
     if options.json:
         options.json.write_text(json.dumps(report, indent=2))
     return 0
 
 
-def read_all(reading: Reading) -> int:
-    """Read the table by a reader, and return how many rows there were."""
+def seconds_of(ways: Ways, rows: int) -> dict[str, float]:
+    """Return the shortest processor time of each way, in seconds."""
+    times: dict[str, list[float]] = {what: [] for what in ways}
+    for _ in range(REPEATS):
+        for what, read in ways.items():
+            begin = time.process_time()
+            found = read()
+            times[what].append(time.process_time() - begin)
+            if found != rows:
+                raise ValueError(f"the {what} read {found:,} rows")
+    return {what: min(seconds) for what, seconds in times.items()}
+
+
+def stages_of(reading: Reading, rows: int) -> dict[str, float]:
+    """Return the processor time of the stages of a reader, in microseconds for a row."""
     reader = reading.reader()
-    reader.seek({}, {})
+    reader.seek(NEW, {})
+    choice, database = reader._chosen, reader._database  # noqa: SLF001 (its stages are measured)
+    most = database.bounds(choice.cursor).greatest
+    page = Page(columns=choice.names, keys=choice.keys, least=None, most=most, after=None, limit=None)
+    chunks = list(database.rows(replace(page, limit=10_000)))
+    count = sum(map(len, chunks))
+
+    def digests(hashes: Hashes) -> int:
+        made = Digests(hashes, keys=choice.keys, digested=len(choice.digested), columns=len(choice.names), has_key=True)
+        return sum(len(made.of(chunk)[0]) for chunk in chunks)
+
+    fetched = seconds_of({"pages": lambda: sum(map(len, database.rows(page)))}, rows)["pages"] / rows
+    ways: Ways = {"XXH3": lambda: digests(Xxh3(1)), "BLAKE2b": lambda: digests(Blake())}
+    found = {name: seconds / count for name, seconds in seconds_of(ways, count).items()}
+    reader.close()
+    return {
+        "pages as rows of Python": fetched * 1e6,
+        "digests by XXH3": found["XXH3"] * 1e6,
+        "digests by BLAKE2b, of older sources": found["BLAKE2b"] * 1e6,
+    }
+
+
+def read_all(reading: Reading, begun: Position) -> int:
+    """Read the table by a reader from a position on, and return how many rows there were."""
+    reader = reading.reader()
+    reader.seek(begun, {})
     count = 0
     try:
         while (batch := reader.poll(**BATCH)) is not None:  # type: ignore[arg-type]
@@ -114,8 +172,8 @@ def reading_of(database: Any) -> Reading:
 
 
 @contextmanager
-def of_postgres(rows: int) -> Iterator[tuple[Read, Read]]:
-    """Yield the two ways to read a table of Postgres."""
+def of_postgres(rows: int) -> Iterator[tuple[Any, Read]]:
+    """Yield a database of Postgres with the table, and a way to read it by the driver."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         os.chmod(folder, 0o755)  # noqa: S103, PTH101 (Postgres runs as another user)
         server = stack.enter_context(running_postgres(Path(folder) / "postgres"))
@@ -130,12 +188,12 @@ def of_postgres(rows: int) -> Iterator[tuple[Read, Read]]:
             with psycopg.connect(server.url) as connection, connection.cursor() as cursor:
                 return sum(1 for _ in cursor.stream(f"SELECT {COLUMNS} FROM orders ORDER BY at", size=500))  # noqa: S608 (constants)
 
-        yield lambda: read_all(reading_of(database)), driver
+        yield database, driver
 
 
 @contextmanager
-def of_mysql(rows: int) -> Iterator[tuple[Read, Read]]:
-    """Yield the two ways to read a table of MySQL."""
+def of_mysql(rows: int) -> Iterator[tuple[Any, Read]]:
+    """Yield a database of MySQL with the table, and a way to read it by the driver."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         server = stack.enter_context(running_mariadb(Path(folder)))
         database = MariaDatabase(server, "bench")
@@ -159,12 +217,12 @@ def of_mysql(rows: int) -> Iterator[tuple[Read, Read]]:
                     count += len(found)
                 return count
 
-        yield lambda: read_all(reading_of(database)), driver
+        yield database, driver
 
 
 @contextmanager
-def of_snowflake(rows: int) -> Iterator[tuple[Read, Read]]:
-    """Yield the two ways to read a table of Snowflake."""
+def of_snowflake(rows: int) -> Iterator[tuple[Any, Read]]:
+    """Yield a database of Snowflake with the table, and a way to read it by the driver."""
     with tempfile.TemporaryDirectory() as folder:
         server = Snowflake(Path(folder))
         server.start()
@@ -188,7 +246,7 @@ def of_snowflake(rows: int) -> Iterator[tuple[Read, Read]]:
                         count += len(found)
                     return count
 
-            yield lambda: read_all(reading_of(database)), driver
+            yield database, driver
         finally:
             database.close()
             server.stop()

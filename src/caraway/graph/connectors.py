@@ -38,6 +38,8 @@ from caraway.graph.systems import (
 # The values that `cdc=` may have: for every system, and for systems whose records may be Debezium's change envelopes.
 PLAIN_CDC = frozenset({"append", "upsert"})
 ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
+# The hash function of the digests by which rows of tables are recognised (`caraway.ingest.sources.tables.hashes`).
+XXH3 = "xxh3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,9 @@ class Connector:
     # The function that removes what the reader has made in the system, when the source is gone for good, as
     # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
     forget: ClassVar[str] = ""
+    # The position of a source that was never read, from which its reader begins. A reader that begins in another way
+    # than before says so here, and a source that has a position already goes on as it began.
+    first_position: ClassVar[Mapping[str, str]] = {}
     # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
     writer: ClassVar[str] = ""
     # True if a sink writes a row under its key, so that datasets without keys can't have such a sink.
@@ -418,6 +423,8 @@ class TableConnector(SystemConnector):
     system: TableSystem | RegisteredSystem
     table: str
     cursor: str | None
+
+    first_position: ClassVar = {"digests": XXH3}
 
     @property
     def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system

@@ -99,6 +99,32 @@ class InsertTable:
         return self.envelope(number)
 
 
+@dataclass(frozen=True, slots=True)
+class InsertColumns:
+    """Rows that a source of envelopes inserts, as `InsertTable`, by column."""
+
+    columns: Mapping[str, list[object]]
+    rows: int
+    envelope: Callable[[int], object]
+    faults: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def names(self) -> set[str]:
+        """Return all columns."""
+        return set(self.columns)
+
+    def column(self, name: str, start: int, stop: int) -> list[object]:
+        """Return the values of a column in rows `start` to `stop`."""
+        values = self.columns.get(name)
+        return [MISSING] * (stop - start) if values is None else values[start:stop]
+
+    def row(self, number: int) -> object:
+        """Return the envelope of a row."""
+        return self.envelope(number)
+
+
 class Table(Protocol):
     """The rows of a payload, in whichever form they came."""
 

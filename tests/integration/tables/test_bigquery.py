@@ -154,7 +154,7 @@ def test_answers_that_are_cut_and_pages_that_expire_lose_and_double_nothing(
     insert(database, *[(n, 1, n // 100) for n in range(300)])
     reading = Reading(database, "hives", rows_of_page=50)
     random, worker, errors = Random(7), reading.worker(), Counter[bool]()
-    while worker.position.get("most") is not None or not worker.position:
+    while worker.position.get("most") is not None or not worker.position.get("round"):
         service = database.service
         # The library repeats a request whose answer was cut.
         service.cut, service.is_expired = int(random.random() < 0.2), random.random() < 0.3
@@ -176,7 +176,7 @@ def test_a_result_that_breaks_off_goes_on_in_another_server(
     insert(database, *[(n, 1, n // 3) for n in range(300)])
     reading = Reading(database, "hives", rows_of_page=35)
     worker, steps = reading.worker(), 0
-    while worker.position.get("most") is not None or not worker.position:
+    while worker.position.get("most") is not None or not worker.position.get("round"):
         assert worker.step()
         reading.world.now += 0.01
         steps += 1

@@ -138,7 +138,7 @@ def test_answers_that_are_cut_and_sessions_that_end_lose_and_double_nothing(data
     insert(database, *[(n, 1, n // 200) for n in range(600)])
     reading = Reading(database, "hives", rows_of_page=50)
     random, worker, ends = Random(7), reading.worker(), 0
-    while worker.position.get("most") is not None or not worker.position:
+    while worker.position.get("most") is not None or not worker.position.get("round"):
         if random.random() < 0.3:
             # The connector repeats a request whose answer was cut.
             database.gate.cut = 1

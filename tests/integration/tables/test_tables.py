@@ -119,7 +119,7 @@ def test_connections_that_are_cut_in_the_middle_of_a_load_lose_and_double_nothin
     insert(database, *[(number, 1, number // 1000) for number in range(3000)])
     reading = Reading(database, "hives", rows_of_page=150)
     random, worker, cuts = Random(7), reading.worker(), 0
-    while worker.position.get("most") is not None or not worker.position:
+    while worker.position.get("most") is not None or not worker.position.get("round"):
         if random.random() < 0.3:
             database.end_connections()
             cuts += 1

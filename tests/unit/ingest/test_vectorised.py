@@ -29,7 +29,7 @@ from caraway.graph.systems import KafkaSystem, PostgresSystem
 from caraway.ingest.marks import expanded
 from caraway.ingest.sources.decoding.json_objects import TOGETHER, decode_json
 from caraway.ingest.sources.reader import SourceRecord, batch_of
-from caraway.ingest.table import InsertTable, RowTable
+from caraway.ingest.table import InsertColumns, InsertTable, RowTable
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, RecordSchema
 from caraway.plan.planner import plan_graph
@@ -115,6 +115,12 @@ def test_copied_fields_are_encoded_together_as_one_by_one(
     bare = captured.encode(InsertTable(rows, envelopes.__getitem__), 0, len(rows), 5)
     assert bare == captured.encode(RowTable(envelopes, {}), 0, len(rows), 5)
     assert bare.records == together.records
+    names = sorted({name for row in rows for name in row})
+    if all(set(row) == set(names) for row in rows):
+        # A chunk of a table has its rows by column.
+        columns = InsertColumns({name: [row[name] for row in rows] for name in names}, len(rows), envelopes.__getitem__)
+        assert captured.encode(columns, 0, len(rows), 5) == bare
+        assert captured.encode(columns, 1, len(rows), 5) == captured.encode(RowTable(envelopes, {}), 1, len(rows), 5)
 
 
 @given(st.lists(st.tuples(st.sampled_from(TYPES), st.data()), min_size=1, max_size=4), st.integers(0, 4))

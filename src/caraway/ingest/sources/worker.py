@@ -241,7 +241,8 @@ class SourceWorker:
         checkpoint = self._positions.load(self._name)
         ends = self._ends()
         if checkpoint is None:
-            checkpoint = Checkpoint(written=ends)
+            connector = self._target.plan.source.connector
+            checkpoint = Checkpoint(position=connector.first_position, written=ends)
             self._store(checkpoint)
         starts = {
             topic: {p: checkpoint.written.get(topic, {}).get(p, 0) for p in partitions}

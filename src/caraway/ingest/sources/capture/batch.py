@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from caraway.ingest.sources.capture.log import Begin, Change, Row
-from caraway.ingest.sources.capture.position import LogPosition, change_mark
+from caraway.ingest.sources.capture.position import LogPosition, transaction_mark
 from caraway.ingest.sources.reader import SourceBatch
-from caraway.ingest.table import InsertTable, RowTable, Table
+from caraway.ingest.table import InsertColumns, InsertTable, RowTable, Table
 
 # The column, beside those of the table, that has the time of the commit. No row of a table has an earlier one than the
 # rows before it in the log, so as event time it gives the order of the log, whatever columns the table has.
@@ -65,19 +66,35 @@ class Batch:
         """True if the position must be saved before more is read."""
         self._origin: Mapping[str, object] | None = None
         self._source: dict[str, object] = {}
+        # The transaction of the last change, and the beginning of the marks of its changes.
+        self._begin: Begin | None = None
+        self._transaction = ""
+        self._loaded: InsertColumns | None = None
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._marks)
 
     @property
     def is_full(self) -> bool:
         """True if no row may be added."""
-        return len(self._entries) >= self._rows or self._read >= self._size
+        return len(self) >= self._rows or self._read >= self._size
+
+    @property
+    def rows_left(self) -> int:
+        """How many rows may still be added."""
+        return max(0, self._rows - len(self))
+
+    @property
+    def bytes_left(self) -> int:
+        """How many bytes may still be added, up to the row that reaches them."""
+        return max(0, self._size - self._read)
 
     def add(self, change: Change, begin: Begin, number: int, committed_us: int) -> None:
         """Add a change."""
+        if begin is not self._begin:
+            self._begin, self._transaction = begin, transaction_mark(begin.at)
         self._add(
-            change_mark(begin.at, number),
+            f"{self._transaction}{number:x}",
             change.op,
             change.before,
             change.after,
@@ -94,6 +111,27 @@ class Batch:
         self._add(mark, "r", None, row, committed_us=committed_us, origin=_LOADED)
         self._read += size
 
+    def load(self, columns: Mapping[str, list[Any]], marks: list[str], committed_us: int, size: int) -> None:
+        """Add rows of the table itself, by column, to a batch that gets no others.
+
+        Args:
+            columns: The values of each column, by its name; they stay as they are.
+            marks: The marks of the rows.
+            committed_us: The time of the rows, in microseconds since the epoch.
+            size: The bytes of all of them.
+        """
+        assert not self._marks  # noqa: S101 (a chunk begins a batch and ends it)
+        self._marks, self._read = marks, size
+        source = _source(_LOADED, committed_us)
+        if self._has_times:
+            columns = {**columns, COMMITTED_AT: [_time(committed_us)] * len(marks)}
+
+        def envelope(number: int) -> Envelope:
+            after = {name: values[number] for name, values in columns.items()}
+            return _envelope(_Entry("r", None, after, source))
+
+        self._loaded = InsertColumns(columns, len(marks), envelope)
+
     def delete(self, key: Row, mark: str, committed_us: int) -> None:
         """Add a delete of a row that a truncate, or a new load, removes."""
         self._add(mark, "d", key, None, committed_us=committed_us, origin={"snapshot": "false"})
@@ -104,7 +142,7 @@ class Batch:
             self._complete()
         marks, table = self._marks, self._table
         return SourceBatch(
-            rows=self._table_of_rows(),
+            rows=self._table_of_rows() if self._loaded is None else self._loaded,
             mark=marks.__getitem__,
             origin=lambda row: {"table": table, "log": marks[row]},
             position=self._position.to_json(),
@@ -148,7 +186,7 @@ class Batch:
         # The rows of a transaction, and those of a chunk, share one object.
         if origin is not self._origin:
             self._origin = origin
-            self._source = {**origin, "ts_ms": committed_us // MILLISECOND_US, "ts_us": committed_us}
+            self._source = _source(origin, committed_us)
         self._entries.append(_Entry(op, before, self._timed(after, self._source), self._source))
         self._marks.append(mark)
 
@@ -158,7 +196,16 @@ class Batch:
             return row
         committed_us = source["ts_us"]
         assert isinstance(committed_us, int)  # noqa: S101 (made above)
-        return {**row, COMMITTED_AT: _EPOCH + timedelta(microseconds=committed_us)}
+        return {**row, COMMITTED_AT: _time(committed_us)}
+
+
+def _source(origin: Mapping[str, object], committed_us: int) -> dict[str, object]:
+    """Return Debezium's `source` of a row."""
+    return {**origin, "ts_ms": committed_us // MILLISECOND_US, "ts_us": committed_us}
+
+
+def _time(committed_us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=committed_us)
 
 
 def _envelope(entry: _Entry) -> Envelope:

@@ -96,19 +96,60 @@ Event = Started | Begin | Change | Truncate | Commit | Watermark | Quiet
 class Chunk:
     """Rows of the table behind a key, in its order, as one moment had them.
 
+    They are kept by column, since a row is made into records by column, too.
+
     Attributes:
-        rows: The rows.
-        keys: The key of each.
+        columns: The values of each column, by its name.
+        keys: The texts of each column of the key.
         contents: The bytes from which the mark of each row is made.
         last: True if no row is behind these.
         size: Their bytes.
     """
 
-    rows: list[Row] = field(default_factory=list)
-    keys: list[Key] = field(default_factory=list)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    keys: list[list[str | None]] = field(default_factory=list)
     contents: list[bytes] = field(default_factory=list)
     last: bool = False
     size: int = 0
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def add(
+        self,
+        columns: Mapping[str, list[Any]],
+        keys: Sequence[list[str | None]],
+        contents: list[bytes],
+        most: int,
+    ) -> None:
+        """Add rows, as attributes have them, up to the one with which the chunk has at least `most` bytes."""
+        count = rows_within(contents, most - self.size)
+        for name, values in columns.items():
+            self.columns.setdefault(name, []).extend(values[:count])
+        if not self.keys:
+            self.keys = [[] for _ in keys]
+        for column, texts in zip(self.keys, keys, strict=True):
+            column.extend(texts[:count])
+        self.contents += contents[:count]
+        self.size += sum(map(len, contents[:count]))
+
+    def key(self, number: int) -> Key:
+        """Return the key of a row."""
+        return tuple(texts[number] for texts in self.keys)
+
+    def rows(self) -> list[Row]:
+        """Return all rows."""
+        return [{name: values[number] for name, values in self.columns.items()} for number in range(len(self))]
+
+
+def rows_within(contents: Sequence[bytes], size: int) -> int:
+    """Return how many rows of these contents are taken so that they have at least `size` bytes, or all are taken."""
+    total = 0
+    for number, content in enumerate(contents):
+        if total >= size:
+            return number
+        total += len(content)
+    return len(contents)
 
 
 class ChangeLog(Protocol):

@@ -39,6 +39,9 @@ class LogPosition:
         committed_us: The greatest time of a commit so far, in microseconds since the epoch. Clocks jump, but event
             times of changes must have their order, so no change is earlier than those before it.
         snapshot: The load of the table, while it is going on.
+        seed: The seed of the digests in the marks of the load's rows; None if they are made without one, by BLAKE2b, as
+            those of sources were that began before there was a seed. A load keeps its digests, as its marks are on
+            topics.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +51,7 @@ class LogPosition:
     index: int = 0
     committed_us: int = 0
     snapshot: Snapshot | None = field(default_factory=Snapshot)
+    seed: int | None = None
 
     def is_done(self, transaction: Coordinate, index: int) -> bool:
         """Return whether a change was read."""
@@ -68,6 +72,9 @@ class LogPosition:
     def to_json(self) -> dict[str, Any]:
         """Return the position as it is saved."""
         found: dict[str, Any] = {"log": dict(self.state), "load": self.load, "committed_us": self.committed_us}
+        if self.seed is not None:
+            # As a text, since a number of JSON may lose digits.
+            found["seed"] = f"{self.seed:x}"
         if self.at is not None:
             found["at"] = list(self.at)
         if self.transaction is not None:
@@ -94,13 +101,19 @@ class LogPosition:
             index=found.get("index", 0),
             committed_us=found["committed_us"],
             snapshot=None if snapshot is None else Snapshot(**snapshot),
+            seed=None if (seed := found.get("seed")) is None else int(seed, 16),
         )
 
 
 def change_mark(transaction: Coordinate, index: int, key: str = "") -> str:
     """Return the mark of a change; `key` tells the rows apart that one change removes."""
-    place = "-".join(f"{part:x}" for part in (*transaction, index))
-    return f"c/{place}/{key}" if key else f"c/{place}"
+    mark = f"{transaction_mark(transaction)}{index:x}"
+    return f"{mark}/{key}" if key else mark
+
+
+def transaction_mark(transaction: Coordinate) -> str:
+    """Return the beginning of the marks of a transaction's changes, behind which each has its number in hexadecimal."""
+    return "".join(["c/", *(f"{part:x}-" for part in transaction)])
 
 
 def chunk_mark(load: int, chunk: int, digest: str) -> str:

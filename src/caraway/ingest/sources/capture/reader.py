@@ -1,10 +1,9 @@
 """The reader of the changes of a table, for every database that has a log."""
 
 import time
-from base64 import urlsafe_b64encode
-from collections.abc import Iterator
-from hashlib import blake2b
+from collections.abc import Iterator, Sequence
 from pkgutil import resolve_name
+from secrets import randbits
 
 from caraway.dtypes.types import STRING, base_type, strip_optional
 from caraway.errors import UnavailableError
@@ -12,6 +11,7 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.graph.systems import PostgresSystem, SystemKind
 from caraway.ingest.sources.capture.batch import COMMITTED_AT, Batch
+from caraway.ingest.sources.capture.digests import SEED_BITS, digest, digests, seeded_digests
 from caraway.ingest.sources.capture.log import (
     Begin,
     Change,
@@ -23,10 +23,10 @@ from caraway.ingest.sources.capture.log import (
     Key,
     LostLogError,
     Quiet,
-    Row,
     Started,
     Truncate,
     Watermark,
+    rows_within,
 )
 from caraway.ingest.sources.capture.position import LogPosition, Snapshot, change_mark, chunk_mark
 from caraway.ingest.sources.reader import Items, LiveRow, Position, Progress, SourceBatch, SourceContext
@@ -68,8 +68,8 @@ class CaptureReader:
         self._chunk: Chunk | None = None
         self._touched: set[Key] = set()
         self._is_emptied = False
-        # The rows of that chunk that are still to be handed over, when its place is reached.
-        self._ready: Iterator[tuple[Row, Key, bytes]] | None = None
+        # The numbers of the rows of that chunk that are still to be handed over, when its place is reached.
+        self._ready: Sequence[int] | None = None
         # The rows that a truncate, or a new load, still has to delete.
         self._deleting: Iterator[LiveRow | None] | None = None
         self._begin: Begin | None = None
@@ -87,7 +87,7 @@ class CaptureReader:
         del items
         if not position:
             # The names that the log invents are saved before the first poll makes anything, so that it is found again.
-            self._position = LogPosition(state=self._log.first_state())
+            self._position = LogPosition(state=self._log.first_state(), seed=randbits(SEED_BITS))
         else:
             self._position = LogPosition.of_json(position)
             self._open()
@@ -169,7 +169,11 @@ class CaptureReader:
             self._log.close()
             snapshot = Snapshot(clears=True)
             self._position = position = LogPosition(
-                state=lost.state, load=position.load + 1, committed_us=position.committed_us, snapshot=snapshot
+                state=lost.state,
+                load=position.load + 1,
+                committed_us=position.committed_us,
+                snapshot=snapshot,
+                seed=position.seed,
             )
             self._log.open(position.state, None, loading=True)
         self._check_keys()
@@ -310,23 +314,31 @@ class CaptureReader:
                 position.index += 1
             return
 
-    def _put(self, ready: Iterator[tuple[Row, Key, bytes]], batch: Batch) -> None:
+    def _put(self, ready: Sequence[int], batch: Batch) -> None:
         """Put rows of the chunk whose place in the log is reached, as many as the batch takes."""
         position, snapshot, chunk = self._position, self._position.snapshot, self._chunk
         assert snapshot is not None  # noqa: S101 (a chunk is part of the load)
         assert chunk is not None  # noqa: S101 (it is ready)
         batch.is_news = True
-        for row, key, content in ready:
-            if key not in self._touched:
-                mark = chunk_mark(position.load, snapshot.chunk, digest(content))
-                batch.add_loaded(row, mark, position.committed_us, len(content))
-            if batch.is_full:
-                return
-        snapshot.done += len(chunk.rows)
+        contents = [chunk.contents[number] for number in ready[: batch.rows_left]]
+        count = rows_within(contents, batch.bytes_left)
+        taken = ready[:count]
+        columns = chunk.columns
+        if count < len(chunk):
+            columns = {name: [values[number] for number in taken] for name, values in columns.items()}
+        prefix = chunk_mark(position.load, snapshot.chunk, "")
+        seed, contents = position.seed, contents[:count]
+        texts = digests(contents) if seed is None else seeded_digests(contents, seed)
+        marks = [prefix + text for text in texts]
+        batch.load(columns, marks, position.committed_us, sum(map(len, contents)))
+        if count < len(ready):
+            self._ready = ready[count:]
+            return
+        snapshot.done += len(chunk)
         snapshot.chunk += 1
-        if chunk.keys:
-            snapshot.after = chunk.keys[-1]
-            fits = CHUNK_BYTES * len(chunk.rows) // max(chunk.size, 1)
+        if len(chunk):
+            snapshot.after = chunk.key(-1)
+            fits = CHUNK_BYTES * len(chunk) // max(chunk.size, 1)
             snapshot.rows = max(min(fits, CHUNK_ROWS, 4 * snapshot.rows), 1)
         self._chunk = self._ready = None
         if chunk.last:
@@ -337,8 +349,13 @@ class CaptureReader:
         """Put the chunk that waits for this place of the log; return False, as the batch ends here."""
         chunk = self._chunk
         assert chunk is not None  # noqa: S101 (the log says so only of a chunk)
-        rows = zip(chunk.rows, chunk.keys, chunk.contents, strict=True)
-        self._ready = iter(()) if self._is_emptied else rows
+        if self._is_emptied:
+            self._ready = ()
+        elif self._touched:
+            keys = zip(*chunk.keys, strict=True)
+            self._ready = [number for number, key in enumerate(keys) if key not in self._touched]
+        else:
+            self._ready = range(len(chunk))
         if not len(batch):
             self._put(self._ready, batch)
         return False
@@ -362,11 +379,6 @@ class CaptureReader:
             self._log.complete(batch.incomplete)
         self._position.state = self._log.state() if self._position.at is not None else self._position.state
         return batch.made()
-
-
-def digest(content: bytes) -> str:
-    """Return 128 bits of a hash as text that a mark may have."""
-    return urlsafe_b64encode(blake2b(content, digest_size=16).digest())[:22].decode()
 
 
 def forget(connector: CaptureConnector, context: SourceContext, position: Position) -> None:

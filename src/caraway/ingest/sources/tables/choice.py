@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 from caraway.dtypes.types import is_optional
 from caraway.errors import UnavailableError
@@ -10,6 +11,7 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursors import CursorKind, shown
 from caraway.ingest.sources.tables.database import Row, TableColumn, TableShape
 from caraway.ingest.sources.tables.digests import Digests
+from caraway.ingest.sources.tables.hashes import Hashes
 from caraway.rows.records import demanded_columns
 
 # The most columns that an error lists.
@@ -47,14 +49,19 @@ class Choice:
         """The names of the columns that are fetched."""
         return [column.name for column in self.fetched]
 
-    def payload(self, rows: Sequence[Row]) -> tuple[dict[str, list[object]], dict[int, str]]:
-        """Return the columns of a payload, and by its number why a row can't be read."""
+    def payload(self, fetched: Sequence[list[Any]]) -> tuple[dict[str, list[object]], dict[int, str]]:
+        """Return the columns of a payload, and by its number why a row can't be read.
+
+        Args:
+            fetched: The values of each column that is fetched, which stay as they are.
+        """
         faults: dict[int, str] = {}
-        fetched: list[list[object]] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in self.fetched]
+        payload: dict[int, list[object]] = {}
         for number, column in enumerate(self.fetched):
+            payload[number] = fetched[number]
             if (convert := column.convert) is None:
                 continue
-            values = fetched[number]
+            payload[number] = values = list(fetched[number])
             for row, value in enumerate(values):
                 if value is not None:
                     try:
@@ -62,7 +69,7 @@ class Choice:
                     except ValueError as error:
                         values[row] = None
                         faults.setdefault(row, f"column {column.name}: {error}")
-        return {name: fetched[number] for name, number in self.payload_names.items()}, faults
+        return {name: payload[number] for name, number in self.payload_names.items()}, faults
 
     def key_of(self, row: Row) -> dict[str, object]:
         """Return where a row is, for a dead letter."""
@@ -70,13 +77,16 @@ class Choice:
         return {"cursor": shown(row[0]), "key": {name: key[name] for name in list(key)[1:]}}
 
 
-def choose(shape: TableShape, cursor: str, context: SourceContext, *, before: Sequence[str], where: str) -> Choice:
+def choose(
+    shape: TableShape, cursor: str, context: SourceContext, hashes: Hashes, *, before: Sequence[str], where: str
+) -> Choice:
     """Choose the columns that are read of a table.
 
     Args:
         shape: The table.
         cursor: The name of the cursor.
         context: The source.
+        hashes: The hash function of the digests.
         before: The columns of the digests so far; empty in the beginning.
         where: The system and the table, for messages.
 
@@ -107,6 +117,7 @@ def choose(shape: TableShape, cursor: str, context: SourceContext, *, before: Se
     fetched = [*keys, *digested, *sorted(read - set(digested))]
     types = "\n".join([str(len(keys)), *(f"{name} {columns[name].type}" for name in [*keys, *digested])])
     digests = Digests(
+        hashes,
         keys=len(keys),
         digested=len(keys) + len(digested),
         columns=len(fetched),

@@ -11,22 +11,24 @@ value of the cursor, and the rows of a value that fills a whole page are read in
 import time
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from secrets import randbits
 from typing import Any
 
 import structlog
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import TableConnector
+from caraway.graph.connectors import XXH3, TableConnector
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import Rounds
 from caraway.ingest.sources.tables import cursors
 from caraway.ingest.sources.tables.choice import Choice, choose
 from caraway.ingest.sources.tables.cursors import CursorKind, NotATimeError
-from caraway.ingest.sources.tables.database import MAX_NULLS, Database, Page, Row
-from caraway.ingest.sources.tables.digests import Rows
+from caraway.ingest.sources.tables.database import MAX_NULLS, Database, Page
+from caraway.ingest.sources.tables.digests import Rows, Taken
+from caraway.ingest.sources.tables.hashes import SEED_BITS, Blake, Hashes, Xxh3
 from caraway.ingest.sources.tables.window import Window
 from caraway.ingest.table import ColumnTable
 
@@ -53,6 +55,7 @@ class _Place:
         total: About how many rows the first round has; None if that isn't known.
         columns: The columns of the digests, which stay the same if the table gets further ones.
         kind: How the cursor grows; None before the first round.
+        seed: The seed of the digests; None if they are made without one, by BLAKE2b.
     """
 
     round: int = 0
@@ -65,10 +68,17 @@ class _Place:
     total: int | None = None
     columns: Sequence[str] = ()
     kind: CursorKind | None = None
+    seed: int | None = None
+
+    @property
+    def hashes(self) -> Hashes:
+        """The hash function of the digests."""
+        return Blake() if self.seed is None else Xxh3(self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Return the position."""
-        return {
+        digests = {} if self.seed is None else {"digests": XXH3, "seed": f"{self.seed:x}"}
+        return digests | {
             "round": self.round,
             "pass": self.of_pass,
             "least": cursors.to_json(self.least),
@@ -84,9 +94,12 @@ class _Place:
     @staticmethod
     def from_json(position: Position) -> "_Place":
         """Return the place of a position."""
-        if not position:
-            return _Place()
+        seed = position.get("seed")
+        if "round" not in position:
+            # Nothing was read yet. A position that is empty was saved before there was a choice of digests.
+            return _Place(seed=randbits(SEED_BITS) if position.get("digests") == XXH3 else None)
         return _Place(
+            seed=None if seed is None else int(seed, 16),
             round=position["round"],
             of_pass=position["pass"],
             least=cursors.from_json(position["least"]),
@@ -96,7 +109,7 @@ class _Place:
             read=position["read"],
             total=position["total"],
             columns=tuple(position["columns"]),
-            kind=CursorKind(position["kind"]),
+            kind=None if (kind := position["kind"]) is None else CursorKind(kind),
         )
 
 
@@ -150,7 +163,8 @@ class CursorReader:
         self._place = replace(place, of_pass=place.of_pass + (place.most is not None))
         self._window = Window(items)
         self._look()
-        return position
+        # The seed must be saved before any row is read.
+        return position if "round" in position or place.seed is None else self._position()
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows of a round, or wait for the next round; see `SourceReader.poll`."""
@@ -160,7 +174,7 @@ class CursorReader:
                     return None
                 self._begin()
                 if self._place.most is None:
-                    return self._batch([], [], [], 0)
+                    return self._batch(self._nothing(), (), {})
             return self._read(rows, size)
         except NotATimeError as error:
             raise self._not_a_time(error) from None
@@ -206,7 +220,7 @@ class CursorReader:
         choice = self._look()
         bounds = self._database.bounds(choice.cursor)
         if bounds.greatest is None:
-            return self._batch([], [], [], 0)
+            return self._batch(self._nothing(), (), {})
         try:
             self._rank(bounds.greatest)
             page = Page(
@@ -214,8 +228,8 @@ class CursorReader:
             )
             with closing(Rows(self._database.rows(page), choice.digests)) as found:
                 # A sample of large rows is as large as a batch.
-                taken, digests, size, _ = found.take(rows, PEEK_BYTES)
-            return self._batch(taken, digests, [(number, 0) for number in range(len(taken))], size)
+                taken = found.take(rows, PEEK_BYTES)
+            return self._batch(taken, range(len(taken)), {})
         except NotATimeError as error:
             raise self._not_a_time(error) from None
 
@@ -230,7 +244,12 @@ class CursorReader:
         """Read which columns the table has, and choose those that are read."""
         shape = self._database.shape()
         self._choice = choice = choose(
-            shape, self._cursor, self._context, before=self._place.columns, where=self._database.where
+            shape,
+            self._cursor,
+            self._context,
+            self._place.hashes,
+            before=self._place.columns,
+            where=self._database.where,
         )
         kind = self._place.kind
         if kind is not None and kind is not choice.kind:
@@ -304,29 +323,30 @@ class CursorReader:
             limit=limit,
         )
         with closing(Rows(self._database.rows(page), choice.digests)) as found:
-            taken, digests, read, _ = found.take(limit, size)
-            # The page may have ended just where the table does, which the next page shows.
-            is_end = len(taken) < limit and read < size
-        if taken:
-            self._limit = max(1, min(rows, size * len(taken) // max(read, 1)))
+            taken = found.take(limit, size)
+        count = len(taken)
+        # The page may have ended just where the table does, which the next page shows.
+        is_end = count < limit and taken.size < size
+        if count:
+            self._limit = max(1, min(rows, size * count // max(taken.size, 1)))
         if choice.has_key or is_end:
-            after = taken[-1][: choice.keys] if taken else place.after
-            return self._pass_on(taken, digests, read, after, is_end=is_end)
+            after = [column[-1] for column in taken.columns[: choice.keys]] if count else place.after
+            return self._pass_on(taken, after, is_end=is_end)
         # The page may have ended in the middle of a value, so its last value is read again, completely.
-        last = taken[-1][0]
-        whole = next(number for number, row in enumerate(taken) if row[0] == last)
-        if whole:
-            return self._pass_on(taken[:whole], digests[:whole], read, [taken[whole - 1][0]], is_end=False)
+        cursor = taken.columns[0]
+        last = cursor[-1]
+        if whole := cursor.index(last):
+            return self._pass_on(taken.first(whole), [cursor[whole - 1]], is_end=False)
         page = replace(page, least=last, most=last, after=None, limit=None)
         self._rest = Rows(self._database.rows(page), choice.digests, last)
         return self._read_rest(self._rest, limit, size)
 
     def _read_rest(self, rest: Rows, limit: int, size: int) -> SourceBatch:
         """Return the next rows of a value of the cursor that fills more than a page."""
-        taken, digests, read, is_all = rest.take(limit, size)
-        after = [rest.value] if is_all else self._place.after
-        batch = self._pass_on(taken, digests, read, after, is_end=False)
-        if is_all:
+        taken = rest.take(limit, size)
+        after = [rest.value] if taken.is_all else self._place.after
+        batch = self._pass_on(taken, after, is_end=False)
+        if taken.is_all:
             self._close_rest()
         return batch
 
@@ -336,16 +356,15 @@ class CursorReader:
         if rest is not None:
             rest.close()
 
-    def _pass_on(
-        self, taken: list[Row], digests: list[bytes], size: int, after: Sequence[Any] | None, *, is_end: bool
-    ) -> SourceBatch:
+    def _pass_on(self, taken: Taken, after: Sequence[Any] | None, *, is_end: bool) -> SourceBatch:
         """Return rows as a batch, less those that were read before, and note how far the table is read."""
-        place, window = self._place, self._window
-        new: list[tuple[int, int]] = []
-        if taken:
-            least, most = taken[0][0], taken[-1][0]
+        place, window, digests = self._place, self._window, taken.digests
+        new: Sequence[int] = ()
+        equal: dict[int, int] = {}
+        if digests:
+            least, most = taken.columns[0][0], taken.columns[0][-1]
             # The rows are in the order of the cursor. Those of a text needn't be in the order of the texts' times.
-            new = window.known(least, most, place.of_pass).new(digests, self._passed)
+            new, equal = window.known(least, most, place.of_pass).new(digests, self._passed)
             if self._rest is None:
                 self._passed.clear()
             window.add(place.round, place.of_pass, least, most, digests)
@@ -360,7 +379,7 @@ class CursorReader:
             window.drop(lambda of_round, most: most < passed and (of_round < place.round or most < next_least))
         if is_end:
             self._end()
-        return self._batch(taken, digests, new, size)
+        return self._batch(taken, new, equal)
 
     def _end(self) -> None:
         place = self._place
@@ -381,28 +400,42 @@ class CursorReader:
     def _rank(self, value: Any) -> Any:
         return cursors.rank(self._chosen.kind, value)
 
-    def _batch(
-        self, taken: Sequence[Row], digests: Sequence[bytes], new: Sequence[tuple[int, int]], size: int
-    ) -> SourceBatch:
-        """Return the new ones of some rows."""
-        choice, where = self._chosen, self._database.where
-        rows = taken if len(new) == len(taken) else [taken[number] for number, _ in new]
+    def _nothing(self) -> Taken:
+        return Taken(columns=[[] for _ in self._chosen.fetched], digests=[], size=0, is_all=True)
+
+    def _batch(self, taken: Taken, new: Sequence[int], equal: Mapping[int, int]) -> SourceBatch:
+        """Return the new ones of some rows.
+
+        Args:
+            taken: The rows.
+            new: The numbers of the new ones.
+            equal: How many equal rows came before such a row, for those before which any came.
+        """
+        choice, where, digests = self._chosen, self._database.where, taken.digests
+        found = taken.columns
+        if len(new) < len(taken):
+            found = [[values[number] for number in new] for values in found]
+        keys = found[: choice.keys]
 
         def mark(row: int) -> str:
-            number, before = new[row]
+            number = new[row]
+            before = equal.get(number, 0)
             name = urlsafe_b64encode(digests[number]).decode().rstrip("=")
-            order = cursors.tag(choice.kind, rows[row][0])
+            order = cursors.tag(choice.kind, keys[0][row])
             return f"{name}{f'!{before}' if before else ''}{f'@{order}' if order else ''}"
 
-        columns, faults = choice.payload(rows)
+        columns, faults = choice.payload(found)
         return SourceBatch(
-            rows=ColumnTable(columns, len(rows), faults),
+            rows=ColumnTable(columns, len(new), faults),
             mark=mark,
-            origin=lambda row: {"table": where, **choice.key_of(rows[row])},
-            position={**self._place.to_json(), "next_at": self._rounds.next_at},
+            origin=lambda row: {"table": where, **choice.key_of([values[row] for values in keys])},
+            position=self._position(),
             items=self._window.changes(),
-            size=size,
+            size=taken.size,
         )
+
+    def _position(self) -> Position:
+        return {**self._place.to_json(), "next_at": self._rounds.next_at}
 
     def _not_a_time(self, error: NotATimeError) -> UnavailableError:
         return UnavailableError(

@@ -1,13 +1,18 @@
-"""The digests of rows, and the chunks of a statement cut into batches."""
+"""The digests of rows, and the chunks of a statement cut into batches of columns.
+
+The rows of a chunk become parts of columns before the next chunk is fetched. Rows that were all kept until the batch is
+full would make Python's garbage collector look at them again and again, and would have left the processor's caches.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import blake2b
+from dataclasses import dataclass
+from operator import add
 from typing import Any
 
 import msgspec
 
 from caraway.ingest.sources.tables.database import Row
-from caraway.ingest.sources.tables.window import DIGEST_BYTES, IDENTITY_BYTES
+from caraway.ingest.sources.tables.hashes import Hashes
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=str)
 
@@ -23,15 +28,19 @@ def _encoded(row: Row) -> bytes:
 class Digests:
     """Makes the digests of rows."""
 
-    def __init__(self, *, keys: int, digested: int, columns: int, has_key: bool) -> None:
+    def __init__(self, hashes: Hashes, *, keys: int, digested: int, columns: int, has_key: bool) -> None:
         """Prepare.
 
         Args:
+            hashes: The hash function.
             keys: How many of the first columns are the cursor and the primary key.
             digested: How many of the first columns a digest is made of.
             columns: How many columns a row has.
             has_key: True if the table has a primary key.
         """
+        self.columns = columns
+        """How many columns a row has."""
+        self._hashes = hashes
         self._keys = keys
         self._digested = None if digested == columns else digested
         self._has_key = has_key
@@ -51,13 +60,35 @@ class Digests:
         digested, keys = self._digested, self._keys
         if digested is not None:
             texts = [encode(row[:digested]) for row in rows]
+        hashes = self._hashes
         if not self._has_key:
-            return [blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts]
-        rest = DIGEST_BYTES - IDENTITY_BYTES
-        return [
-            blake2b(encode(row[:keys]), digest_size=IDENTITY_BYTES).digest() + blake2b(text, digest_size=rest).digest()
-            for text, row in zip(texts, rows, strict=True)
-        ]
+            return hashes.whole(texts)
+        return list(map(add, hashes.keys([encode(row[:keys]) for row in rows]), hashes.rows(texts)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Rows that were taken of a statement.
+
+    Attributes:
+        columns: The values of each column that was asked for.
+        digests: The digests of the rows.
+        size: About how many bytes were read.
+        is_all: True if the statement has no rows behind these.
+    """
+
+    columns: Sequence[list[Any]]
+    digests: list[bytes]
+    size: int
+    is_all: bool
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    def first(self, rows: int) -> "Taken":
+        """Return the first rows alone, behind which the statement has further ones."""
+        columns = [column[:rows] for column in self.columns]
+        return Taken(columns=columns, digests=self.digests[:rows], size=self.size, is_all=False)
 
 
 class Rows:
@@ -72,34 +103,49 @@ class Rows:
         self._of_chunk: tuple[list[bytes], list[int]] = ([], [])
         self.value = value
 
-    def take(self, rows: int, size: int) -> tuple[list[Row], list[bytes], int, bool]:
-        """Return the next rows, their digests and their bytes, and whether these were the last rows.
+    def take(self, rows: int, size: int) -> Taken:
+        """Return the next rows.
 
         Args:
             rows: The most rows.
             size: The bytes behind which no further row is added.
         """
-        taken: list[Row] = []
+        columns: list[list[Any]] = [[] for _ in range(self._digests.columns)]
         digests: list[bytes] = []
         total = 0
-        while len(taken) < rows and total < size:
+        is_all = False
+        while len(digests) < rows and total < size:
             if not self._chunk:
                 chunk = next(self._chunks, None)
                 if chunk is None:
-                    return taken, digests, total, True
+                    is_all = True
+                    break
+                if not chunk:
+                    continue
                 self._chunk, self._of_chunk = chunk, self._digests.of(chunk)
             found, sizes = self._of_chunk
-            count = 0
-            for count, length in enumerate(sizes[: rows - len(taken)], 1):  # noqa: B007 (it is the number of rows)
-                total += length
-                if total >= size:
-                    break
-            taken += self._chunk[:count]
+            count = _fitting(sizes, rows - len(digests), size - total)
+            for column, values in zip(columns, zip(*self._chunk[:count], strict=True), strict=True):
+                column.extend(values)
             digests += found[:count]
+            total += sum(sizes[:count])
             self._chunk, self._of_chunk = self._chunk[count:], (found[count:], sizes[count:])
-        return taken, digests, total, False
+        return Taken(columns=columns, digests=digests, size=total, is_all=is_all)
 
     def close(self) -> None:
         """End the statement."""
         if (close := getattr(self._chunks, "close", None)) is not None:
             close()
+
+
+def _fitting(sizes: Sequence[int], rows: int, size: int) -> int:
+    """Return how many of the rows of these sizes are taken: at most `rows`, up to the one that reaches `size`."""
+    count = min(len(sizes), rows)
+    if sum(sizes[:count]) < size:
+        return count
+    total = 0
+    for count, length in enumerate(sizes[:rows], 1):  # noqa: B007 (it is the number of rows)
+        total += length
+        if total >= size:
+            break
+    return count

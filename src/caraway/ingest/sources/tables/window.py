@@ -145,20 +145,25 @@ class Known:
     identities: set[bytes]
     has_key: bool
 
-    def new(self, digests: Sequence[bytes], passed: Counter[bytes]) -> list[tuple[int, int]]:
-        """Return the rows that weren't seen before, each as its number and how many equal rows came before it.
+    def new(self, digests: Sequence[bytes], passed: Counter[bytes]) -> tuple[Sequence[int], dict[int, int]]:
+        """Return the numbers of the rows that weren't seen before, and how many equal rows came before such a row.
+
+        The second part lacks the rows before which none came.
 
         Args:
             digests: The digests of the rows.
             passed: How many equal rows this pass has met; the rows are added.
         """
         if self.has_key and not self.counts and not self.identities:
-            return [(number, 0) for number in range(len(digests))]
-        found: list[tuple[int, int]] = []
+            return range(len(digests)), {}
+        found: list[int] = []
+        equal: dict[int, int] = {}
         counts, identities = self.counts, self.identities
         for number, digest in enumerate(digests):
             before = passed[digest]
             passed[digest] = before + 1
             if before >= counts.get(digest, 0) and (not identities or digest[:IDENTITY_BYTES] not in identities):
-                found.append((number, before))
-        return found
+                found.append(number)
+                if before:
+                    equal[number] = before
+        return found, equal

@@ -1,6 +1,6 @@
 """Chunks of a MySQL or MariaDB table, in the order of its primary key."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -24,11 +24,11 @@ def key_of(row: Mapping[str, Any], names: Sequence[str]) -> Key:
     if len(names) == 1 and type(value := row.get(names[0])) is int:
         # The most frequent kind of key.
         return (str(value),)
-    found = []
-    for name in names:
-        value = row.get(name)
-        found.append(value.hex() if isinstance(value, bytes) else None if value is None else str(value))
-    return tuple(found)
+    return tuple(_key_text(row.get(name)) for name in names)
+
+
+def _key_text(value: Any) -> str | None:
+    return value.hex() if isinstance(value, bytes) else None if value is None else str(value)
 
 
 def read_chunk(
@@ -38,8 +38,6 @@ def read_chunk(
     chunk = Chunk()
     loaders = [loader(name, base, table.kinds) for name, base in table.columns]
     names = [name for name, _ in table.columns]
-    converted = [(name, load) for name, load in zip(names, loaders, strict=True) if load is not None]
-    key_names = table.key_names
     left = rows
     try:
         for statement, values in _statements(table, after):
@@ -47,16 +45,13 @@ def read_chunk(
                 if chunk.size >= size:
                     # The rest of the result is received and let go of; the next chunk begins with it.
                     return chunk
-                row = dict(zip(names, found, strict=True))
-                for name, load in converted:
-                    if row[name] is not None:
-                        row[name] = load(row[name])
-                content = repr(found).encode(errors="surrogatepass")
-                chunk.rows.append(row)
-                chunk.keys.append(key_of(row, key_names))
-                chunk.contents.append(content)
-                chunk.size += len(content)
-            left = rows - len(chunk.rows)
+                columns = {
+                    name: _loaded(column, load)
+                    for name, load, column in zip(names, loaders, zip(*found, strict=True), strict=True)
+                }
+                keys = [list(map(_key_text, columns[name])) for name in table.key_names]
+                chunk.add(columns, keys, [repr(row).encode(errors="surrogatepass") for row in found], size)
+            left = rows - len(chunk)
             if left <= 0:
                 return chunk
     except pymysql.Error as error:
@@ -98,8 +93,14 @@ def _value(text: str | None, base: str) -> Any:
     return int(text) if base in {"tinyint", "smallint", "mediumint", "int", "bigint", "year"} else text
 
 
-def _fetched(queries: Queries, statement: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def _loaded(values: Sequence[Any], load: Callable[[Any], Any] | None) -> list[Any]:
+    """Return the values of a column as rows have them."""
+    return list(values) if load is None else [None if value is None else load(value) for value in values]
+
+
+def _fetched(queries: Queries, statement: str, values: Sequence[Any]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Yield the rows of a statement, some at a time."""
     with queries.connection.cursor(SSCursor) as cursor:
         cursor.execute(statement, values or None)
         while rows := cursor.fetchmany(FETCHED):
-            yield from rows
+            yield rows

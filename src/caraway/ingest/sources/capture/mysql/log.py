@@ -216,7 +216,7 @@ class MySQLLog:
         # The right to read the log shows only when it is read.
         self._opened.read(0.0)
         found = chunks.read_chunk(queries, self._table, None, rows=rows, size=1 << 20)
-        return [] if found is None else found.rows
+        return [] if found is None else found.rows()
 
     @property
     def key(self) -> tuple[str, ...]:

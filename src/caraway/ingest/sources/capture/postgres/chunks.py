@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from psycopg import pq
+from psycopg.pq.abc import PGresult
 
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture.log import Chunk, Key
 from caraway.ingest.sources.capture.postgres.catalog import Connection, Table, quoted
 from caraway.ingest.sources.capture.postgres.pgoutput import Loader
-from caraway.ingest.sources.capture.postgres.values import Values
+from caraway.ingest.sources.capture.postgres.values import Values, loaded
 
 # The rows that libpq hands over together. So a chunk of wide rows takes little memory before it is cut off.
 PIECE_ROWS = 200
@@ -39,15 +40,15 @@ class TableReader:
         """Return rows behind a key as one snapshot has them; None if `is_seen` doesn't accept the snapshot."""
         self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
-            ((snapshot,),) = self._texts("SELECT pg_current_snapshot()", ())
-            if not is_seen((snapshot or b"").decode()):
+            snapshots = [result.get_value(0, 0) or b"" for result in self._results("SELECT pg_current_snapshot()", ())]
+            if not is_seen(snapshots[0].decode()):
                 return None
             where = ""
             if after is not None:
                 values = ", ".join(f"${n}::{dtype}" for n, dtype in enumerate(self._key_types, 1))
                 where = f" WHERE ({self._keys}) > ({values})"
             statement = f"{self._select}{where} ORDER BY {self._keys} LIMIT {rows}"
-            return self._chunk(self._texts(statement, after or ()), rows, size)
+            return self._chunk(self._results(statement, after or ()), rows, size)
         finally:
             self._run("COMMIT")
 
@@ -58,30 +59,31 @@ class TableReader:
         arrays = ", ".join(f"${n}::text[]::{dtype}[]" for n, dtype in enumerate(self._key_types, 1))
         statement = f"{self._select} WHERE ({self._keys}) IN (SELECT * FROM unnest({arrays}))"  # noqa: S608
         columns = [_array(column) for column in zip(*keys, strict=True)]
-        found = self._chunk(self._texts(statement, columns), len(keys) + 1, 1 << 62)
-        return {key: dict(row) for key, row in zip(found.keys, found.rows, strict=True)}
+        found = self._chunk(self._results(statement, columns), len(keys) + 1, 1 << 62)
+        return {found.key(number): dict(row) for number, row in enumerate(found.rows())}
 
-    def _chunk(self, pieces: Iterator[tuple[bytes | None, ...]], rows: int, size: int) -> Chunk:
+    def _chunk(self, results: Iterator[PGresult], rows: int, size: int) -> Chunk:
         chunk = Chunk()
-        names, loaders, key_columns = self._names, self._loaders, self._key
-        for texts in pieces:
-            if chunk.size >= size:
-                # The rest is received and let go of; the next chunk begins with it.
-                continue
-            row = {
-                name: text if text is None else (text.decode() if load is None else load(text))
-                for name, load, text in zip(names, loaders, texts, strict=True)
-            }
-            chunk.rows.append(row)
-            chunk.keys.append(tuple(None if (text := texts[n]) is None else text.decode() for n in key_columns))
-            content = b"\0".join(b"\1" if text is None else text for text in texts)
-            chunk.contents.append(content)
-            chunk.size += len(content)
-        chunk.last = len(chunk.rows) < rows and chunk.size < size
+        for result in results:
+            # Rows behind the last one that fits are received and let go of; the next chunk begins with them.
+            if chunk.size < size:
+                self._add(result, chunk, size)
+        chunk.last = len(chunk) < rows and chunk.size < size
         return chunk
 
-    def _texts(self, statement: str, values: Iterable[str | None]) -> Iterator[tuple[bytes | None, ...]]:
-        """Yield the rows of a query as texts."""
+    def _add(self, result: PGresult, chunk: Chunk, size: int) -> None:
+        """Add the rows of a result to a chunk, up to the one with which it has so many bytes."""
+        get, rows = result.get_value, range(result.ntuples)
+        texts = [[get(row, column) for row in rows] for column in range(result.nfields)]
+        columns = {
+            name: loaded(column, load) for name, load, column in zip(self._names, self._loaders, texts, strict=True)
+        }
+        keys: list[list[str | None]] = [loaded(texts[number], None) for number in self._key]
+        shown = [[b"\1" if text is None else text for text in column] if None in column else column for column in texts]
+        chunk.add(columns, keys, list(map(b"\0".join, zip(*shown, strict=True))), size)
+
+    def _results(self, statement: str, values: Iterable[str | None]) -> Iterator[PGresult]:
+        """Yield the results of a query, which have some of its rows each, as texts."""
         connection = self._pgconn
         connection.send_query_params(statement.encode(), [None if v is None else v.encode() for v in values])
         if pq.version() >= PIECES_SINCE:
@@ -93,9 +95,8 @@ class TableReader:
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 error = " ".join(result.get_error_message().split())
                 continue
-            get, columns = result.get_value, range(result.nfields)
-            for row in range(result.ntuples):
-                yield tuple([get(row, column) for column in columns])
+            if result.ntuples:
+                yield result
         if error:
             raise UnavailableError(f"{self._where}: {error}")
 

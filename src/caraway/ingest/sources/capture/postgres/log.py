@@ -57,6 +57,9 @@ class PostgresLog:
         self._stream: Stream | None = None
         self._maker: SlotMaker | None = None
         self._relations: dict[int, Relation] = {}
+        # The places of the key's columns, and the description of the table and the key for which they are known.
+        self._placed: tuple[Relation | None, Sequence[str]] = (None, ())
+        self._key_places: Sequence[int | None] = ()
         self._token = b""
         self._unseen: set[int] = set()
         self._loading = False
@@ -162,7 +165,7 @@ class PostgresLog:
         self._values = Values(connection, self._texts)
         reader = TableReader(connection, self._where, self._table, self._values)
         found = reader.chunk(None, rows=rows, size=1 << 20, is_seen=lambda _: True)
-        return [] if found is None else found.rows
+        return [] if found is None else found.rows()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -330,8 +333,13 @@ class PostgresLog:
         relation = self._relation(data)
         if relation is None:
             return None
-        texts, _ = pgoutput.fields(data, 6, relation)
-        return Change("c", None, pgoutput.loaded(texts, relation), self._key(texts), None, len(data))
+        texts = pgoutput.inserted(data, 6, relation)
+        if texts is None:
+            found, _ = pgoutput.fields(data, 6, relation)
+            return Change(
+                "c", None, pgoutput.loaded(found, relation), self._key(found), None, len(data), incomplete=True
+            )
+        return Change("c", None, pgoutput.row_of(texts, relation), self._key_of(texts, relation), None, len(data))
 
     def _update(self, data: bytes) -> Change | None:
         relation = self._relation(data)
@@ -365,6 +373,19 @@ class PostgresLog:
 
     def _key(self, texts: Mapping[str, Any]) -> Key:
         return tuple(None if (text := texts.get(name)) is None else text.decode() for name in self._table.key)
+
+    def _key_of(self, texts: Sequence[bytes | None], relation: Relation) -> Key:
+        """Return the key of a row from its texts in the order of the columns."""
+        key = self._table.key
+        if relation is not self._placed[0] or key is not self._placed[1]:
+            names = relation.columns
+            self._placed = (relation, key)
+            self._key_places = [names.index(name) if name in names else None for name in key]
+        found: list[str | None] = []
+        for place in self._key_places:
+            text = None if place is None else texts[place]
+            found.append(None if text is None else text.decode())
+        return tuple(found)
 
     def _see(self, snapshot: str) -> bool:
         """Return whether all transactions that were read are visible in a snapshot."""

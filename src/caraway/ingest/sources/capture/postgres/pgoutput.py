@@ -113,6 +113,33 @@ def fields(data: bytes, position: int, found: Relation) -> tuple[dict[str, bytes
     return texts, position
 
 
+def inserted(data: bytes, position: int, found: Relation) -> list[bytes | None] | None:
+    """Return the texts of a row in the order of the columns; None if the log doesn't have all of them."""
+    unpack = _U32.unpack_from
+    position += 2
+    texts: list[bytes | None] = []
+    for _ in found.columns:
+        if data[position] == 0x74:  # t: a text follows
+            (length,) = unpack(data, position + 1)
+            start = position + 5
+            position = start + length
+            texts.append(data[start:position])
+        elif data[position] == 0x6E:  # n: null
+            texts.append(None)
+            position += 1
+        else:
+            return None
+    return texts
+
+
+def row_of(texts: Sequence[bytes | None], found: Relation) -> dict[str, object]:
+    """Return the values of a row, all of whose texts are known."""
+    return {
+        name: None if text is None else text.decode() if load is None else load(text)
+        for name, load, text in zip(found.columns, found.loaders, texts, strict=True)
+    }
+
+
 def loaded(texts: dict[str, bytes | object | None], found: Relation) -> dict[str, object]:
     """Return the values of a row. Values that the log doesn't have stay `UNCHANGED`."""
     row: dict[str, object] = {}

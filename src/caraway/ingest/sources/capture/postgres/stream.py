@@ -20,6 +20,8 @@ _KEEPALIVE = Struct(">QQB")
 _U64 = Struct(">Q")
 # The place at which the message of the plugin begins, behind `w`, two LSNs and a time.
 DATA = 25
+# The first byte of a message of the plugin, "w".
+PLUGIN = 0x77
 # The server ends a connection that hasn't answered for wal_sender_timeout, which is 60 s by default.
 ANSWER_S = 10.0
 
@@ -48,13 +50,20 @@ class Stream:
 
     def read(self, timeout_s: float) -> bytes | None:
         """Return the next message of the plugin, without its header; None if none came."""
-        deadline = time.monotonic() + timeout_s
+        size, data = self._connection.get_copy_data(1)
+        if size > 0 and data[0] == PLUGIN:
+            # Most messages are here already, so the clock isn't asked.
+            return bytes(data[DATA:])
+        return self._awaited(size, data, time.monotonic() + timeout_s)
+
+    def _awaited(self, size: int, data: memoryview, deadline: float) -> bytes | None:
+        """Return the next message of the plugin from what came last on, or None if none came before the deadline."""
         while True:
-            size, data = self._connection.get_copy_data(1)
             if size > 0:
-                if data[0] == 0x77:  # w: a message of the plugin
+                if data[0] == PLUGIN:
                     return bytes(data[DATA:])
                 self._keepalive(bytes(data))
+                size, data = self._connection.get_copy_data(1)
                 continue
             if size < 0:
                 raise UnavailableError(f"{self._where}: {self._why()}")
@@ -65,6 +74,7 @@ class Stream:
                 return None
             select.select([self._connection.socket], [], [], min(left, ANSWER_S))
             self._consume()
+            size, data = self._connection.get_copy_data(1)
 
     def confirm(self, lsn: int) -> None:
         """Allow the server to forget what is before an LSN."""

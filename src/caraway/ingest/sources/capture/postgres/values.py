@@ -4,7 +4,8 @@ The log and the snapshot have the same texts, and so the same values. Values sta
 the casts of datasets understand it: decimals, instants, days, UUIDs, enums and all types of extensions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import orjson
 from psycopg import Connection, DataError
@@ -58,6 +59,21 @@ _LOADERS: dict[int, Loader] = {
     JSON: _json,
     JSONB: _json,
 }
+
+
+def loaded(texts: Sequence[bytes | None], load: Loader | None) -> list[Any]:
+    """Return the values of a column's texts by its loader; None stays None.
+
+    Args:
+        texts: The texts.
+        load: Returns the value of a text; None if the value is the text.
+    """
+    if load is not None:
+        return list(map(load, texts)) if None not in texts else [None if text is None else load(text) for text in texts]  # type: ignore[arg-type]
+    if None in texts or not texts:
+        return [None if text is None else text.decode() for text in texts]
+    # Texts of Postgres never have the character 0.
+    return b"\0".join(texts).decode().split("\0")  # type: ignore[arg-type]
 
 
 class Values:
