@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
@@ -117,7 +117,16 @@ class Lake:
 
     def arrow(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         fields = {each.name for each in self.table.schema().fields}
-        some = [{name: value for name, value in each.items() if name in fields} for each in rows]
+        # The column "other" may have been renamed. A row that is written again with another value there has changed.
+        others = [name for name in fields if name.startswith("other")]
+        some = [
+            {
+                name: value
+                for name, value in ({**dict.fromkeys(others, each.get("other")), **each}).items()
+                if name in fields
+            }
+            for each in rows
+        ]
         return pa.Table.from_pylist(some, self.table.schema().as_arrow())
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -384,6 +393,7 @@ def test_after_any_changes_the_rows_are_those_of_the_table(
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trace=st.lists(CHANGES, min_size=1, max_size=5), rows=st.integers(1, 5))
+@example(trace=[("overwrite", 1), ("rename", 0), ("overwrite", 1)], rows=1)
 def test_events_come_once_and_rows_that_were_only_rewritten_do_not_come_again(
     trace: list[tuple[str, int]], rows: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
