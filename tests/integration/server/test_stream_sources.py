@@ -56,9 +56,11 @@ def launch(kafka: str, postgres: str, tmp_path: Path, monkeypatch: pytest.Monkey
         process.http.close()
 
 
-def measured_by(connector: connectors.DataConnector) -> Dataset:
+def measured_by(connector: connectors.DataConnector, every: str | None) -> Dataset:
+    rounds: dict[str, Any] = {} if every is None else {"every": every}
+
     @meta(owner="a@b.co")
-    @source(connector, disorder="1h", cdc="append")
+    @source(connector, disorder="1h", cdc="append", **rounds)
     @dataset
     class Measured:
         n: int
@@ -81,14 +83,14 @@ def check_each_once(
     total: int,
     kills: int,
     after_kill: Callable[[], None] = lambda: None,
-    has_lag: bool = True,
+    every: str | None = None,
 ) -> None:
     """Put rows in parts while the server is killed after random times, and check that each is there once.
 
-    Sources of tables don't know how many rows they lag behind.
+    Tables are read in rounds, one in each interval `every`, and their sources don't know how many rows they lag behind.
     """
     server = start()
-    server.commit(Graph(datasets=(measured_by(connector).to_spec(),)))
+    server.commit(Graph(datasets=(measured_by(connector, every).to_spec(),)))
     eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
     made = server.topic("Measured")
     # The source begins with the first read.
@@ -112,7 +114,7 @@ def check_each_once(
     def taken() -> Counter[int]:
         return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made))
 
-    eventually(lambda: not has_lag or status_of(server)["lag"] == 0, server.said, seconds=600)
+    eventually(lambda: every is not None or status_of(server)["lag"] == 0, server.said, seconds=600)
     # Google's emulator answers more slowly the more messages wait.
     eventually(lambda: len(taken()) >= len(good), lambda: f"{len(taken())} {server.said()}", seconds=900)
     found = taken()
@@ -235,7 +237,7 @@ def test_a_million_documents_of_mongo_are_taken_once(kafka: str, launch: Launch)
         # A collection is there with its first document, which is one that the dataset refuses.
         put([99])
         check_each_once(
-            kafka, lambda: launch({"herd": server.address}), collection, put, total=1_000_000, kills=9, has_lag=False
+            kafka, lambda: launch({"herd": server.address}), collection, put, total=1_000_000, kills=9, every="1s"
         )
 
 
