@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from caraway.dtypes.types import is_optional
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.graph.sources import Cdc
@@ -22,14 +21,12 @@ from caraway.ingest.sources.hudi.timeline import Instant, recent_of, unread
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
 from caraway.ingest.sources.snapshots.batches import Part, batch_of, table_of
+from caraway.ingest.sources.snapshots.columns import check_columns
 from caraway.ingest.sources.snapshots.reading import Columns, SnapshotRows
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows
-from caraway.rows.records import demanded_columns
 
 # The most instants of one batch: those without rows are passed over, but the position has to move.
 BATCH_INSTANTS = 20
-# The most columns that an error lists.
-SHOWN_COLUMNS = 40
 
 
 class HudiReader(ReadInRounds):
@@ -140,15 +137,9 @@ class HudiReader(ReadInRounds):
     def _open(self) -> OpenTable:
         """Open the table as it is now, and check that it has the columns."""
         table = self._table = self._folder.open()
-        context, names = self._context, set(table.schema.names)
-        optional = {field.name for field in context.dataset.fields if is_optional(field.dtype)}
-        for name, why in demanded_columns(context.dataset, context.source).items() if names else ():
-            if name not in names and (name not in optional or why != f"field {name}"):
-                shown = ", ".join(sorted(names)[:SHOWN_COLUMNS])
-                raise UnavailableError(
-                    f"{table.where}: there is no column {name}, which {why} needs; columns: {shown}. Add the column, "
-                    "or commit a higher version of the dataset that doesn't read it"
-                )
+        # A table without rows has no columns yet.
+        if table.schema.names:
+            check_columns(self._context, table.schema.names, table.where)
         return table
 
     def _begin(self) -> None:

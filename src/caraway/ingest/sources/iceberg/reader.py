@@ -14,7 +14,6 @@ from typing import Any
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from caraway.dtypes.types import is_optional
 from caraway.errors import UnavailableError
 from caraway.graph.sources import Cdc
 from caraway.ingest.sources.files.keys import key_columns
@@ -24,14 +23,12 @@ from caraway.ingest.sources.iceberg.tables import AnyIceberg, IcebergTables
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
 from caraway.ingest.sources.snapshots.batches import Part, batch_of, table_of
+from caraway.ingest.sources.snapshots.columns import check_columns
 from caraway.ingest.sources.snapshots.reading import Columns, SnapshotRows
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows
-from caraway.rows.records import demanded_columns
 
 # The most snapshots of one batch: those without rows are passed over, but the position has to move.
 BATCH_SNAPSHOTS = 100
-# The most columns that an error lists.
-SHOWN_COLUMNS = 40
 
 
 class IcebergReader(ReadInRounds):
@@ -132,15 +129,8 @@ class IcebergReader(ReadInRounds):
     def _load(self) -> Table:
         """Open the table as it is now, and check that it has the columns."""
         table = self._table = self._tables.load()
-        context, names = self._context, {field.name for field in table.metadata.schema().fields}
-        optional = {field.name for field in context.dataset.fields if is_optional(field.dtype)}
-        for name, why in demanded_columns(context.dataset, context.source).items():
-            if name not in names and (name not in optional or why != f"field {name}"):
-                shown = ", ".join(sorted(names)[:SHOWN_COLUMNS])
-                raise UnavailableError(
-                    f"{self._tables.where}: there is no column {name}, which {why} needs; columns: {shown}. Add the "
-                    "column, or commit a higher version of the dataset that doesn't read it"
-                )
+        names = [field.name for field in table.metadata.schema().fields]
+        check_columns(self._context, names, self._tables.where)
         return table
 
     def _begin(self) -> None:
