@@ -15,7 +15,7 @@ def check_columns(context: SourceContext, names: Collection[str], where: str) ->
     """Check that a table has all columns that a source needs.
 
     Args:
-        context: What the source needs.
+        context: The source and its dataset.
         names: The names of the table's columns.
         where: The table, for people.
 
