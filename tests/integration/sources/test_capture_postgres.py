@@ -161,7 +161,13 @@ class Trace:
         size = Decimal(self._random.randrange(100_000)) / 100
         run = self._connection.execute
         chosen = self._random.random()
-        if chosen < 0.4:
+        if chosen < 0.1:
+            run(
+                "INSERT INTO plants (id, kind, note, size) SELECT n, %s::text, nullif(n || 't', '7t'), %s::numeric "
+                "FROM generate_series(%s::int, %s::int) n ON CONFLICT (id) DO UPDATE SET kind = excluded.kind",
+                (text, size, key, key + self._random.randrange(60)),
+            )
+        elif chosen < 0.4:
             run("INSERT INTO plants (id, kind, note, size) VALUES (%s, %s, %s, %s)", (key, text, large, size))
         elif chosen < 0.7:
             run("UPDATE plants SET size = %s, kind = %s WHERE id = %s", (size, text, key))

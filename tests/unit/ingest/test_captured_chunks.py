@@ -93,8 +93,10 @@ class OneChunk:
         assert loading
         self._events = [] if at is not None else [Started((1,), 1_000_000, state)]
 
-    def next(self, timeout_s: float) -> Event | None:
+    def next(self, timeout_s: float, *, rows: int, size: int) -> Event | None:
         assert timeout_s >= 0
+        assert rows
+        assert size
         return self._events.pop(0) if self._events else None
 
     def state(self) -> Mapping[str, Any]:

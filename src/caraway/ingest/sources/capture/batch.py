@@ -1,11 +1,13 @@
 """A batch of captured changes: envelopes as Debezium makes them, with their marks and origins."""
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import Any
 
-from caraway.ingest.sources.capture.log import Begin, Change, Row
+from caraway.ingest.sources.capture.log import Begin, Change, Puts, Row, rows_of
 from caraway.ingest.sources.capture.position import LogPosition, transaction_mark
 from caraway.ingest.sources.reader import SourceBatch
 from caraway.ingest.table import InsertColumns, InsertTable, RowTable, Table
@@ -36,11 +38,39 @@ class _Entry:
     source: Mapping[str, object]
     change: Change | None = None
 
+    def envelope(self) -> Envelope:
+        """Return the envelope."""
+        return {"op": self.op, "before": self.before, "after": self.after, "source": self.source}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Changes by column, which have one source. None of them shows an earlier row."""
+
+    ops: Sequence[str]
+    columns: Mapping[str, list[Any]]
+    source: Mapping[str, object]
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def envelope(self, number: int) -> Envelope:
+        """Return the envelope of a change."""
+        after = {name: values[number] for name, values in self.columns.items()}
+        return {"op": self.ops[number], "before": None, "after": after, "source": self.source}
+
+    def entries(self) -> list[_Entry]:
+        """Return the changes one by one."""
+        rows = rows_of(self.columns, len(self))
+        return [_Entry(op, None, row, self.source) for op, row in zip(self.ops, rows, strict=True)]
+
 
 class Batch:
     """Collects the rows of one poll."""
 
-    def __init__(self, table: str, position: LogPosition, *, rows: int, size: int, has_times: bool) -> None:
+    def __init__(
+        self, table: str, position: LogPosition, *, rows: int, size: int, has_times: bool, takes_updates: bool
+    ) -> None:
         """Begin a batch.
 
         Args:
@@ -49,12 +79,16 @@ class Batch:
             rows: The most rows.
             size: The bytes behind which no further row is added.
             has_times: True if rows have the column `COMMITTED_AT`.
+            takes_updates: True if an update that shows no earlier row is the same as an insert.
         """
         self._table = table
         self._position = position
         self._rows = rows
         self._size = size
         self._has_times = has_times
+        self._takes_updates = takes_updates
+        # The changes in their order: pieces that have them by column, and others that have them one by one.
+        self._runs: list[_Run] = []
         self._entries: list[_Entry] = []
         self._marks: list[str] = []
         self._read = 0
@@ -69,7 +103,6 @@ class Batch:
         # The transaction of the last change, and the beginning of the marks of its changes.
         self._begin: Begin | None = None
         self._transaction = ""
-        self._loaded: InsertColumns | None = None
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -91,10 +124,8 @@ class Batch:
 
     def add(self, change: Change, begin: Begin, number: int, committed_us: int) -> None:
         """Add a change."""
-        if begin is not self._begin:
-            self._begin, self._transaction = begin, transaction_mark(begin.at)
         self._add(
-            f"{self._transaction}{number:x}",
+            f"{self._prefix(begin)}{number:x}",
             change.op,
             change.before,
             change.after,
@@ -112,7 +143,7 @@ class Batch:
         self._read += size
 
     def load(self, columns: Mapping[str, list[Any]], marks: list[str], committed_us: int, size: int) -> None:
-        """Add rows of the table itself, by column, to a batch that gets no others.
+        """Add rows of the table itself, by column.
 
         Args:
             columns: The values of each column, by its name; they stay as they are.
@@ -120,17 +151,25 @@ class Batch:
             committed_us: The time of the rows, in microseconds since the epoch.
             size: The bytes of all of them.
         """
-        assert not self._marks  # noqa: S101 (a chunk begins a batch and ends it)
-        self._marks, self._read = marks, size
-        source = _source(_LOADED, committed_us)
-        if self._has_times:
-            columns = {**columns, COMMITTED_AT: [_time(committed_us)] * len(marks)}
+        self._add_run(["r"] * len(marks), columns, committed_us=committed_us, origin=_LOADED)
+        self._marks += marks
+        self._read += size
 
-        def envelope(number: int) -> Envelope:
-            after = {name: values[number] for name, values in columns.items()}
-            return _envelope(_Entry("r", None, after, source))
+    def put(self, puts: Puts, begin: Begin, number: int, committed_us: int, *, done: int) -> None:
+        """Add changes that the log has by column.
 
-        self._loaded = InsertColumns(columns, len(marks), envelope)
+        Args:
+            puts: The changes.
+            begin: The beginning of their transaction.
+            number: The number of the first one in it.
+            committed_us: The time of the commit, in microseconds since the epoch.
+            done: How many of the first ones are left out.
+        """
+        columns = {name: values[done:] for name, values in puts.columns.items()} if done else puts.columns
+        self._add_run(puts.ops[done:], columns, committed_us=committed_us, origin=begin.origin)
+        prefix = self._prefix(begin)
+        self._marks += [f"{prefix}{each:x}" for each in range(number + done, number + len(puts))]
+        self._read += puts.size
 
     def delete(self, key: Row, mark: str, committed_us: int) -> None:
         """Add a delete of a row that a truncate, or a new load, removes."""
@@ -142,7 +181,7 @@ class Batch:
             self._complete()
         marks, table = self._marks, self._table
         return SourceBatch(
-            rows=self._table_of_rows() if self._loaded is None else self._loaded,
+            rows=self._table_of_rows(),
             mark=marks.__getitem__,
             origin=lambda row: {"table": table, "log": marks[row]},
             position=self._position.to_json(),
@@ -151,14 +190,27 @@ class Batch:
         )
 
     def _table_of_rows(self) -> Table:
+        runs = self._runs
+        if runs and not self._entries and all(run.columns.keys() == runs[0].columns.keys() for run in runs):
+            return _table_of_runs(runs)
+        self._separate()
         entries = self._entries
-        rows = [entry.after for entry in entries if entry.after is not None and entry.op in _INSERTS]
+        inserts = _INSERTS | {"u"} if self._takes_updates else _INSERTS
+        rows = [e.after for e in entries if e.after is not None and e.before is None and e.op in inserts]
         if len(rows) < len(entries):
-            return RowTable([_envelope(entry) for entry in entries], {})
-        return InsertTable(rows, lambda number: _envelope(entries[number]))
+            return RowTable([entry.envelope() for entry in entries], {})
+        return InsertTable(rows, lambda number: entries[number].envelope())
+
+    def _separate(self) -> None:
+        """Make all changes entries."""
+        separated = [entry for run in self._runs for entry in run.entries()]
+        # There are entries behind runs only because they were separated before, so all runs are behind the entries.
+        self._entries += separated
+        self._runs.clear()
 
     def _complete(self) -> None:
         """Put the completed rows into their entries. A row that is gone has no after, and is left out."""
+        self._separate()
         kept: list[_Entry] = []
         marks: list[str] = []
         for entry, mark in zip(self._entries, self._marks, strict=True):
@@ -183,12 +235,36 @@ class Batch:
         committed_us: int,
         origin: Mapping[str, object],
     ) -> None:
-        # The rows of a transaction, and those of a chunk, share one object.
+        if self._runs:
+            self._separate()
+        source = self._source_of(origin, committed_us)
+        self._entries.append(_Entry(op, before, self._timed(after, source), source))
+        self._marks.append(mark)
+
+    def _add_run(
+        self,
+        ops: Sequence[str],
+        columns: Mapping[str, list[Any]],
+        *,
+        committed_us: int,
+        origin: Mapping[str, object],
+    ) -> None:
+        if self._has_times:
+            columns = {**columns, COMMITTED_AT: [_time(committed_us)] * len(ops)}
+        self._runs.append(_Run(ops, columns, self._source_of(origin, committed_us)))
+
+    def _prefix(self, begin: Begin) -> str:
+        """Return the beginning of the marks of a transaction's changes."""
+        if begin is not self._begin:
+            self._begin, self._transaction = begin, transaction_mark(begin.at)
+        return self._transaction
+
+    def _source_of(self, origin: Mapping[str, object], committed_us: int) -> Mapping[str, object]:
+        """Return Debezium's `source` of a row. The rows of a transaction, and those of a chunk, share one object."""
         if origin is not self._origin:
             self._origin = origin
-            self._source = _source(origin, committed_us)
-        self._entries.append(_Entry(op, before, self._timed(after, self._source), self._source))
-        self._marks.append(mark)
+            self._source = {**origin, "ts_ms": committed_us // MILLISECOND_US, "ts_us": committed_us}
+        return self._source
 
     def _timed(self, row: Row | None, source: Mapping[str, object]) -> Row | None:
         """Return a row with the time of its commit, if the dataset asks for it."""
@@ -199,14 +275,19 @@ class Batch:
         return {**row, COMMITTED_AT: _time(committed_us)}
 
 
-def _source(origin: Mapping[str, object], committed_us: int) -> dict[str, object]:
-    """Return Debezium's `source` of a row."""
-    return {**origin, "ts_ms": committed_us // MILLISECOND_US, "ts_us": committed_us}
-
-
 def _time(committed_us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=committed_us)
 
 
-def _envelope(entry: _Entry) -> Envelope:
-    return {"op": entry.op, "before": entry.before, "after": entry.after, "source": entry.source}
+def _table_of_runs(runs: Sequence[_Run]) -> InsertColumns:
+    """Return the changes of runs with the same columns."""
+    if len(runs) == 1:
+        return InsertColumns(runs[0].columns, len(runs[0]), runs[0].envelope)
+    columns = {name: [value for run in runs for value in run.columns[name]] for name in runs[0].columns}
+    ends = list(accumulate(map(len, runs)))
+
+    def envelope(number: int) -> Envelope:
+        place = bisect_right(ends, number)
+        return runs[place].envelope(number - ends[place] + len(runs[place]))
+
+    return InsertColumns(columns, ends[-1], envelope)

@@ -6,7 +6,7 @@ chunks, by the method of "DBLog: A Watermark Based Change-Data-Capture Framework
 log is read from the beginning, and each chunk is put at the place in the log to which it belongs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -65,6 +65,34 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Puts:
+    """Consecutive changes of one transaction, each of which inserts a row or replaces the row of the same key.
+
+    They are kept by column, since a row is made into records by column, too.
+
+    Attributes:
+        ops: The operations: "c" for a row that is inserted, "u" for one that replaces another.
+        columns: The values of each column, by its name.
+        keys: The texts of each column of the key.
+        size: The bytes of all of them.
+    """
+
+    ops: Sequence[str]
+    columns: Mapping[str, list[Any]]
+    keys: Sequence[list[str | None]]
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def changes(self) -> Iterator[Change]:
+        """Yield the changes one by one."""
+        size = self.size // len(self)
+        for op, row, key in zip(self.ops, rows_of(self.columns, len(self)), zip(*self.keys, strict=True), strict=True):
+            yield Change(op, None, row, key, None, size)
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """All rows of the table are removed."""
 
@@ -89,7 +117,7 @@ class Quiet:
     is_end: bool
 
 
-Event = Started | Begin | Change | Truncate | Commit | Watermark | Quiet
+Event = Started | Begin | Change | Puts | Truncate | Commit | Watermark | Quiet
 
 
 @dataclass(slots=True)
@@ -139,7 +167,12 @@ class Chunk:
 
     def rows(self) -> list[Row]:
         """Return all rows."""
-        return [{name: values[number] for name, values in self.columns.items()} for number in range(len(self))]
+        return rows_of(self.columns, len(self))
+
+
+def rows_of(columns: Mapping[str, list[Any]], count: int) -> list[Row]:
+    """Return so many rows that are given by column."""
+    return [{name: values[number] for name, values in columns.items()} for number in range(count)]
 
 
 def rows_within(contents: Sequence[bytes], size: int) -> int:
@@ -185,8 +218,11 @@ class ChangeLog(Protocol):
         """
         ...
 
-    def next(self, timeout_s: float) -> Event | None:
-        """Return the next event: at once if there is one, else after waiting; None if none came."""
+    def next(self, timeout_s: float, *, rows: int, size: int) -> Event | None:
+        """Return the next event: at once if there is one, else after waiting; None if none came.
+
+        `Puts` have at most so many rows, and none behind the row with which they have `size` bytes.
+        """
         ...
 
     def state(self) -> Mapping[str, Any]:

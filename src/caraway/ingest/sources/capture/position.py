@@ -59,6 +59,12 @@ class LogPosition:
             return index < self.index
         return self.at is not None and transaction < self.at
 
+    def count_done(self, transaction: Coordinate, index: int, count: int) -> int:
+        """Return how many of so many consecutive changes were read, which are the first ones of these."""
+        if transaction == self.transaction:
+            return min(max(self.index - index, 0), count)
+        return count if self.is_done(transaction, index) else 0
+
     def is_ahead(self, mark: str) -> bool:
         """Return whether the row of a mark may still be read."""
         kind, *parts = mark.split("/")

@@ -22,6 +22,7 @@ from caraway.ingest.sources.capture.log import (
     Event,
     Key,
     LostLogError,
+    Puts,
     Quiet,
     Started,
     Truncate,
@@ -63,6 +64,8 @@ class CaptureReader:
         self._has_times = any(isinstance(each, Ref) and each.path == (COMMITTED_AT,) for each in made.values())
         self._key_columns = {name: _column(name, made.get(name)) for name in context.dataset.keys}
         self._needs_before = context.source.where is not None or context.source.sample is not None
+        # Without an earlier row to look at, an update of a row with a key is the same as an insert.
+        self._takes_updates = bool(context.dataset.keys) and not self._needs_before
         self._position = LogPosition()
         # The chunk that waits for its place in the log, and the keys that changed since it was read.
         self._chunk: Chunk | None = None
@@ -111,7 +114,8 @@ class CaptureReader:
         while not batch.is_full:
             self._ask_for_chunk()
             wait_s = 0.0 if len(batch) else max(0.0, deadline - time.monotonic())
-            event = self._log.next(min(wait_s, UNSEEN_S) if self._awaits_chunk else wait_s)
+            wait_s = min(wait_s, UNSEEN_S) if self._awaits_chunk else wait_s
+            event = self._log.next(wait_s, rows=batch.rows_left, size=batch.bytes_left)
             if event is not None and not self._take(event, batch):
                 break
             if (event is None or isinstance(event, Quiet)) and (len(batch) or time.monotonic() >= deadline):
@@ -159,7 +163,14 @@ class CaptureReader:
         self._log.close()
 
     def _batch(self, position: LogPosition, rows: int, size: int) -> Batch:
-        return Batch(self._table, position, rows=rows, size=size, has_times=self._has_times)
+        return Batch(
+            self._table,
+            position,
+            rows=rows,
+            size=size,
+            has_times=self._has_times,
+            takes_updates=self._takes_updates,
+        )
 
     def _open(self) -> None:
         position = self._position
@@ -214,6 +225,8 @@ class CaptureReader:
         match event:
             case Change():
                 self._take_change(event, batch)
+            case Puts():
+                self._take_puts(event, batch)
             case Begin():
                 self._take_begin(event)
             case Commit(end):
@@ -255,6 +268,22 @@ class CaptureReader:
             return
         position.index = number + 1
         batch.add(self._trimmed(change), begin, number, position.committed_us)
+
+    def _take_puts(self, puts: Puts, batch: Batch) -> None:
+        """Take the changes that the log has by column, without those that were taken before."""
+        if "u" in puts.ops and not self._takes_updates:
+            for change in puts.changes():
+                self._take_change(change, batch)
+            return
+        begin, position = self._begin, self._position
+        assert begin is not None  # noqa: S101 (a change is in a transaction)
+        number, self._number = self._number, self._number + len(puts)
+        if self._chunk is not None:
+            self._touched.update(zip(*puts.keys, strict=True))
+        done = position.count_done(begin.at, number, len(puts))
+        if done < len(puts):
+            position.index = self._number
+            batch.put(puts, begin, number, position.committed_us, done=done)
 
     def _trimmed(self, change: Change) -> Change:
         """Return a change with the row before an update only if it says something.

@@ -138,8 +138,9 @@ class MySQLLog:
             self._check_log(queries, at)
         self._start(at)
 
-    def next(self, timeout_s: float) -> Event | None:
+    def next(self, timeout_s: float, *, rows: int, size: int) -> Event | None:
         """Return the next event; see `ChangeLog.next`."""
+        del rows, size
         deadline = time.monotonic() + timeout_s
         while True:
             if (event := next(self._delivery, None)) is not None:

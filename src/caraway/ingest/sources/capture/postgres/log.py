@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from caraway.ingest.sources.capture.log import (
     Event,
     Key,
     LostLogError,
+    Puts,
     Quiet,
     Row,
     Started,
@@ -25,10 +27,10 @@ from caraway.ingest.sources.capture.log import (
 from caraway.ingest.sources.capture.postgres import catalog, pgoutput
 from caraway.ingest.sources.capture.postgres.chunks import TableReader
 from caraway.ingest.sources.capture.postgres.connection import Server, query
-from caraway.ingest.sources.capture.postgres.pgoutput import UNCHANGED, Relation
+from caraway.ingest.sources.capture.postgres.pgoutput import HEAD, UNCHANGED, Relation
 from caraway.ingest.sources.capture.postgres.slots import SlotMaker
 from caraway.ingest.sources.capture.postgres.stream import Stream
-from caraway.ingest.sources.capture.postgres.values import Values
+from caraway.ingest.sources.capture.postgres.values import Values, loaded
 from caraway.ingest.sources.reader import Resolve, SourceContext
 
 PREFIX = b"caraway"
@@ -36,6 +38,8 @@ PREFIX = b"caraway"
 CHECK_S = 30.0
 # A quiet stream is asked so often how far the log is decoded, so that the slot doesn't keep what has nothing for it.
 ASK_S = 1.0
+# Fewer messages than this are made into events one by one, which is faster then.
+LEAST_PUTS = 8
 
 
 class PostgresLog:
@@ -57,6 +61,10 @@ class PostgresLog:
         self._stream: Stream | None = None
         self._maker: SlotMaker | None = None
         self._relations: dict[int, Relation] = {}
+        # The beginnings of the messages that can be read together, and the operations that these have.
+        self._heads: Mapping[bytes, str] = {}
+        # Messages that were read together, and become events one by one.
+        self._single: deque[bytes] = deque()
         # The places of the key's columns, and the description of the table and the key for which they are known.
         self._placed: tuple[Relation | None, Sequence[str]] = (None, ())
         self._key_places: Sequence[int | None] = ()
@@ -94,7 +102,7 @@ class PostgresLog:
             self._lost(connection, found)
         self._start(at[0])
 
-    def next(self, timeout_s: float) -> Event | None:
+    def next(self, timeout_s: float, *, rows: int, size: int) -> Event | None:
         """Return the next event; see `ChangeLog.next`."""
         if self._maker is not None:
             return self._made(self._maker, timeout_s)
@@ -102,9 +110,17 @@ class PostgresLog:
         assert stream is not None  # noqa: S101 (it is open)
         deadline = time.monotonic() + timeout_s
         while True:
+            if self._single:
+                return self._event(self._single.popleft())
             data = stream.read(max(0.0, deadline - time.monotonic()))
             if data is None:
                 return self._quiet(stream)
+            if data[:HEAD] in self._heads:
+                messages = stream.alike(data, self._heads, rows=rows, size=size)
+                if len(messages) >= LEAST_PUTS and (puts := self._puts(messages)) is not None:
+                    return puts
+                self._single.extend(messages)
+                continue
             event = self._event(data)
             if event is not None:
                 return event
@@ -316,6 +332,8 @@ class PostgresLog:
             case b"R":
                 number, relation = pgoutput.relation(data, self._values.loader)
                 self._relations[number] = relation
+                if number == self._table.oid:
+                    self._heads = pgoutput.heads(number, relation)
             case b"T":
                 if self._table.oid in pgoutput.truncated(data):
                     return Truncate()
@@ -328,6 +346,23 @@ class PostgresLog:
         """Return the table of a message; None if it isn't the one that is read, since others may be published, too."""
         number = int.from_bytes(data[1:5])
         return self._relations[number] if number == self._table.oid else None
+
+    def _puts(self, messages: Sequence[bytes]) -> Puts | None:
+        """Return the changes of messages that have only new rows; None if the log doesn't have all their values."""
+        relation = self._relations[self._table.oid]
+        texts = pgoutput.columns_of(messages, relation)
+        if texts is None:
+            return None
+        described = zip(relation.columns, relation.loaders, texts, strict=True)
+        return Puts(
+            ops=[self._heads[message[:HEAD]] for message in messages],
+            columns={name: loaded(column, load) for name, load, column in described},
+            keys=[
+                [None] * len(messages) if place is None else loaded(texts[place], None)
+                for place in self._places(relation)
+            ],
+            size=sum(map(len, messages)),
+        )
 
     def _insert(self, data: bytes) -> Change | None:
         relation = self._relation(data)
@@ -376,16 +411,20 @@ class PostgresLog:
 
     def _key_of(self, texts: Sequence[bytes | None], relation: Relation) -> Key:
         """Return the key of a row from its texts in the order of the columns."""
+        found: list[str | None] = []
+        for place in self._places(relation):
+            text = None if place is None else texts[place]
+            found.append(None if text is None else text.decode())
+        return tuple(found)
+
+    def _places(self, relation: Relation) -> Sequence[int | None]:
+        """Return the places of the key's columns among those of a message; None for one that isn't there."""
         key = self._table.key
         if relation is not self._placed[0] or key is not self._placed[1]:
             names = relation.columns
             self._placed = (relation, key)
             self._key_places = [names.index(name) if name in names else None for name in key]
-        found: list[str | None] = []
-        for place in self._key_places:
-            text = None if place is None else texts[place]
-            found.append(None if text is None else text.decode())
-        return tuple(found)
+        return self._key_places
 
     def _see(self, snapshot: str) -> bool:
         """Return whether all transactions that were read are visible in a snapshot."""

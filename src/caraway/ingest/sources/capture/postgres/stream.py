@@ -6,6 +6,7 @@ that begins a COPY in both directions, whose messages are read and written like 
 
 import select
 import time
+from collections.abc import Container
 from struct import Struct
 
 import psycopg
@@ -13,7 +14,7 @@ from psycopg import pq
 from psycopg.pq.abc import PGconn
 
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.capture.postgres.pgoutput import EPOCH_US
+from caraway.ingest.sources.capture.postgres.pgoutput import EPOCH_US, HEAD
 
 _STATUS = Struct(">cQQQqB")
 _KEEPALIVE = Struct(">QQB")
@@ -39,6 +40,8 @@ class Stream:
         self._where = where
         self._confirmed = lsn
         self._answered_at = time.monotonic()
+        # A message that was read and not handed over yet.
+        self._ahead: bytes | None = None
         self.sent = lsn
         """The LSN up to which the server has decoded its log, and sent what belongs to the publication."""
         options = f"proto_version '1', publication_names '{publication}', messages 'true'"
@@ -50,11 +53,41 @@ class Stream:
 
     def read(self, timeout_s: float) -> bytes | None:
         """Return the next message of the plugin, without its header; None if none came."""
+        if self._ahead is not None:
+            ahead, self._ahead = self._ahead, None
+            return ahead
         size, data = self._connection.get_copy_data(1)
         if size > 0 and data[0] == PLUGIN:
             # Most messages are here already, so the clock isn't asked.
             return bytes(data[DATA:])
         return self._awaited(size, data, time.monotonic() + timeout_s)
+
+    def alike(self, first: bytes, heads: Container[bytes], *, rows: int, size: int) -> list[bytes]:
+        """Return a message that was read, and those behind it that are here already and begin in one of these ways.
+
+        Args:
+            first: The message that was read.
+            heads: The beginnings, of `HEAD` bytes.
+            rows: The most messages.
+            size: The bytes behind which no further message is added.
+        """
+        found, total, get = [first], len(first), self._connection.get_copy_data
+        while len(found) < rows and total < size:
+            length, data = get(1)
+            if length <= 0:
+                # `read` looks again, and waits or says what is wrong.
+                break
+            message = bytes(data)
+            if message[0] != PLUGIN:
+                self._keepalive(message)
+                continue
+            message = message[DATA:]
+            if message[:HEAD] not in heads:
+                self._ahead = message
+                break
+            found.append(message)
+            total += len(message)
+        return found
 
     def _awaited(self, size: int, data: memoryview, deadline: float) -> bytes | None:
         """Return the next message of the plugin from what came last on, or None if none came before the deadline."""
