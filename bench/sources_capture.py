@@ -5,7 +5,9 @@
 Rows have an int, two texts, a float and an instant. "Alone" is psycopg: one query whose rows are made into Python's
 values, for the load; the messages of a replication slot, which aren't even parsed, for the log. The reader hands over
 batches with marks. In the third column the rows are also converted to the records of a dataset. Times are those of this
-process's processor, so the server and other programs on the machine count for little.
+process's processor, so the server and other programs on the machine count for little. The log is read in three rounds,
+of which the best of each way counts: a way that is faster than the server also spends time on waiting for it, some for
+each message if there are other programs.
 """
 
 import secrets
@@ -32,6 +34,8 @@ ROWS = """
 INSERT INTO sales SELECT n, 'customer-' || n % 10007, 'item-' || n % 997, n / 100.0, now() + n * interval '1 ms'
 FROM generate_series({}, {}) n
 """
+
+ROUNDS = 3
 
 
 def main() -> int:
@@ -106,13 +110,18 @@ def measured(
             batch = reader.poll(rows=POLL_ROWS, size=POLL_BYTES, timeout_s=0.1)
             position = position if batch is None else batch.position
         found["load"][name] = count / seconds_of(reader, target if name == "converted" else None, count)
-    slot, publication = "bench_alone", f"bench_{secrets.token_hex(4)}"
+    publication = f"bench_{secrets.token_hex(4)}"
     connection.execute(f"CREATE PUBLICATION {publication} FOR TABLE sales".encode())
-    connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
-    connection.execute(ROWS.format(count + 1, 2 * count).encode())
-    found["log"]["alone"] = count / log_alone(url, slot, publication, count)
-    for name, reader in readers.items():
-        found["log"][name] = count / seconds_of(reader, target if name == "converted" else None, count)
+    rates: dict[str, list[float]] = {"alone": [], **{name: [] for name in readers}}
+    for number in range(ROUNDS):
+        slot = f"bench_alone_{number}"
+        connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+        connection.execute(ROWS.format((number + 1) * count + 1, (number + 2) * count).encode())
+        rates["alone"].append(count / log_alone(url, slot, publication, count))
+        for name, reader in readers.items():
+            rates[name].append(count / seconds_of(reader, target if name == "converted" else None, count))
+    found["log"] = {name: max(each) for name, each in rates.items()}
+    for reader in readers.values():
         reader.close()
 
 
