@@ -11,13 +11,13 @@ from typing import Any
 
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector, S3Connector
+from caraway.ingest.sources.columns import check_columns
 from caraway.ingest.sources.hudi.changes import ReadSlice, changes, digest, live
 from caraway.ingest.sources.hudi.rows import OpenSlice
 from caraway.ingest.sources.hudi.tables import HudiFolder, OpenTable
 from caraway.ingest.sources.hudi.timeline import Instant, recent_of, unread
 from caraway.ingest.sources.reader import Items, Position, SourceContext
 from caraway.ingest.sources.rounds import Rounds
-from caraway.ingest.sources.snapshots.columns import check_columns
 from caraway.ingest.sources.snapshots.reader import FIRST_PLACE, SnapshotReader
 from caraway.ingest.sources.snapshots.reading import Columns, SnapshotRows
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW

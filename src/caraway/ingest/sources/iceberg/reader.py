@@ -13,12 +13,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from caraway.errors import UnavailableError
+from caraway.ingest.sources.columns import check_columns
 from caraway.ingest.sources.iceberg.changes import ReadFile, changes, commits, history, live
 from caraway.ingest.sources.iceberg.rows import OpenFile, needed
 from caraway.ingest.sources.iceberg.tables import AnyIceberg, IcebergTables
 from caraway.ingest.sources.reader import Items, Position, SourceContext
 from caraway.ingest.sources.rounds import Rounds
-from caraway.ingest.sources.snapshots.columns import check_columns
 from caraway.ingest.sources.snapshots.reader import FIRST_PLACE, SnapshotReader
 from caraway.ingest.sources.snapshots.reading import Columns, SnapshotRows
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW
