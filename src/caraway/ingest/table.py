@@ -17,11 +17,10 @@ SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class RowTable:
-    """A list of objects; `faults` has an error for each element that is no object, by its number."""
+class _Rows:
+    """The columns of rows, each of which is a dict unless it is no object."""
 
     data: Sequence[object]
-    faults: Mapping[int, str]
 
     def __len__(self) -> int:
         return len(self.data)
@@ -38,18 +37,13 @@ class RowTable:
         except (KeyError, TypeError, IndexError):
             return [row.get(name, MISSING) if isinstance(row, dict) else MISSING for row in data]
 
-    def row(self, number: int) -> object:
-        """Return a row as it was sent."""
-        return self.data[number]
-
 
 @dataclass(frozen=True, slots=True)
-class ColumnTable:
-    """An object whose values are lists of equal length."""
+class _Columns:
+    """The columns of lists of equal length, by their names."""
 
     columns: Mapping[str, list[object]]
     rows: int
-    faults: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.rows
@@ -62,6 +56,24 @@ class ColumnTable:
         """Return the values of a column in rows `start` to `stop`."""
         values = self.columns.get(name)
         return [MISSING] * (stop - start) if values is None else values[start:stop]
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable(_Rows):
+    """A list of objects; `faults` has an error for each element that is no object, by its number."""
+
+    faults: Mapping[int, str]
+
+    def row(self, number: int) -> object:
+        """Return a row as it was sent."""
+        return self.data[number]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTable(_Columns):
+    """An object whose values are lists of equal length."""
+
+    faults: Mapping[int, str] = field(default_factory=dict)
 
     def row(self, number: int) -> object:
         """Return a row as an object."""
@@ -69,30 +81,14 @@ class ColumnTable:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertTable:
+class InsertTable(_Rows):
     """Rows that a source of envelopes inserts, without the envelopes, which say nothing more of them.
 
     An envelope is made only of a row that is shown, such as one that is refused.
     """
 
-    data: Sequence[Mapping[str, object]]
     envelope: Callable[[int], object]
     faults: Mapping[int, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def names(self) -> set[str]:
-        """Return the fields that at least one row has."""
-        return set().union(*self.data)
-
-    def column(self, name: str, start: int, stop: int) -> list[object]:
-        """Return the values of a field in rows `start` to `stop`."""
-        data = self.data[start:stop]
-        try:
-            return [row[name] for row in data]
-        except KeyError:
-            return [row.get(name, MISSING) for row in data]
 
     def row(self, number: int) -> object:
         """Return the envelope of a row."""
@@ -100,25 +96,11 @@ class InsertTable:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertColumns:
+class InsertColumns(_Columns):
     """Rows that a source of envelopes inserts, as `InsertTable`, by column."""
 
-    columns: Mapping[str, list[object]]
-    rows: int
     envelope: Callable[[int], object]
     faults: Mapping[int, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def names(self) -> set[str]:
-        """Return all columns."""
-        return set(self.columns)
-
-    def column(self, name: str, start: int, stop: int) -> list[object]:
-        """Return the values of a column in rows `start` to `stop`."""
-        values = self.columns.get(name)
-        return [MISSING] * (stop - start) if values is None else values[start:stop]
 
     def row(self, number: int) -> object:
         """Return the envelope of a row."""

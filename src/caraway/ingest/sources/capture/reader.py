@@ -11,7 +11,7 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.graph.systems import PostgresSystem, SystemKind
 from caraway.ingest.sources.capture.batch import COMMITTED_AT, Batch
-from caraway.ingest.sources.capture.digests import SEED_BITS, digest, digests, seeded_digests
+from caraway.ingest.sources.capture.digests import digest, digests, seeded_digests
 from caraway.ingest.sources.capture.log import (
     Begin,
     Change,
@@ -31,6 +31,7 @@ from caraway.ingest.sources.capture.log import (
 )
 from caraway.ingest.sources.capture.position import LogPosition, Snapshot, change_mark, chunk_mark
 from caraway.ingest.sources.reader import Items, LiveRow, Position, Progress, SourceBatch, SourceContext
+from caraway.ingest.sources.row_digests import SEED_BITS
 
 # A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
 CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024

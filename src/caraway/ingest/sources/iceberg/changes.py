@@ -47,6 +47,11 @@ class ReadFile:
     without: frozenset[int] = NO_ROWS
     only: frozenset[int] | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return self.file.file_size_in_bytes
+
 
 def history(table: Table, done: int | None, sequence: int, where: str) -> list[Snapshot]:
     """Return the snapshots behind one that was read, the oldest one first.

@@ -55,8 +55,8 @@ def table_of(rows: Rows, types: Mapping[str, DataType], op: str | None, ts_ms: i
     return ColumnTable(columns, len(table))
 
 
-def batch_of(parts: Sequence[Part], position: Position, size: int) -> SourceBatch:
-    """Return a batch of the rows of several files, one behind the other; `size` is in bytes."""
+def batch_of(parts: Sequence[Part], position: Position, size: int, *, is_fence: bool) -> SourceBatch:
+    """Return a batch of the rows of several files, one behind the other; see `SourceBatch` for the rest."""
     joined = JoinedTable([part.table for part in parts])
 
     def part_of(row: int) -> tuple[Part, int]:
@@ -84,4 +84,4 @@ def batch_of(parts: Sequence[Part], position: Position, size: int) -> SourceBatc
         part, number = part_of(row)
         return {**part.origin, "row": number + 1}
 
-    return SourceBatch(rows=joined, mark=mark, run=run, origin=origin, position=position, size=size)
+    return SourceBatch(rows=joined, mark=mark, run=run, origin=origin, position=position, size=size, is_fence=is_fence)

@@ -24,6 +24,10 @@ class SnapshotFile(Protocol):
     def is_gone(self) -> bool:
         """True if its rows are removed by the snapshot, and not added."""
 
+    @property
+    def size(self) -> int:
+        """The bytes that it has."""
+
 
 class OpenFile(Protocol):
     """A file that is being read."""

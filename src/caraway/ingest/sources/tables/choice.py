@@ -5,17 +5,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from caraway.dtypes.types import is_optional
 from caraway.errors import UnavailableError
+from caraway.ingest.sources.columns import SHOWN_COLUMNS, needed_columns
 from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursors import CursorKind, shown
 from caraway.ingest.sources.tables.database import Row, TableColumn, TableShape
 from caraway.ingest.sources.tables.digests import Digests
 from caraway.ingest.sources.tables.hashes import Hashes
 from caraway.rows.records import demanded_columns
-
-# The most columns that an error lists.
-SHOWN_COLUMNS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +93,7 @@ def choose(
     columns = shape.columns
     at = _find(shape, cursor, where)
     if at is None:
-        raise UnavailableError(f"{where}: there is no column {cursor} to be the cursor; {_there(shape)}")
+        raise UnavailableError(f"{where}: there is no column {cursor} to be the cursor; columns: {_shown(shape)}")
     if at.kind is None:
         raise UnavailableError(
             f"{where}: the column {at.name} of type {at.type} can't be a cursor; use a column of whole numbers, times, "
@@ -108,7 +105,11 @@ def choose(
     read = {name for name in names.values() if name not in keys}
     if context.columns is None:
         # A function may read any column. Digests of a table with a key need only those that the dataset has.
-        wanted = {found.name for name in _demanded(context) if (found := _find(shape, name, where)) is not None}
+        wanted = {
+            found.name
+            for name in demanded_columns(context.dataset, context.source)
+            if (found := _find(shape, name, where)) is not None
+        }
         digested = sorted(read & wanted if shape.primary_key else read)
     else:
         digested = sorted(read)
@@ -136,27 +137,19 @@ def choose(
     )
 
 
-def _demanded(context: SourceContext) -> dict[str, str]:
-    return demanded_columns(context.dataset, context.source)
-
-
 def _payload(shape: TableShape, context: SourceContext, before: Sequence[str], where: str) -> dict[str, str]:
     """Return the names of the payload, each with the column that it has."""
-    optional = {f.name for f in context.dataset.fields if is_optional(f.dtype)}
     # The columns so far have the names of the table, which may be in another case than those of the fields.
     folded = str.casefold if shape.folds_case else str
     known = {folded(name) for name in before}
     names: dict[str, str] = {} if context.columns is not None else {name: name for name in shape.columns}
-    for name, why in _demanded(context).items():
-        found = _find(shape, name, where)
-        if found is not None:
-            names[name] = found.name
-        elif name not in optional or why != f"field {name}" or folded(name) in known:
-            raise UnavailableError(
-                f"{where}: there is no column {name}, which {why} needs; {_there(shape)}. Add the column, or commit a "
-                "higher version of the dataset that doesn't read it"
-            )
-    return names
+
+    def find(name: str) -> str | None:
+        return None if (found := _find(shape, name, where)) is None else found.name
+
+    return names | needed_columns(
+        context, find, where, shown=_shown(shape), must_stay=lambda name: folded(name) in known
+    )
 
 
 def _find(shape: TableShape, name: str, where: str) -> TableColumn | None:
@@ -172,7 +165,7 @@ def _find(shape: TableShape, name: str, where: str) -> TableColumn | None:
     return found[0] if found else None
 
 
-def _there(shape: TableShape) -> str:
+def _shown(shape: TableShape) -> str:
     names = list(shape.columns)
     more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
-    return f"columns: {', '.join(names[:SHOWN_COLUMNS])}{more}"
+    return f"{', '.join(names[:SHOWN_COLUMNS])}{more}"

@@ -23,12 +23,13 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import XXH3, TableConnector
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import Rounds
+from caraway.ingest.sources.row_digests import SEED_BITS
 from caraway.ingest.sources.tables import cursors
 from caraway.ingest.sources.tables.choice import Choice, choose
 from caraway.ingest.sources.tables.cursors import CursorKind, NotATimeError
 from caraway.ingest.sources.tables.database import MAX_NULLS, Database, Page
 from caraway.ingest.sources.tables.digests import Rows, Taken
-from caraway.ingest.sources.tables.hashes import SEED_BITS, Blake, Hashes, Xxh3
+from caraway.ingest.sources.tables.hashes import Blake, Hashes, Xxh3
 from caraway.ingest.sources.tables.window import Window
 from caraway.ingest.table import ColumnTable
 

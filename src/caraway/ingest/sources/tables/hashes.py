@@ -3,16 +3,17 @@
 A source keeps its hash function for good, because the marks of its rows are on topics and its digests in the window.
 """
 
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
 from typing import Protocol
 
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
+from caraway.ingest.sources.row_digests import SEED_BITS, blake
 from caraway.ingest.sources.tables.window import DIGEST_BYTES, IDENTITY_BYTES
 
-# The bits of a seed.
-SEED_BITS = 64
+_whole = blake(DIGEST_BYTES)
+_identity = blake(IDENTITY_BYTES)
+_rest = blake(DIGEST_BYTES - IDENTITY_BYTES)
 
 
 class Hashes(Protocol):
@@ -40,37 +41,15 @@ class Blake:
 
     def whole(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return the digests of rows of a table without a key."""
-        return _blake(texts, _WHOLE)
+        return _whole(texts)
 
     def keys(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return the digests of the cursors and keys of rows."""
-        return _blake(texts, _IDENTITY)
+        return _identity(texts)
 
     def rows(self, texts: Sequence[bytes]) -> list[bytes]:
         """Return the digests of all columns that count, of rows of a table with a key."""
-        return _blake(texts, _REST)
-
-
-# A copy of a digest that has read nothing takes a third of the time in which Python makes one of a given length.
-_WHOLE = blake2b(digest_size=DIGEST_BYTES)
-_IDENTITY = blake2b(digest_size=IDENTITY_BYTES)
-_REST = blake2b(digest_size=DIGEST_BYTES - IDENTITY_BYTES)
-
-
-def _blake(texts: Iterable[bytes], empty: "blake2b") -> list[bytes]:
-    """Return the digests of texts.
-
-    Args:
-        texts: The texts.
-        empty: The digest of nothing, which has the length that each digest gets.
-    """
-    new = empty.copy
-    found: list[bytes] = []
-    for text in texts:
-        digest = new()
-        digest.update(text)
-        found.append(digest.digest())
-    return found
+        return _rest(texts)
 
 
 class Xxh3:
