@@ -1,11 +1,13 @@
 """Rows a second that one server reads from files, from the store to durable in Kafka, beside pyarrow alone.
 
-    python -m bench sources_files [--rows 1000000] [--kafka host:port] [--postgres URL] [--json FILE]
+    python -m bench sources_files [--rows 1000000] [--formats parquet,csv,json,iceberg,delta] [--kafka host:port]
+        [--postgres URL] [--json FILE]
 
 Rows are payments of five columns: two integers, a number, a text and an instant. They are in eight files of a local
-folder, in each format, and in an Iceberg table, and are read by a worker as servers run it, with checkpoints in
-Postgres. Beside it stand pyarrow alone (for JSON, orjson; for Iceberg, pyiceberg), which reads the files to its own
-columns, and what the reader takes without writes.
+folder, in each format, or in a table of eight commits (of one for `hudi`, whose own writer is fetched for it), and are
+read by a worker as servers run it, with checkpoints in Postgres. Beside it stands the library alone, which reads the
+same files to Arrow's columns: pyarrow, and pyiceberg, deltalake or hudi for tables; for JSON, orjson makes objects.
+The figures in between are those of the reader without writes.
 The processor time is that of this process, which sends the rows too, but isn't the broker.
 """
 
@@ -14,7 +16,7 @@ import json
 import platform
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +26,8 @@ from typing import cast
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from hudi import HudiTableBuilder
 from pyarrow import csv
 from pyiceberg.catalog.sql import SqlCatalog
 from rich.table import Table
@@ -51,11 +55,15 @@ from caraway.state.migrate import migrate
 from caraway.topics.admin import ensure_topics
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.producer import TopicWriter
+from tests.services.hudi import running_hudi
 
 FILES = 8
 PARTITIONS = 4
 BEGIN_US = 1_767_225_600_000_000
-FORMATS: dict[str, str | CSVFormat] = {"parquet": "parquet", "csv": CSVFormat(), "json": "json", "iceberg": "iceberg"}
+FORMATS: dict[str, str | CSVFormat] = {"csv": CSVFormat()}
+# The formats that are tables. Delta's are read by their change feed.
+TABLES = {"iceberg": Cdc.APPEND, "delta": Cdc.NATIVE, "hudi": Cdc.APPEND}
+PLAIN = ("parquet", "csv", "json")
 ICEBERG_TABLE = "db.payments"
 PAYMENTS = DatasetSpec(
     name="Payments",
@@ -76,6 +84,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--formats", type=lambda text: text.split(","), default=[*PLAIN, "iceberg", "delta"])
     parser.add_argument("--kafka", default="", help="a broker that runs already, host:port")
     parser.add_argument("--postgres", default="", help="the address of a database that is there already")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
@@ -84,8 +93,8 @@ def main() -> None:
     figures: dict[str, dict[str, float]] = {}
     with services("sources-files", options.kafka, options.postgres) as (folder, broker, postgres):
         migrate(postgres)
-        make_files(folder, rows)
-        for name in FORMATS:
+        make_files(folder, rows, options.formats)
+        for name in options.formats:
             taken, processor = durable_s(folder, name, rows, broker, postgres)
             figures[name] = {
                 "alone": rows / seconds(lambda name=name: read_alone(folder, name)),  # type: ignore[misc]
@@ -106,10 +115,11 @@ def main() -> None:
         options.json.write_text(json.dumps(report, indent=2))
 
 
-def make_files(folder: Path, rows: int) -> None:
+def make_files(folder: Path, rows: int, formats: Sequence[str]) -> None:
     """Write the files of all formats."""
     chance = random.Random(7)
-    (folder / "iceberg").mkdir()
+    for name in (*PLAIN, *TABLES):
+        (folder / name).mkdir()
     catalog = iceberg_catalog(folder)
     catalog.create_namespace("db")
     for number in range(FILES):
@@ -123,13 +133,18 @@ def make_files(folder: Path, rows: int) -> None:
                 "at": pa.array([BEGIN_US + n * 1_000_000 for n in range(count)], pa.timestamp("us", "UTC")),
             }
         )
-        for name in FORMATS:
-            (folder / name).mkdir(exist_ok=True)
         catalog.create_table_if_not_exists(ICEBERG_TABLE, table.schema).append(table)
+        write_deltalake(folder / "delta", table, mode="append", configuration={"delta.enableChangeDataFeed": "true"})
         pq.write_table(table, folder / "parquet" / f"{number}.parquet")
         csv.write_csv(table, folder / "csv" / f"{number}.csv")
         with (folder / "json" / f"{number}.json").open("wb") as file:
             file.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in table.to_pylist())
+    if "hudi" in formats:
+        with running_hudi(folder) as hudi:
+            hudi.sql(
+                f"CREATE TABLE payments USING hudi LOCATION '{folder / 'hudi'}' "
+                f"TBLPROPERTIES ('hoodie.metadata.enable' = 'false') AS SELECT * FROM parquet.`{folder / 'parquet'}`"
+            )
 
 
 def iceberg_catalog(folder: Path) -> SqlCatalog:
@@ -146,9 +161,16 @@ def seconds(act: Callable[[], object]) -> float:
 
 def read_alone(folder: Path, name: str) -> None:
     """Read all files by the library alone."""
-    if name == "iceberg":
-        iceberg_catalog(folder).load_table(ICEBERG_TABLE).scan().to_arrow()
-        return
+    match name:
+        case "iceberg":
+            iceberg_catalog(folder).load_table(ICEBERG_TABLE).scan().to_arrow()
+            return
+        case "delta":
+            DeltaTable(folder / name).to_pyarrow_table()
+            return
+        case "hudi":
+            HudiTableBuilder.from_base_uri(str(folder / name)).build().read()
+            return
     for path in sorted((folder / name).iterdir()):
         match name:
             case "parquet":
@@ -167,9 +189,9 @@ def plan_of(folder: Path, name: str) -> IngestPlan:
         system=FilesSystem(name="bench"),
         container=str(folder / name),
         prefix="db/payments" if name == "iceberg" else "",
-        format=FORMATS[name],
+        format=FORMATS.get(name, name),
     )
-    source = SourceSpec(connector=connector, cdc=Cdc.APPEND, disorder_us=0)
+    source = SourceSpec(connector=connector, cdc=TABLES.get(name, Cdc.APPEND), disorder_us=0)
     return plan_graph(Graph(datasets=(replace(PAYMENTS, sources=(source,)),))).ingests[0]
 
 
