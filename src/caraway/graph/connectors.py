@@ -259,7 +259,7 @@ class KafkaConnector(SystemConnector):
 # The readers of files, and of the formats of tables, whichever store they are in.
 FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
 TABLE_READERS: Mapping[str, str] = {
-    "delta": "caraway.ingest.sources.files.delta:DeltaReader",
+    "delta": "caraway.ingest.sources.delta:DeltaReader",
     "hudi": "caraway.ingest.sources.hudi.reader:HudiReader",
     "iceberg": "caraway.ingest.sources.iceberg.reader:IcebergReader",
 }

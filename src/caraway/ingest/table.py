@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from caraway.errors import InvalidInputError, TooLargeError, shortened
 from caraway.ingest.json_text import parse
@@ -63,6 +63,7 @@ class RowTable(_Rows):
     """A list of objects; `faults` has an error for each element that is no object, by its number."""
 
     faults: Mapping[int, str]
+    has_inserts: ClassVar[bool] = False
 
     def row(self, number: int) -> object:
         """Return a row as it was sent."""
@@ -74,6 +75,7 @@ class ColumnTable(_Columns):
     """An object whose values are lists of equal length."""
 
     faults: Mapping[int, str] = field(default_factory=dict)
+    has_inserts: ClassVar[bool] = False
 
     def row(self, number: int) -> object:
         """Return a row as an object."""
@@ -89,6 +91,7 @@ class InsertTable(_Rows):
 
     envelope: Callable[[int], object]
     faults: Mapping[int, str] = field(default_factory=dict)
+    has_inserts: ClassVar[bool] = True
 
     def row(self, number: int) -> object:
         """Return the envelope of a row."""
@@ -101,6 +104,7 @@ class InsertColumns(_Columns):
 
     envelope: Callable[[int], object]
     faults: Mapping[int, str] = field(default_factory=dict)
+    has_inserts: ClassVar[bool] = True
 
     def row(self, number: int) -> object:
         """Return the envelope of a row."""
@@ -109,6 +113,11 @@ class InsertColumns(_Columns):
 
 class Table(Protocol):
     """The rows of a payload, in whichever form they came."""
+
+    @property
+    def has_inserts(self) -> bool:
+        """True if the columns are those of rows that a source of envelopes inserts, and not those of the envelopes."""
+        ...
 
     @property
     def faults(self) -> Mapping[int, str]:

@@ -11,7 +11,7 @@ from caraway.errors import InvalidInputError, shortened
 from caraway.expectations.strict import strict_checks
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref
-from caraway.ingest.table import InsertColumns, InsertTable, Table
+from caraway.ingest.table import Table
 from caraway.plan.model import Column, IngestPlan
 from caraway.rows.batches import LeftOut, RecordError, Stage, keeps_empty_text, member
 from caraway.rows.calls import Conversion, FunctionCaller, refuse_functions
@@ -99,11 +99,7 @@ class Target:
         ]
         if self.is_plain:
             return self._encode_columns(table, start, stop, ingested_us, errors)
-        if (
-            self._copied is not None
-            and not errors
-            and (isinstance(table, InsertTable | InsertColumns) or not self._has_envelopes)
-        ):
+        if self._copied is not None and not errors and (table.has_inserts or not self._has_envelopes):
             encoded = self._encode_copied(self._copied, table, start, stop, ingested_us)
             if encoded is not None:
                 return encoded

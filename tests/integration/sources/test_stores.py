@@ -31,8 +31,8 @@ from caraway.dtypes.instants import instant_us
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc
+from caraway.ingest.sources.delta import FEED, DeltaReader
 from caraway.ingest.sources.files import azure_store, google_store
-from caraway.ingest.sources.files.delta import FEED, DeltaReader
 from caraway.ingest.sources.files.endpoints import GOOGLE_EMULATOR, azure_address
 from caraway.ingest.sources.files.reader import FilesReader
 from caraway.ingest.sources.files.stored import FileStore

@@ -48,6 +48,7 @@ from caraway.ingest.sources.rounds import Rounds
 from caraway.ingest.targets import Target
 from caraway.plan.planner import plan_graph
 from tests.effort import examples
+from tests.unit.ingest.encoded_alike import check_encoded
 
 EVERY_US = 60_000_000
 ROWS = DatasetSpec(
@@ -91,6 +92,7 @@ class Lake:
     cdc: Cdc = Cdc.NATIVE
     time: float = 1_700_000_000.0
     position: Position = field(default_factory=dict)
+    target: Target = field(init=False)
     source: dict[str, Any] = field(default_factory=dict)
     dataset: DatasetSpec = ROWS
 
@@ -142,11 +144,12 @@ class Lake:
             )
         spec = SourceSpec(connector=connector, cdc=self.cdc, disorder_us=0, every_us=EVERY_US, **self.source)
         plan = plan_graph(Graph(datasets=(replace(self.dataset, sources=(spec,)),))).ingests[0]
+        self.target = Target(plan)
         context = SourceContext(
             name="rows",
             source=spec,
             dataset=plan.dataset,
-            columns=Target(plan).columns,
+            columns=self.target.columns,
             resolve=str,
             local_folders=(str(self.folder),),
         )
@@ -167,6 +170,7 @@ class Lake:
             batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
             if batch is None:
                 continue
+            check_encoded(self.target, batch)
             found.append(batch)
             self.position = batch.position
             if not batch.position["reading"]:

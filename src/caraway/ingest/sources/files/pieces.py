@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from caraway.dtypes.instants import MAX_SECONDS
 from caraway.dtypes.types import FLOAT, INT, DataType, DatetimeType, strip_optional
+from caraway.graph.sources import Ref, SourceSpec
+from caraway.graph.specs import DatasetSpec
 from caraway.ingest.table import RowTable, Table
 from caraway.rows.column_casts import MISSING
 
@@ -27,6 +29,13 @@ _PLAIN_NUMBERS: Mapping[DataType, tuple[str, Any]] = {
 }
 
 
+def cast_types(dataset: DatasetSpec, source: SourceSpec) -> Mapping[str, DataType]:
+    """Return the types to which the columns of a payload are cast, if they become the fields of the same name alone."""
+    made = {name for name, _ in source.preproc}
+    used = {made.path[0] for _, made in source.preproc if isinstance(made, Ref)}
+    return {field.name: field.dtype for field in dataset.fields if field.name not in made | used}
+
+
 class ArrowTable:
     """Rows of a record batch of Arrow (`caraway.ingest.table.Table`).
 
@@ -34,6 +43,7 @@ class ArrowTable:
     time that they would take one by one.
     """
 
+    has_inserts = False
     faults: Mapping[int, str] = {}
 
     def __init__(self, batch: Any, types: Mapping[str, DataType] = NO_TYPES) -> None:
@@ -60,10 +70,11 @@ class ArrowTable:
 
     def row(self, number: int) -> object:
         """Return a row as an object."""
-        return self._rows[number]
+        return self.objects[number]
 
     @cached_property
-    def _rows(self) -> list[dict[str, object]]:
+    def objects(self) -> list[dict[str, object]]:
+        """The rows as objects."""
         names = self._batch.schema.names
         columns = [_values(self._batch.column(name), None) for name in names]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] or [
@@ -109,11 +120,38 @@ class Piece:
         return RowTable(self.rows, self.faults)
 
 
+class ArrowInserts(ArrowTable):
+    """Rows of a record batch of Arrow, which a source of envelopes inserts.
+
+    An envelope is made only of a row that is shown, such as one that is refused.
+    """
+
+    has_inserts = True
+
+    def __init__(self, batch: Any, types: Mapping[str, DataType], ops: Sequence[str], ts_ms: int) -> None:
+        """Take a batch.
+
+        Args:
+            batch: The rows.
+            types: The types to which its columns are cast.
+            ops: The operation of each row.
+            ts_ms: The time of the change in milliseconds since the epoch.
+        """
+        super().__init__(batch, types)
+        self._ops = ops
+        self._source = {"ts_ms": ts_ms}
+
+    def row(self, number: int) -> object:
+        """Return the envelope of a row."""
+        return {"op": self._ops[number], "before": None, "after": self.objects[number], "source": self._source}
+
+
 class JoinedTable:
     """Several tables, one behind the other, as one."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self._tables = tables
+        self.has_inserts = bool(tables) and all(table.has_inserts for table in tables)
         self.starts: list[int] = []
         """The number of the first row of each table."""
         self.faults: dict[int, str] = {}

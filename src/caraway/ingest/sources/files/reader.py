@@ -20,7 +20,7 @@ from caraway.graph.sources import Ref
 from caraway.ingest.marks import run_of
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.listing import Listed, list_files
-from caraway.ingest.sources.files.pieces import JoinedTable, Piece
+from caraway.ingest.sources.files.pieces import JoinedTable, Piece, cast_types
 from caraway.ingest.sources.files.stored import FileStore, StoredFile, StoreFile, VanishedError
 from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.files.templates import Template, Wanted
@@ -68,7 +68,7 @@ class FilesReader(ReadInRounds):
         self._wanted = Wanted(since_us=source.since_us, until_us=source.until_us, spread_us=connector.spread_us or 0)
         timestamp = _timestamp_column(context)
         self._how = Decoding(columns=context.columns, timestamp=timestamp, wanted=self._wanted)
-        self._types = {field.name: field.dtype for field in context.dataset.fields}
+        self._types = cast_types(context.dataset, context.source)
         self._opened: FileStore | None = None
         # The version of each file that was read, by the digest of its path.
         self._known: dict[str, bytes] = {}

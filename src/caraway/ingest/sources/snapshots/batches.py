@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from caraway.dtypes.types import DataType
 from caraway.ingest.marks import run_of
 from caraway.ingest.sources.files.pieces import ArrowTable, JoinedTable
 from caraway.ingest.sources.reader import Position, SourceBatch
-from caraway.ingest.sources.snapshots.rows import Rows
 from caraway.ingest.table import ColumnTable, Table
 
 
@@ -31,28 +31,22 @@ class Part:
     table: Table
 
 
-def table_of(rows: Rows, types: Mapping[str, DataType], op: str | None, ts_ms: int) -> Table:
-    """Return rows as they are handed over.
+def deleted(batch: Any, types: Mapping[str, DataType], ts_ms: int) -> Table:
+    """Return rows that are removed, in envelopes of Debezium.
 
     Args:
-        rows: The rows.
+        batch: The rows, a record batch of Arrow.
         types: The types to which their columns are cast.
-        op: The operation of the envelopes of Debezium in which they are; None: they are in none.
-        ts_ms: The time of the change in milliseconds since the epoch, for envelopes.
+        ts_ms: The time of the change in milliseconds since the epoch.
     """
-    table = ArrowTable(rows.batch, types)
-    if op is None:
-        return table
-    there: list[object] = [table.row(number) for number in range(len(table))]
-    nothing: list[object] = [None] * len(table)
-    before, after = (there, nothing) if op == "d" else (nothing, there)
+    rows: list[object] = list(ArrowTable(batch, types).objects)
     columns: dict[str, list[object]] = {
-        "op": [op] * len(table),
-        "before": before,
-        "after": after,
-        "source": [{"ts_ms": ts_ms}] * len(table),
+        "op": ["d"] * len(rows),
+        "before": rows,
+        "after": [None] * len(rows),
+        "source": [{"ts_ms": ts_ms}] * len(rows),
     }
-    return ColumnTable(columns, len(table))
+    return ColumnTable(columns, len(rows))
 
 
 def batch_of(parts: Sequence[Part], position: Position, size: int, *, is_fence: bool) -> SourceBatch:

@@ -12,11 +12,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from caraway.graph.sources import Cdc
 from caraway.ingest.sources.files.keys import key_columns
+from caraway.ingest.sources.files.pieces import ArrowInserts, ArrowTable, cast_types
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
-from caraway.ingest.sources.snapshots.batches import Part, batch_of, table_of
+from caraway.ingest.sources.snapshots.batches import Part, batch_of, deleted
 from caraway.ingest.sources.snapshots.reading import File, SnapshotRows
 from caraway.ingest.sources.snapshots.rows import Rows
+from caraway.ingest.table import Table
 
 Step = TypeVar("Step")
 # The part of a position that `SnapshotReader` keeps, at the first read.
@@ -44,7 +46,7 @@ class SnapshotReader(ReadInRounds, ABC, Generic[Step, File]):
         self._rounds = rounds or Rounds(context.source.every_us)
         self._is_native = context.source.cdc is Cdc.NATIVE
         self._keys = key_columns(context, kind) if self._is_native else ()
-        self._types = {field.name: field.dtype for field in context.dataset.fields}
+        self._types = cast_types(context.dataset, context.source)
         self._number = self._file = self._row = 0
         # The steps of this round that aren't begun; None if they aren't known.
         self._pending: list[Step] | None = None
@@ -126,14 +128,16 @@ class SnapshotReader(ReadInRounds, ABC, Generic[Step, File]):
         return batch_of(parts, self._position(), read, is_fence=is_fence)
 
     def _part(self, read: File, rows: Rows) -> Part:
-        op = ("d" if read.is_gone else "r" if self._is_first else "c") if self._is_native else None
         origin, ts_ms = self._origin(read)
-        return Part(
-            prefix=f"{self._number}-{self._file}",
-            origin=origin,
-            numbers=rows.numbers,
-            table=table_of(rows, self._types, op, ts_ms),
-        )
+        table: Table
+        if not self._is_native:
+            table = ArrowTable(rows.batch, self._types)
+        elif read.is_gone:
+            table = deleted(rows.batch, self._types, ts_ms)
+        else:
+            ops = ["r" if self._is_first else "c"] * len(rows.numbers)
+            table = ArrowInserts(rows.batch, self._types, ops, ts_ms)
+        return Part(prefix=f"{self._number}-{self._file}", origin=origin, numbers=rows.numbers, table=table)
 
     @abstractmethod
     def seek(self, position: Position, items: Items) -> Position:

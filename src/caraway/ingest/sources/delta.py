@@ -8,12 +8,14 @@ position in a version would be possible. It is the oracle of the tests.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import orjson
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -23,11 +25,13 @@ from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.ingest.sources.files.addresses import object_address
 from caraway.ingest.sources.files.decoders import ABOUT_CONTENT, Decoding, decoder_of
 from caraway.ingest.sources.files.keys import key_columns
+from caraway.ingest.sources.files.pieces import ArrowInserts, ArrowTable, cast_types
 from caraway.ingest.sources.files.stored import FileStore, StoreFile, VanishedError
 from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
-from caraway.ingest.table import RowTable
+from caraway.ingest.sources.snapshots.batches import Part, batch_of, deleted
+from caraway.ingest.sources.snapshots.rows import Rows
 
 # The most keys of one version that are compared, to tell a row that was replaced from one that was deleted. They take
 # some 200 bytes each.
@@ -55,6 +59,23 @@ class ChangeFile:
     partition: tuple[tuple[str, str | None], ...]
     size: int
     ops: tuple[tuple[str, str], ...]
+
+    @property
+    def is_gone(self) -> bool:
+        """True if its rows are those that are gone."""
+        return any(op == "d" for _, op in self.ops)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows of a file that are changes, and the operation of each."""
+
+    rows: Rows
+    ops: Sequence[str]
+
+    def cut(self, start: int, stop: int) -> "Changes":
+        """Return the changes from one up to another one."""
+        return Changes(self.rows.cut(start, stop), self.ops[start:stop])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +111,7 @@ class DeltaReader(ReadInRounds):
         self._rounds = rounds or Rounds(context.source.every_us)
         self._root = connector.prefix.rstrip("/")
         self._keys = key_columns(context, "a Delta table")
+        self._types = cast_types(context.dataset, context.source)
         self._store_: FileStore | None = None
         self._version: Version | None = None
         self._number = self._file = self._row = 0
@@ -97,8 +119,10 @@ class DeltaReader(ReadInRounds):
         # The last version that this round reads.
         self._last = -1
         self._open: StoreFile | None = None
-        self._rows: Iterator[tuple[int, dict[str, object]]] | None = None
-        self._there: frozenset[tuple[object, ...]] | None = None
+        # The changes of the file that is being read, and those of them that were decoded and aren't handed over.
+        self._changed: Iterator[Changes] | None = None
+        self._left: Changes | None = None
+        self._there: frozenset[object] | None = None
 
     def seek(self, position: Position, items: Items) -> Position:
         """Go on; the first time, begin with a snapshot of the version that is the newest now."""
@@ -147,7 +171,7 @@ class DeltaReader(ReadInRounds):
 
     def close(self) -> None:
         """Close the file that is open."""
-        self._rows = None
+        self._changed = self._left = None
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -190,11 +214,9 @@ class DeltaReader(ReadInRounds):
         return table
 
     def _read(self, rows: int, size: int) -> SourceBatch:
-        found: list[object] = []
-        marks: list[str] = []
-        origins: list[dict[str, object]] = []
-        read = 0
-        while len(found) < rows and read < size and self._rounds.is_on:
+        parts: list[Part] = []
+        left, read = rows, 0
+        while left > 0 and read < size and self._rounds.is_on:
             if self._version is None and not self._next_version():
                 self._rounds.end()
                 break
@@ -206,23 +228,25 @@ class DeltaReader(ReadInRounds):
                 continue
             file = version.files[self._file]
             before = 0 if self._open is None else self._open.read_bytes
-            taken = self._next_row(version, file)
+            some = self._next_rows(version, file, left)
             read += max(0, (0 if self._open is None else self._open.read_bytes) - before)
-            if taken is None:
+            if some is None:
                 self.close()
                 self._file, self._row = self._file + 1, 0
                 continue
-            number, row = taken
-            self._row = number + 1
-            marks.append(f"{version.number}-{self._file}/{number}")
-            origins.append({"file": file.path, "row": number + 1, "version": version.number})
-            found.append(row)
-        return SourceBatch(
-            rows=RowTable(found, {}),
-            mark=marks.__getitem__,
-            origin=origins.__getitem__,
-            position=self._position(),
-            size=read,
+            left -= len(some.rows.numbers)
+            self._row = int(some.rows.numbers[-1]) + 1
+            parts.append(self._part(version, file, some))
+        return batch_of(parts, self._position(), read, is_fence=False)
+
+    def _part(self, version: Version, file: ChangeFile, some: Changes) -> Part:
+        batch, ts_ms = some.rows.batch, version.ts_ms
+        inserts = not file.is_gone
+        return Part(
+            prefix=f"{version.number}-{self._file}",
+            origin={"file": file.path, "version": version.number},
+            numbers=some.rows.numbers,
+            table=ArrowInserts(batch, self._types, some.ops, ts_ms) if inserts else deleted(batch, self._types, ts_ms),
         )
 
     def _position(self) -> dict[str, Any]:
@@ -297,67 +321,105 @@ class DeltaReader(ReadInRounds):
         except orjson.JSONDecodeError as error:
             raise UnavailableError(f"{self._where}: the log of version {version} is damaged: {error}") from None
 
-    def _next_row(self, version: Version, file: ChangeFile) -> tuple[int, dict[str, object]] | None:
-        """Return the next row of a file as an envelope, with its number."""
-        if self._rows is None:
-            self._rows = self._envelopes(version, file, self._row)
+    def _next_rows(self, version: Version, file: ChangeFile, most: int) -> Changes | None:
+        """Return the next rows of a file that are changes, at most so many; None if there are no more."""
+        if self._changed is None:
+            self._changed = self._changes_of(version, file, self._row)
         try:
-            return next(self._rows, None)
+            found = self._left or next(self._changed, None)
         except VanishedError:
             raise UnavailableError(
                 f"{self._where}: {file.path} of version {version.number} is gone, probably by VACUUM; {BEGIN_ANEW}"
             ) from None
         except ABOUT_CONTENT as error:
             raise UnavailableError(f"{self._where}: {file.path} can't be read: {shortened(str(error))}") from None
+        self._left = None
+        if found is not None and len(found.ops) > most:
+            found, self._left = found.cut(0, most), found.cut(most, len(found.ops))
+        return found
 
-    def _envelopes(self, version: Version, file: ChangeFile, first: int) -> Iterator[tuple[int, dict[str, object]]]:
-        ops = dict(file.ops)
-        is_gone = "d" in ops.values()
-        there = self._keys_there(version) if is_gone and self._keys else frozenset()
-        for number, row in self._rows_of(file, first):
-            op = ops.get(str(row.get(CHANGE_TYPE, "")))
-            if op is None or (is_gone and self._key(row) in there):
-                continue
-            values = {name: value for name, value in row.items() if name not in ADDED}
-            sides = {"before": values, "after": None} if is_gone else {"before": None, "after": values}
-            yield number, {"op": op, **sides, "source": {"ts_ms": version.ts_ms}}
+    def _changes_of(self, version: Version, file: ChangeFile, first: int) -> Iterator[Changes]:
+        """Yield the changes in a file, from a row on. A row that is gone is none if the version has its key again."""
+        there = self._keys_there(version) if file.is_gone and self._keys else frozenset()
+        for rows in self._rows_of(file, first):
+            ops = _ops(file, rows.batch)
+            chosen = [op is not None for op in ops]
+            if there:
+                keys = self._keys_of(rows.batch)
+                chosen = [is_one and key not in there for is_one, key in zip(chosen, keys, strict=True)]
+            some = rows.chosen(np.array(chosen))
+            if len(some.numbers):
+                kept = [name for name in some.batch.schema.names if name not in ADDED]
+                yield Changes(
+                    Rows(some.numbers, some.batch.select(kept)),
+                    [op for op, is_one in zip(ops, chosen, strict=True) if is_one and op is not None],
+                )
 
-    def _rows_of(
-        self, file: ChangeFile, first: int, columns: frozenset[str] | None = None
-    ) -> Iterator[tuple[int, dict[str, object]]]:
-        """Yield the rows of a file from one on, with their numbers."""
+    def _rows_of(self, file: ChangeFile, first: int, columns: frozenset[str] | None = None) -> Iterator[Rows]:
+        """Yield the rows of a file from one on, with the columns that aren't in the file."""
         path = f"{self._root}/{unquote(file.path)}".lstrip("/")
         opened = self._store().open(path)
         if columns is None:
             self._open = opened
-        partition = dict(file.partition)
         for piece in decoder_of("parquet")(path, opened, first, Decoding(columns=columns)):
-            table = piece.table({})
-            for at in range(len(piece)):
-                row = table.row(at)
-                assert isinstance(row, dict)  # noqa: S101 (of a Parquet file)
-                yield piece.first + at, {**row, **partition}
+            batch = _without_views(piece.rows)
+            for name, text in file.partition:
+                values = pa.repeat(pa.scalar(text, pa.string()), len(piece))
+                at = batch.schema.get_field_index(name)
+                batch = batch.append_column(name, values) if at < 0 else batch.set_column(at, name, values)
+            yield Rows(np.arange(piece.first, piece.first + len(piece)), batch)
 
-    def _keys_there(self, version: Version) -> frozenset[tuple[object, ...]]:
+    def _keys_there(self, version: Version) -> frozenset[object]:
         """Return the keys of the rows that a version has added or changed: rows of these keys aren't gone."""
         if self._there is None:
-            keys: set[tuple[object, ...]] = set()
+            keys: set[object] = set()
             for file in version.files:
-                ops = dict(file.ops)
-                if "d" in ops.values():
+                if file.is_gone:
                     continue
-                for _, row in self._rows_of(file, 0, frozenset(self._keys) | {CHANGE_TYPE}):
-                    if ops.get(str(row.get(CHANGE_TYPE, ""))) is not None:
-                        keys.add(self._key(row))
-                if len(keys) > MAX_KEYS:
-                    raise UnavailableError(
-                        f"{self._where}: version {version.number} changes more than {MAX_KEYS:,} rows; {BEGIN_ANEW}"
-                    )
+                for rows in self._rows_of(file, 0, frozenset(self._keys) | {CHANGE_TYPE}):
+                    found = zip(_ops(file, rows.batch), self._keys_of(rows.batch), strict=True)
+                    keys.update(key for op, key in found if op is not None)
+                    if len(keys) > MAX_KEYS:
+                        raise UnavailableError(
+                            f"{self._where}: version {version.number} changes more than {MAX_KEYS:,} rows; {BEGIN_ANEW}"
+                        )
             self._there = frozenset(keys)
         return self._there
 
-    def _key(self, row: Mapping[str, object]) -> tuple[object, ...]:
-        return tuple(_hashable(row.get(name)) for name in self._keys)
+    def _keys_of(self, batch: Any) -> Iterator[object]:
+        """Yield the key of each row; columns that aren't there are null."""
+        names, rows = batch.schema.names, ArrowTable(batch)
+        columns = [rows.column(n, 0, len(rows)) if n in names else [None] * len(rows) for n in self._keys]
+        return zip(*([_hashable(value) for value in column] for column in columns), strict=True)
+
+
+def _without_views(batch: Any) -> Any:
+    """Return a batch without views of texts, which `deltalake` writes and which Arrow can't choose rows of."""
+    plain = pa.schema([each.with_type(_without_view(each.type)) for each in batch.schema])
+    return batch if plain.equals(batch.schema) else batch.cast(plain)
+
+
+def _without_view(kind: Any) -> Any:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([each.with_type(_without_view(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_view(kind.value_type)))
+    if pa.types.is_map(kind):
+        value = kind.item_field.with_type(_without_view(kind.item_type))
+        return pa.map_(kind.key_field.with_type(_without_view(kind.key_type)), value)
+    return kind
+
+
+def _ops(file: ChangeFile, batch: Any) -> list[str | None]:
+    """Return the operation of each row, None for a row that is no change."""
+    ops = dict(file.ops)
+    if CHANGE_TYPE not in batch.schema.names:
+        return [ops.get("")] * len(batch)
+    return [ops.get(str(each)) for each in batch.column(CHANGE_TYPE).to_pylist()]
 
 
 def _change_file(action: Mapping[str, Any], ops: Mapping[str, str]) -> ChangeFile:
