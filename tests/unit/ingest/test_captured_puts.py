@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -16,7 +17,9 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.sources.capture.batch import COMMITTED_AT
 from caraway.ingest.sources.capture.log import Begin, Change, Chunk, Commit, Coordinate, Event, Puts, Row
-from caraway.ingest.sources.capture.postgres.pgoutput import Relation, columns_of, fields, heads
+from caraway.ingest.sources.capture.postgres.columns import columns_of, values_of
+from caraway.ingest.sources.capture.postgres.pgoutput import Relation, fields, heads
+from caraway.ingest.sources.capture.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, JSON, OID
 from caraway.ingest.sources.capture.reader import CaptureReader
 from caraway.ingest.sources.reader import Position, SourceContext
 from caraway.ingest.targets import Target
@@ -37,22 +40,44 @@ def message(kind: bytes, texts: Sequence[bytes | None]) -> bytes:
     st.sampled_from([b"I", b"U"]),
 )
 @example([[b"a", None], [b"tt", b""]], b"I")
-@example([[b"n" * 0x740000, b"t"]], b"I")
-def test_values_that_are_found_together_are_those_of_each_message(rows: list[list[bytes | None]], kind: bytes) -> None:
+@example([[None], [None]], b"U")
+def test_texts_that_are_found_together_are_those_of_each_message(rows: list[list[bytes | None]], kind: bytes) -> None:
     names = tuple("abcd"[: len(rows[0])])
     relation = Relation(("public", "t"), names, (25,) * len(names), (None,) * len(names))
     messages = [message(kind, row) for row in rows]
     assert all(each[:8] in heads(7, relation) for each in messages)
-    found = columns_of(messages, relation)
+    found = columns_of(messages, len(names))
     assert found is not None
     one_by_one = [fields(each, 6, relation)[0] for each in messages]
-    assert [list(row) for row in zip(*found, strict=True)] == rows == [list(row.values()) for row in one_by_one]
+    together = zip(*(column.to_pylist() for column in found), strict=True)
+    assert list(map(list, together)) == rows == [list(row.values()) for row in one_by_one]
 
 
 def test_a_message_that_lacks_a_value_has_no_columns() -> None:
-    relation = Relation(("public", "t"), ("a", "b"), (25, 25), (None, None))
     unchanged = message(b"U", [b"x", b"y"])[:-6] + b"u"
-    assert columns_of([message(b"U", [b"x", b"y"]), unchanged], relation) is None
+    assert columns_of([message(b"U", [b"x", b"y"]), unchanged], 2) is None
+
+
+FLOATS = st.floats() | st.sampled_from([0.1, -0.0, 5e-324, 1e22, 123456789012345680.0])
+VALUES = {
+    INT8: st.integers(-(2**63), 2**63 - 1).map(str),
+    OID: st.integers(0, 2**32 - 1).map(str),
+    FLOAT8: FLOATS.map(lambda value: repr(value).replace("inf", "Infinity").replace("nan", "NaN")),
+    BOOL: st.sampled_from("tf"),
+    JSON: st.sampled_from(["{}", "[1,null]"]),
+    25: st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8),
+}
+
+
+@given(st.sampled_from(list(VALUES)).flatmap(lambda oid: st.tuples(st.just(oid), st.lists(st.none() | VALUES[oid]))))
+@example((FLOAT8, ["NaN", "Infinity", "-Infinity", None]))
+def test_values_of_texts_that_are_found_together_are_those_of_the_loader(case: tuple[int, list[str | None]]) -> None:
+    oid, texts = case
+    load = _LOADERS.get(oid)
+    encoded = [None if text is None else text.encode() for text in texts]
+    expected = [None if text is None else text.decode() if load is None else load(text) for text in encoded]
+    found = values_of(pa.array(encoded, pa.large_binary()), load)
+    assert list(map(repr, found)) == list(map(repr, expected))
 
 
 # Transactions: the changes of each, as the operation, the key, and the name of the new row.

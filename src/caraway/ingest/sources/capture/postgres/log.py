@@ -26,11 +26,12 @@ from caraway.ingest.sources.capture.log import (
 )
 from caraway.ingest.sources.capture.postgres import catalog, pgoutput
 from caraway.ingest.sources.capture.postgres.chunks import TableReader
+from caraway.ingest.sources.capture.postgres.columns import columns_of, values_of
 from caraway.ingest.sources.capture.postgres.connection import Server, query
 from caraway.ingest.sources.capture.postgres.pgoutput import HEAD, UNCHANGED, Relation
 from caraway.ingest.sources.capture.postgres.slots import SlotMaker
 from caraway.ingest.sources.capture.postgres.stream import Stream
-from caraway.ingest.sources.capture.postgres.values import Values, loaded
+from caraway.ingest.sources.capture.postgres.values import Values
 from caraway.ingest.sources.reader import Resolve, SourceContext
 
 PREFIX = b"caraway"
@@ -39,7 +40,7 @@ CHECK_S = 30.0
 # A quiet stream is asked so often how far the log is decoded, so that the slot doesn't keep what has nothing for it.
 ASK_S = 1.0
 # Fewer messages than this are made into events one by one, which is faster then.
-LEAST_PUTS = 8
+LEAST_PUTS = 32
 
 
 class PostgresLog:
@@ -350,15 +351,15 @@ class PostgresLog:
     def _puts(self, messages: Sequence[bytes]) -> Puts | None:
         """Return the changes of messages that have only new rows; None if the log doesn't have all their values."""
         relation = self._relations[self._table.oid]
-        texts = pgoutput.columns_of(messages, relation)
+        texts = columns_of(messages, len(relation.columns))
         if texts is None:
             return None
         described = zip(relation.columns, relation.loaders, texts, strict=True)
         return Puts(
             ops=[self._heads[message[:HEAD]] for message in messages],
-            columns={name: loaded(column, load) for name, load, column in described},
+            columns={name: values_of(column, load) for name, load, column in described},
             keys=[
-                [None] * len(messages) if place is None else loaded(texts[place], None)
+                [None] * len(messages) if place is None else values_of(texts[place], None)
                 for place in self._places(relation)
             ],
             size=sum(map(len, messages)),

@@ -4,7 +4,6 @@ See "Logical Replication Message Formats" in Postgres's manual. Values are sent 
 their types.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -20,9 +19,6 @@ _U16 = Struct(">H")
 
 # The bytes of a message before the values of its row, if it has one row: the kind, the table, "N" and how many columns.
 HEAD = 8
-# A message that is shorter has no value whose length needs more than two of its four bytes.
-_SHORT = 1 << 16
-_VALUE = re.compile(rb"t\0\0..", re.DOTALL)
 
 Loader = Callable[[bytes], object]
 # The value of a column that an update didn't change, and that is so large that Postgres stores it outside of the row.
@@ -143,26 +139,6 @@ def heads(number: int, found: Relation) -> dict[bytes, str]:
     """Return the heads of the messages that have a new row of a table and no old one, and their operations."""
     end = _U32.pack(number) + b"N" + _U16.pack(len(found.columns))
     return {b"I" + end: "c", b"U" + end: "u"}
-
-
-def columns_of(messages: Sequence[bytes], found: Relation) -> Sequence[list[bytes | None]] | None:
-    """Return the texts of each column of messages that begin with `heads`; None if the log doesn't have all of them.
-
-    Texts never have the character 0, so `t`, two zeros and two more bytes are always the beginning of a value if no
-    length needs more than two bytes. Then a regular expression finds all values at once. Rows with nulls have fewer.
-    """
-    width = len(found.columns)
-    if max(map(len, messages)) < _SHORT:
-        texts: list[bytes | None] = _VALUE.split(b"".join([message[HEAD:] for message in messages]))
-        if len(texts) == 1 + width * len(messages):
-            return [texts[1 + column :: width] for column in range(width)]
-    rows: list[list[bytes | None]] = []
-    for message in messages:
-        row = inserted(message, HEAD - 2, found)
-        if row is None:
-            return None
-        rows.append(row)
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def row_of(texts: Sequence[bytes | None], found: Relation) -> dict[str, object]:

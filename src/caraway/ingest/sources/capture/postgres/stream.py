@@ -72,11 +72,18 @@ class Stream:
             size: The bytes behind which no further message is added.
         """
         found, total, get = [first], len(first), self._connection.get_copy_data
+        is_last = False
         while len(found) < rows and total < size:
             length, data = get(1)
             if length <= 0:
-                # `read` looks again, and waits or says what is wrong.
-                break
+                if length < 0 or is_last:
+                    # `read` looks again, and waits or says what is wrong.
+                    break
+                # libpq has read only some kB; more may be there.
+                self._consume()
+                is_last = True
+                continue
+            is_last = False
             message = bytes(data)
             if message[0] != PLUGIN:
                 self._keepalive(message)
