@@ -9,10 +9,20 @@ modules.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import ClassVar
 
 from caraway.errors import CommitError
+from caraway.graph.formats import (
+    ENVELOPE_CDC,
+    FILES_READER,
+    PLAIN_CDC,
+    STORE_LIBRARIES,
+    TABLE_CDC,
+    TABLE_LIBRARIES,
+    TABLE_READERS,
+    is_installed,
+    unreadable_table,
+)
 from caraway.graph.systems import (
     AzureSystem,
     CSVFormat,
@@ -35,9 +45,6 @@ from caraway.graph.systems import (
     TableSystem,
 )
 
-# The values that `cdc=` may have: for every system, and for systems whose records may be Debezium's change envelopes.
-PLAIN_CDC = frozenset({"append", "upsert"})
-ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
 # The hash function of the digests by which rows of tables are recognised (`caraway.ingest.sources.tables.hashes`).
 XXH3 = "xxh3"
 
@@ -125,7 +132,7 @@ class Connector:
         """Return why the server can't read this source; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
-        if self.library and not _is_installed(self.library[0]):
+        if self.library and not is_installed(self.library[0]):
             return self._lacks(*self.library)
         if not self.read_formats:
             return f"the server doesn't read {self.kind} yet; use Kafka, or post to a webhook"
@@ -142,7 +149,7 @@ class Connector:
         """Return why the server can't write this sink; empty if it can."""
         if self.settings is None:
             return f"no {self.kind} is registered under this name on the server"
-        if self.writer and self.library and not _is_installed(self.library[0]):
+        if self.writer and self.library and not is_installed(self.library[0]):
             return self._lacks(*self.library)
         return "" if self.writer else f"the server doesn't write {self.kind} yet; leave it out, or to another env"
 
@@ -160,14 +167,6 @@ class Connector:
 
     def check_sink(self, where: str) -> None:
         """Raise `CommitError`, with `where` before its text, if a sink can't be like this."""
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        # A package above it is missing.
-        return False
 
 
 # The classes of connectors by name. `dataclass(slots=True)` makes each class anew, so `__init_subclass__` runs twice
@@ -256,39 +255,6 @@ class KafkaConnector(SystemConnector):
             raise CommitError(f'{where}: the registry is "confluent", not {self.format.registry!r}')
 
 
-# The readers of files, and of the formats of tables, whichever store they are in.
-FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
-TABLE_READERS: Mapping[str, str] = {
-    "delta": "caraway.ingest.sources.delta:DeltaReader",
-    "hudi": "caraway.ingest.sources.hudi.reader:HudiReader",
-    "iceberg": "caraway.ingest.sources.iceberg.reader:IcebergReader",
-}
-# The modules that the readers of tables need, and the extras that bring them, by format.
-TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {
-    "hudi": ("hudi", "hudi"),
-    "iceberg": ("pyiceberg", "iceberg"),
-}
-# The modules that the readers of stores need, whatever the format, and the extras that bring them.
-STORE_LIBRARIES: Mapping[SystemKind, tuple[str, str]] = {
-    SystemKind.GCS: ("google.cloud.storage", "gcs"),
-    SystemKind.AZURE: ("azure.storage.blob", "azure"),
-}
-# The values of cdc with which tables of a format can be read.
-TABLE_CDC: Mapping[str, frozenset[str]] = {
-    "delta": frozenset({"native"}),
-    "hudi": PLAIN_CDC | {"native"},
-    "iceberg": PLAIN_CDC | {"native"},
-}
-
-
-def _unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
-    """Return why files of a format can't be chosen by such a path; empty if they can."""
-    if isinstance(format_name, str) and format_name in TABLE_READERS and suffix is not None:
-        table = f"{'an' if format_name == 'iceberg' else 'a'} {format_name.capitalize()} table"
-        return f"{table} is one folder; give it by prefix, or by a path without wildcards and times"
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Connector(SystemConnector):
     """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
@@ -322,7 +288,7 @@ class S3Connector(SystemConnector):
         if by_role and self.format in {"delta", "hudi"}:
             table = f"a {str(self.format).capitalize()} table"
             return f"{table} is opened by keys or as the server that reads, not by a role; leave role_arn out"
-        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
+        return SystemConnector.unreadable(self) or unreadable_table(self.format, self.suffix)
 
     def target(self, suffix: str) -> str:
         """Return the address of the table that a sink writes."""
@@ -390,9 +356,9 @@ class FilesConnector(SystemConnector):
     def unreadable(self) -> str:
         """Return why the server can't read this source; empty if it can."""
         store = STORE_LIBRARIES.get(self.kind)
-        if self.settings is not None and store is not None and not _is_installed(store[0]):
+        if self.settings is not None and store is not None and not is_installed(store[0]):
             return self._lacks(*store)
-        return SystemConnector.unreadable(self) or _unreadable_table(self.format, self.suffix)
+        return SystemConnector.unreadable(self) or unreadable_table(self.format, self.suffix)
 
     @property
     def container_word(self) -> str:

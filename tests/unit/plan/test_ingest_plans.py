@@ -121,7 +121,7 @@ REFUSED = [
 def test_a_table_without_its_library_is_refused_with_the_extra(
     monkeypatch: pytest.MonkeyPatch, kind: str, library: str
 ) -> None:
-    monkeypatch.setattr("caraway.graph.connectors._is_installed", lambda module: module != library)
+    monkeypatch.setattr("caraway.graph.connectors.is_installed", lambda module: module != library)
     with pytest.raises(CommitError, match=rf"lacks the library {library}; .* pip install 'caraway\[{kind}\]'"):
         plan(replace(SOURCE, connector=replace(OBJECTS, format=kind), cdc=Cdc.NATIVE))
 

@@ -1,0 +1,54 @@
+"""The formats in which connectors read rows: the values of cdc, and the readers and libraries of files and tables.
+
+Tables that are made of files are read in the same way in whichever store they are, so the connectors of all stores
+(`caraway.graph.connectors`) share what is here.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from caraway.graph.systems import CSVFormat, SystemKind
+
+# The values that `cdc=` may have: for every system, and for systems whose records may be Debezium's change envelopes.
+PLAIN_CDC = frozenset({"append", "upsert"})
+ENVELOPE_CDC = PLAIN_CDC | {"debezium"}
+# The readers of files, and of the formats of tables, whichever store they are in.
+FILES_READER = "caraway.ingest.sources.files.reader:FilesReader"
+TABLE_READERS: Mapping[str, str] = {
+    "delta": "caraway.ingest.sources.delta:DeltaReader",
+    "hudi": "caraway.ingest.sources.hudi.reader:HudiReader",
+    "iceberg": "caraway.ingest.sources.iceberg.reader:IcebergReader",
+}
+# The modules that the readers of tables need, and the extras that bring them, by format.
+TABLE_LIBRARIES: Mapping[str | None, tuple[str, str]] = {
+    "hudi": ("hudi", "hudi"),
+    "iceberg": ("pyiceberg", "iceberg"),
+}
+# The modules that the readers of stores need, whatever the format, and the extras that bring them.
+STORE_LIBRARIES: Mapping[SystemKind, tuple[str, str]] = {
+    SystemKind.GCS: ("google.cloud.storage", "gcs"),
+    SystemKind.AZURE: ("azure.storage.blob", "azure"),
+}
+# The values of cdc with which tables of a format can be read.
+TABLE_CDC: Mapping[str, frozenset[str]] = {
+    "delta": frozenset({"native"}),
+    "hudi": PLAIN_CDC | {"native"},
+    "iceberg": PLAIN_CDC | {"native"},
+}
+
+
+def unreadable_table(format_name: str | CSVFormat, suffix: str | None) -> str:
+    """Return why files of a format can't be chosen by such a path; empty if they can."""
+    if isinstance(format_name, str) and format_name in TABLE_READERS and suffix is not None:
+        table = f"{'an' if format_name == 'iceberg' else 'a'} {format_name.capitalize()} table"
+        return f"{table} is one folder; give it by prefix, or by a path without wildcards and times"
+    return ""
+
+
+def is_installed(module: str) -> bool:
+    """Return whether a module of a library is there, without loading it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # A package above it is missing.
+        return False
