@@ -24,6 +24,8 @@ from tests.services.killable import KillableServer
 
 StoreName = Literal["gcs", "azure"]
 STORES: tuple[StoreName, ...] = ("gcs", "azure")
+# The folders in which tables of Delta and of Hudi say which files belong to them.
+LOGS = frozenset({"_delta_log", ".hoodie"})
 
 
 class Store(Protocol):
@@ -172,9 +174,13 @@ def running_store(name: StoreName, folder: Path, *, keeps: bool = False) -> Iter
 
 
 def copy_folder(store: Store, folder: Path, container: str, prefix: str) -> None:
-    """Copy the files of a folder that the store doesn't have; those of Delta's log last, so that a table is whole."""
+    """Copy the files of a table's folder that the store doesn't have; those of its log last, so that a table is whole.
+
+    The checksums that Hadoop writes beside the files of a folder aren't copied, as it writes none into stores.
+    """
     there = set(store.paths(container))
-    files = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: "_delta_log" in path.parts)
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
+    files = sorted(paths, key=lambda path: not LOGS.isdisjoint(path.parts))
     for path in files:
         name = f"{prefix}/{path.relative_to(folder).as_posix()}"
         if name not in there:
