@@ -142,7 +142,7 @@ def make_files(folder: Path, rows: int, formats: Sequence[str]) -> None:
     if "hudi" in formats:
         with running_hudi(folder) as hudi:
             hudi.sql(
-                f"CREATE TABLE payments USING hudi LOCATION '{folder / 'hudi'}' "
+                f"CREATE TABLE payments USING hudi LOCATION '{folder / 'hudi'}' "  # noqa: S608 (paths of the benchmark)
                 f"TBLPROPERTIES ('hoodie.metadata.enable' = 'false') AS SELECT * FROM parquet.`{folder / 'parquet'}`"
             )
 
