@@ -9,16 +9,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
 
 from caraway.stack import ports
 from tests.services.debian import NotInstalledError, cache, libraries, unpack
-from tests.timeouts import deadline_in, scaled
+from tests.services.killable import ServerProcess
 
 # The second one has a program that makes data folders.
 PACKAGES = ("mariadb-server-core", "mariadb-client-core")
@@ -39,7 +37,6 @@ OPTIONS = (
     "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL",
 )
-START_S, STOP_S = 60.0, 60.0
 USER, PASSWORD, DATABASE = "caraway", "test-password", "garden"
 
 
@@ -98,33 +95,16 @@ def _unpacked() -> Path:
     return cache() / "mariadb"
 
 
-class MariaDB:
+class MariaDB(ServerProcess):
     """A server with an empty database `garden`, and a user who may do everything."""
 
+    stop_s = 60.0
+
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "mariadb.log", working_folder=folder)
         self.folder = folder
         self.port = ports.choose()
-        self.log_file = folder / "mariadb.log"
         self.data = folder / "data"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self, *options: str) -> None:
-        """Start the server on its data, and wait until it answers."""
-        command, environment = self.command()
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, *options],
-                env=environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        deadline = deadline_in(START_S)
-        while not self._answers():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         """Return the command that starts the server, and its environment; make its data folder before."""
@@ -168,31 +148,6 @@ class MariaDB:
     def url(self) -> str:
         """The address of the database, with user and password."""
         return f"mysql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{DATABASE}"
-
-    @property
-    def pid(self) -> int:
-        """The number of the server's process."""
-        assert self._process is not None
-        return self._process.pid
-
-    def kill(self) -> None:
-        """End the server as kill -9 does."""
-        if self._process is not None:
-            self._process.send_signal(SIGKILL)
-            self._process.wait()
-
-    def stop(self) -> None:
-        """End the server in order."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(SIGTERM)
-            try:
-                self._process.wait(scaled(STOP_S))
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-    def said(self) -> str:
-        """Return the end of the server's log."""
-        return self.log_file.read_text(errors="replace")[-4000:]
 
 
 @contextmanager

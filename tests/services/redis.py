@@ -6,21 +6,18 @@ unpacks Debian's packages into the cache. That needs no rights and changes nothi
 
 import os
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
 from typing import Any
 
 import redis
 
 from caraway.stack import ports
 from tests.services.debian import NotInstalledError, cache, libraries, unpack
-from tests.timeouts import deadline_in, scaled
+from tests.services.killable import ServerProcess
 
 # The program itself is in the second package, and a link to it in the first one.
 PACKAGES = ("redis-server", "redis-tools")
@@ -32,7 +29,6 @@ OPTIONS = (
     *("--appendfsync", "no"),
     *("--daemonize", "no"),
 )
-START_S, STOP_S = 30.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +76,15 @@ def _unpacked() -> Path:
     return cache() / "redis"
 
 
-class RedisServer:
+class RedisServer(ServerProcess):
     """An empty server. Clients that connect without a password may do everything."""
 
+    start_s = 30.0
+
     def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "redis.log", working_folder=folder)
         self.folder = folder
         self.port = ports.choose()
-        self.log_file = folder / "redis.log"
-        self._process: subprocess.Popen[bytes] | None = None
         # The bytes of the log before the last start.
         self._logged = 0
 
@@ -95,22 +92,13 @@ class RedisServer:
         """Start the server on its data, and wait until it answers."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._logged = self.log_file.stat().st_size if self.log_file.exists() else 0
-        found = program()
         port = () if "--port" in options else ("--port", str(self.port))
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(found.server), *OPTIONS, *port, "--dir", str(self.folder), *options],
-                env=found.environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        deadline = deadline_in(START_S)
-        while not self._answers():
-            assert self._process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.02)
+        super().start(*port, *options)
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Return the command that starts the server, and its environment."""
+        found = program()
+        return [str(found.server), *OPTIONS, "--dir", str(self.folder)], found.environment
 
     def client(self, **more: Any) -> Any:
         """Return a client with the library's own settings."""
@@ -119,25 +107,6 @@ class RedisServer:
     def _answers(self) -> bool:
         """Return whether the server has loaded its data; one that asks for TLS or a password only has to listen."""
         return b"Ready to accept connections" in self.log_file.read_bytes()[self._logged :]
-
-    def kill(self) -> None:
-        """End the server as kill -9 does."""
-        if self._process is not None:
-            self._process.send_signal(SIGKILL)
-            self._process.wait()
-
-    def stop(self) -> None:
-        """End the server in order."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(SIGTERM)
-            try:
-                self._process.wait(scaled(STOP_S))
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-    def said(self) -> str:
-        """Return the end of the server's log."""
-        return self.log_file.read_text(errors="replace")[-4000:]
 
 
 @contextmanager
