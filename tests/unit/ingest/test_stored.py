@@ -61,7 +61,7 @@ def test_a_server_without_the_library_of_a_store_names_the_extra(
         connector = FilesConnector(system=system, container="raw", prefix="raw", format=format_name)
         assert connector.unreadable() == ""
         with monkeypatch.context() as patch:
-            patch.setattr(connectors, "_is_installed", lambda module: module == "pyiceberg")
+            patch.setattr(connectors, "is_installed", lambda module: module == "pyiceberg")
             assert connector.unreadable().endswith(f"install it there with: pip install 'caraway[{extra}]'")
 
 
