@@ -48,6 +48,7 @@ LONGEST_FIRST = (
     "integration/console/test_killed_engine",
     "integration/console/test_axe",
     "integration/sources/test_hudi",
+    "integration/server/test_lake_kills",
     # In the order of the time that they took in `just test`.
     "e2e",
     "integration/installed/test_wheel",
