@@ -1,6 +1,7 @@
 """Stores of objects: files that are read by ranges, and the addresses of stores."""
 
 import io
+import logging
 from contextlib import nullcontext
 
 import pytest
@@ -63,6 +64,13 @@ def test_a_server_without_the_library_of_a_store_names_the_extra(
         with monkeypatch.context() as patch:
             patch.setattr(connectors, "is_installed", lambda module: module == "pyiceberg")
             assert connector.unreadable().endswith(f"install it there with: pip install 'caraway[{extra}]'")
+
+
+def test_requests_to_azure_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("caraway.ingest.sources.files.azure_store")
+    with caplog.at_level(logging.INFO):
+        logging.getLogger("azure.core.pipeline.policies.http_logging_policy").info("Request headers: ...")
+    assert not caplog.records
 
 
 def test_addresses_are_those_that_emulators_and_other_clouds_have() -> None:

@@ -6,6 +6,7 @@ which Azure could be asked.
 
 import base64
 import binascii
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -40,6 +41,8 @@ CONNECT_S, READ_S = 10, 60
 # How often a request is repeated, and the seconds before the first time; each further pause is longer by three seconds.
 RETRIES, PAUSE_S = 3, 1
 REFUSED = (401, 403)
+# By default the libraries log each request and each answer, with all headers.
+logging.getLogger("azure").setLevel(logging.WARNING)
 # The errors that the library raises if the headers of an answer were cut.
 UNREADABLE = (AttributeError, LookupError, TypeError)
 
