@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import boto3
+import httpx
 import msgspec
 import pyarrow as pa
 import pytest
@@ -40,6 +41,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     address = f"http://{host}:{port}"
+    # All servers of one process have the same objects: a test would find the table of the one before in its folder.
+    httpx.post(f"{address}/moto-api/reset").raise_for_status()
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",

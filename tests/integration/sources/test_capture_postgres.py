@@ -4,10 +4,13 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
+from itertools import cycle
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -22,6 +25,7 @@ from caraway.ingest.sources.capture.postgres.connection import Server
 from caraway.ingest.sources.capture.reader import CaptureReader, forget
 from caraway.ingest.sources.worker import SourceWorker
 from tests.integration.sources.capture_world import KilledError, World, plants
+from tests.services.cutting import cutting_proxy
 from tests.services.postgres import Postgres, running_postgres
 from tests.timeouts import deadline_in
 
@@ -227,6 +231,47 @@ def check_trace(database: Connection, identity: str, seed: int, *, rows: int, ro
         assert not world.dead_letters
     world.kill()
     assert kills
+
+
+def test_connections_that_are_cut_in_half_of_a_row_lose_and_double_nothing(database: Connection) -> None:
+    database.execute(TABLE)
+    system = system_of(database)
+    # The proxy is a thread of this process, so nothing would come if the reader waited with Python's lock.
+    with cutting_proxy(f"http://{system.host}:{system.port}") as proxy:
+        address = urlsplit(proxy.address)
+        assert address.hostname is not None
+        assert address.port is not None
+        world = World(plants(replace(system, host=address.hostname, port=address.port), "plants"))
+        world.most_rows = lambda: 700
+        worker = world.worker()
+        catch_up(world, worker, database)
+        # A transaction is read from its beginning again, so some connections must last for the whole of it.
+        proxy.after = partial(next, cycle([40_000, 90_000, 250_000, 600_000, 3_000_000]))
+        await_stop(worker, database)
+        database.execute(
+            "INSERT INTO plants SELECT n, 'kind ' || n, repeat('t', n % 90), n / 4.0 FROM generate_series(1, 6000) n"
+        )
+        database.execute("UPDATE plants SET note = NULL WHERE id <= 500")
+        deadline = deadline_in(60)
+        while world.rows() != table_rows(database):
+            assert time.monotonic() < deadline, (proxy.cuts, len(world.rows()))
+            world.now += 0.4
+            with suppress(UnavailableError):
+                worker.step()
+        assert proxy.cuts >= 2
+        # A row that comes twice may come after all those that are awaited.
+        proxy.after = lambda: None
+        await_stop(worker, database)
+        catch_up(world, worker, database)
+        assert len(world.topics[world.plan.topic.name]) == 6500
+        assert not world.dead_letters
+        world.kill()
+
+
+def await_stop(worker: SourceWorker, connection: Connection) -> None:
+    """Stop a worker, which may be used again, and wait until the server knows that nobody reads its slot."""
+    worker.stop()
+    await_readers(connection, connection.info.dbname)
 
 
 def reader_of(world: World) -> CaptureReader:

@@ -254,7 +254,10 @@ class _Incoming:
             return True
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        return bool(select.select([self._socket], [], [], timeout_s)[0])
+        # `select.select` would refuse a socket whose number is above 1,023.
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        return bool(poller.poll(1_000 * timeout_s))
 
     def read(self, size: int) -> bytes:
         """Return so many bytes, or fewer at the end."""

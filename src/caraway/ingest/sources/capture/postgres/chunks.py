@@ -8,6 +8,7 @@ from psycopg.pq.abc import PGresult
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture.log import Chunk, Key
 from caraway.ingest.sources.capture.postgres.catalog import Connection, Table, quoted
+from caraway.ingest.sources.capture.postgres.connection import next_result
 from caraway.ingest.sources.capture.postgres.pgoutput import Loader
 from caraway.ingest.sources.capture.postgres.values import Values, loaded
 
@@ -91,7 +92,7 @@ class TableReader:
         else:
             connection.set_single_row_mode()
         error = ""
-        while (result := connection.get_result()) is not None:
+        while (result := next_result(connection)) is not None:
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 error = " ".join(result.get_error_message().split())
                 continue

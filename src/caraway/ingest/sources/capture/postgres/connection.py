@@ -1,11 +1,12 @@
 """Connections to a Postgres server whose tables are captured."""
 
+import select
 from collections.abc import Mapping
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import pq
-from psycopg.pq.abc import PGconn
+from psycopg.pq.abc import PGconn, PGresult
 
 from caraway.addresses.postgres_parameters import connection_parameters, place_of
 from caraway.errors import UnavailableError
@@ -15,6 +16,10 @@ from caraway.ingest.sources.reader import Resolve
 
 # A statement may take so long. The first rows behind a key come by its index, so a chunk takes a fraction of a second.
 STATEMENT_S = 60
+# The seconds of one wait for an answer.
+WAIT_S = 10.0
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Server:
@@ -27,40 +32,60 @@ class Server:
         self._endpoints = endpoints
         self.where = place_of(system, endpoints)
 
-    def connect(self) -> "psycopg.Connection[tuple[Any, ...]]":
+    def connect(self) -> Connection:
         """Return a connection for queries, in autocommit."""
         settings = {**SESSION, "statement_timeout": f"{STATEMENT_S}s", "idle_in_transaction_session_timeout": "60s"}
-        try:
-            return psycopg.connect(**self._parameters(settings), autocommit=True)
-        except psycopg.Error as error:
-            raise UnavailableError(f"{self.where}: {spelled(error)}") from None
+        return self._connected(self._parameters(settings))
 
-    def replicate(self) -> PGconn:
-        """Return a connection of the replication protocol, which understands only its commands."""
-        parameters = {**self._parameters(SESSION), "replication": "database"}
-        made = pq.PGconn.connect(psycopg.conninfo.make_conninfo(**parameters).encode())
-        if made.status != pq.ConnStatus.OK:
-            message = made.get_error_message()
-            made.finish()
-            raise UnavailableError(f"{self.where}: {message.strip()}")
-        return made
+    def replicate(self) -> Connection:
+        """Return a connection of the replication protocol, which understands only the commands that libpq sends.
+
+        psycopg waits for it without Python's lock. libpq's own function would stop all threads of the server until a
+        server that doesn't answer is given up.
+        """
+        return self._connected({**self._parameters(SESSION), "replication": "database"})
 
     def identity(self) -> str:
         """Return the number of the database cluster, which its standbys share."""
-        connection = self.replicate()
-        try:
-            result = connection.exec_(b"IDENTIFY_SYSTEM")
+        with self.replicate() as connection:
+            result = connection.pgconn.exec_(b"IDENTIFY_SYSTEM")
             if result.status != pq.ExecStatus.TUPLES_OK:
                 raise UnavailableError(f"{self.where}: {result.get_error_message().strip()}")
             return (result.get_value(0, 0) or b"").decode()
-        finally:
-            connection.finish()
+
+    def _connected(self, parameters: Mapping[str, Any]) -> Connection:
+        try:
+            return psycopg.connect(**parameters, autocommit=True)
+        except psycopg.Error as error:
+            raise UnavailableError(f"{self.where}: {spelled(error)}") from None
 
     def _parameters(self, settings: Mapping[str, str]) -> dict[str, Any]:
         return connection_parameters(self._system, self._resolve, self._endpoints, settings)
 
 
-def query(connection: "psycopg.Connection[tuple[Any, ...]]", where: str, text: LiteralString, *values: object) -> Any:
+def wait_for(connection: PGconn, timeout_s: float) -> None:
+    """Wait until bytes have come, or some seconds have passed; other threads run meanwhile.
+
+    `select.select` would refuse a socket whose number is above 1,023, as those of a server with many files can be.
+    """
+    poller = select.poll()
+    poller.register(connection.socket, select.POLLIN)
+    poller.poll(1_000 * timeout_s)
+
+
+def next_result(connection: PGconn) -> PGresult | None:
+    """Return the next result of a query that was sent.
+
+    libpq's own function would wait with Python's lock, so that all threads of the server would stop until the database
+    answers.
+    """
+    while connection.is_busy():
+        wait_for(connection, WAIT_S)
+        connection.consume_input()
+    return connection.get_result()
+
+
+def query(connection: Connection, where: str, text: LiteralString, *values: object) -> Any:
     """Return the rows of a query. Raises `UnavailableError` with what Postgres says."""
     try:
         return connection.execute(text, values).fetchall()

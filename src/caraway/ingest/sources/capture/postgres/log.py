@@ -284,7 +284,7 @@ class PostgresLog:
         try:
             self._stream = Stream(replicating, self._where, self._slot, self._publication, lsn)
         except BaseException:
-            replicating.finish()
+            replicating.close()
             raise
         self._end = lsn
         self._asked_at = self._checked_at = time.monotonic()

@@ -1,12 +1,10 @@
 """Making a replication slot, which waits until all transactions that run now have ended."""
 
-import select
-
 from psycopg import pq
 
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture.postgres import catalog
-from caraway.ingest.sources.capture.postgres.connection import Server, query
+from caraway.ingest.sources.capture.postgres.connection import Server, query, wait_for
 
 _MAKE = b"SELECT (lsn - '0/0'::pg_lsn)::text FROM pg_create_logical_replication_slot($1, 'pgoutput')"
 
@@ -41,7 +39,7 @@ class SlotMaker:
             return self._found
         connection = self._connection.pgconn
         connection.flush()
-        select.select([connection.socket], [], [], timeout_s)
+        wait_for(connection, timeout_s)
         connection.consume_input()
         if connection.is_busy():
             return None

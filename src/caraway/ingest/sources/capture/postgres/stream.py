@@ -4,16 +4,15 @@ psycopg has no interface for the replication protocol, but libpq has all that it
 that begins a COPY in both directions, whose messages are read and written like those of any COPY.
 """
 
-import select
 import time
 from collections.abc import Container
 from struct import Struct
 
 import psycopg
 from psycopg import pq
-from psycopg.pq.abc import PGconn
 
 from caraway.errors import UnavailableError
+from caraway.ingest.sources.capture.postgres.connection import Connection, wait_for
 from caraway.ingest.sources.capture.postgres.pgoutput import EPOCH_US, HEAD
 
 _STATUS = Struct(">cQQQqB")
@@ -30,13 +29,13 @@ ANSWER_S = 10.0
 class Stream:
     """Reads a slot."""
 
-    def __init__(self, connection: PGconn, where: str, slot: str, publication: str, lsn: int) -> None:
+    def __init__(self, connection: Connection, where: str, slot: str, publication: str, lsn: int) -> None:
         """Start to read behind an LSN.
 
         Raises:
             UnavailableError: The slot can't be read.
         """
-        self._connection = connection
+        self._whole, self._connection = connection, connection.pgconn
         self._where = where
         self._confirmed = lsn
         self._answered_at = time.monotonic()
@@ -46,10 +45,10 @@ class Stream:
         """The LSN up to which the server has decoded its log, and sent what belongs to the publication."""
         options = f"proto_version '1', publication_names '{publication}', messages 'true'"
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {spelled_lsn(lsn)} ({options})'
-        result = connection.exec_(command.encode())
+        result = self._connection.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise UnavailableError(f"{where}, slot {slot}: {result.get_error_message().strip()}")
-        connection.nonblocking = 1
+        self._connection.nonblocking = 1
 
     def read(self, timeout_s: float) -> bytes | None:
         """Return the next message of the plugin, without its header; None if none came."""
@@ -112,7 +111,7 @@ class Stream:
             left = deadline - time.monotonic()
             if left <= 0:
                 return None
-            select.select([self._connection.socket], [], [], min(left, ANSWER_S))
+            wait_for(self._connection, min(left, ANSWER_S))
             self._consume()
             size, data = self._connection.get_copy_data(1)
 
@@ -127,7 +126,7 @@ class Stream:
 
     def close(self) -> None:
         """End the connection."""
-        self._connection.finish()
+        self._whole.close()
 
     def _keepalive(self, data: bytes) -> None:
         end, _, asks = _KEEPALIVE.unpack_from(data, 1)
