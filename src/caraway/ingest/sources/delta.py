@@ -7,7 +7,6 @@ that a row has the same number each time: `deltalake`'s own reader of the feed r
 position in a version would be possible. It is the oracle of the tests.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ from caraway.ingest.sources.files.pieces import ArrowInserts, ArrowTable, cast_t
 from caraway.ingest.sources.files.stored import FileStore, StoreFile, VanishedError
 from caraway.ingest.sources.files.stores import open_store
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
+from caraway.ingest.sources.rounds import PolledInRounds, Rounds, place_of
 from caraway.ingest.sources.snapshots.batches import Part, batch_of, deleted
 from caraway.ingest.sources.snapshots.rows import Rows
 
@@ -87,7 +86,7 @@ class Version:
     ts_ms: int
 
 
-class DeltaReader(ReadInRounds):
+class DeltaReader(PolledInRounds):
     """Reads a Delta table (`SourceReader`).
 
     The position has a version, a file of it, and a row of the file. The first version that is read is a snapshot.
@@ -116,7 +115,7 @@ class DeltaReader(ReadInRounds):
         self._version: Version | None = None
         self._number = self._file = self._row = 0
         self._is_snapshot = False
-        # The last version that this round reads.
+        # The last version that this round reads; -1 if it isn't known.
         self._last = -1
         self._open: StoreFile | None = None
         # The changes of the file that is being read, and those of them that were decoded and aren't handed over.
@@ -134,20 +133,6 @@ class DeltaReader(ReadInRounds):
         self._is_snapshot = bool(position["snapshot"])
         self._rounds.go_on(position)
         return position
-
-    def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
-        """Return the next rows; see `SourceReader.poll`."""
-        begun = time.monotonic()
-        if not self._rounds.is_on:
-            if not self._rounds.wait(timeout_s):
-                return None
-            self._rounds.begin()
-            self._last = -1
-        if self._last < 0:
-            self._last = self._table(None).version()
-        batch = self._read(rows, size)
-        self._rounds.note(len(batch.rows), begun)
-        return batch
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a row isn't read yet, by its version, file and number."""
@@ -213,12 +198,17 @@ class DeltaReader(ReadInRounds):
             )
         return table
 
+    def _prepare(self) -> None:
+        if self._last < 0:
+            self._last = self._table(None).version()
+
     def _read(self, rows: int, size: int) -> SourceBatch:
         parts: list[Part] = []
         left, read = rows, 0
         while left > 0 and read < size and self._rounds.is_on:
             if self._version is None and not self._next_version():
                 self._rounds.end()
+                self._last = -1
                 break
             version = self._version
             assert version is not None  # noqa: S101 (there is one, or the round would be over)

@@ -5,10 +5,12 @@ may jump, so it is never trusted to be far away: a next round that lies more tha
 """
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from caraway.dtypes.durations import US_PER_SECOND
+from caraway.ingest.sources.reader import SourceBatch
 
 # The interval of a source that names none, in seconds; the authoring classes have the same default.
 EVERY_S = 30 * 60.0
@@ -98,6 +100,30 @@ class ReadInRounds:
     def idle_at(self) -> float | None:
         """Return when the last round began, if it found no row."""
         return self._rounds.idle_at
+
+
+class PolledInRounds(ReadInRounds, ABC):
+    """The poll of readers that find out at the beginning of a round what it has to read."""
+
+    def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
+        """Return the next rows; see `SourceReader.poll`."""
+        begun = time.monotonic()
+        if not self._rounds.is_on:
+            if not self._rounds.wait(timeout_s):
+                return None
+            self._rounds.begin()
+        self._prepare()
+        batch = self._read(rows, size)
+        self._rounds.note(len(batch.rows), begun)
+        return batch
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Find out what this round has to read, unless that is known."""
+
+    @abstractmethod
+    def _read(self, rows: int, size: int) -> SourceBatch:
+        """Return the next rows of the round, or end it."""
 
 
 def place_of(mark: str) -> tuple[int, int, int]:

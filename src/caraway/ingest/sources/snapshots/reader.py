@@ -5,8 +5,7 @@ after another, and the files of each in a fixed order, so that a row has the sam
 step, that of the file, and the row's in the file).
 """
 
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,7 +13,7 @@ from caraway.graph.sources import Cdc
 from caraway.ingest.sources.files.keys import key_columns
 from caraway.ingest.sources.files.pieces import ArrowInserts, ArrowTable, cast_types
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import ReadInRounds, Rounds, place_of
+from caraway.ingest.sources.rounds import PolledInRounds, Rounds, place_of
 from caraway.ingest.sources.snapshots.batches import Part, batch_of, deleted
 from caraway.ingest.sources.snapshots.reading import File, SnapshotRows
 from caraway.ingest.sources.snapshots.rows import Rows
@@ -25,7 +24,7 @@ Step = TypeVar("Step")
 FIRST_PLACE: Mapping[str, Any] = {"number": 0, "file": 0, "row": 0, "next": 0.0, "reading": True}
 
 
-class SnapshotReader(ReadInRounds, ABC, Generic[Step, File]):
+class SnapshotReader(PolledInRounds, Generic[Step, File]):
     """The part of a `SourceReader` that the formats share; a subclass finds the steps and their files."""
 
     # The most steps of one batch: those without rows are passed over, but the position has to move.
@@ -51,19 +50,6 @@ class SnapshotReader(ReadInRounds, ABC, Generic[Step, File]):
         # The steps of this round that aren't begun; None if they aren't known.
         self._pending: list[Step] | None = None
         self._reading: SnapshotRows[File] | None = None
-
-    def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
-        """Return the next rows; see `SourceReader.poll`."""
-        begun = time.monotonic()
-        if not self._rounds.is_on:
-            if not self._rounds.wait(timeout_s):
-                return None
-            self._rounds.begin()
-        if self._pending is None:
-            self._begin()
-        batch = self._read(rows, size)
-        self._rounds.note(len(batch.rows), begun)
-        return batch
 
     def is_ahead(self, mark: str) -> bool:
         """Return whether a row isn't read yet, by the numbers of its step, its file and its own."""
@@ -97,6 +83,10 @@ class SnapshotReader(ReadInRounds, ABC, Generic[Step, File]):
     def _place(self) -> dict[str, Any]:
         """Return the part of the position that all formats have."""
         return {"number": self._number, "file": self._file, "row": self._row, **self._rounds.to_json()}
+
+    def _prepare(self) -> None:
+        if self._pending is None:
+            self._begin()
 
     def _read(self, rows: int, size: int) -> SourceBatch:
         parts: list[Part] = []

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 
 from caraway.errors import UnavailableError
-from caraway.ingest.sources.capture.postgres.connection import query, spelled
+from caraway.ingest.sources.capture.postgres.connection import Connection, query, spelled
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 # pgoutput sends watermarks since this version.
 LEAST_VERSION = 140_000
 

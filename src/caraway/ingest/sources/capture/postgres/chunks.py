@@ -7,8 +7,8 @@ from psycopg.pq.abc import PGresult
 
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture.log import Chunk, Key
-from caraway.ingest.sources.capture.postgres.catalog import Connection, Table, quoted
-from caraway.ingest.sources.capture.postgres.connection import next_result
+from caraway.ingest.sources.capture.postgres.catalog import Table, quoted
+from caraway.ingest.sources.capture.postgres.connection import Connection, next_result
 from caraway.ingest.sources.capture.postgres.pgoutput import Loader
 from caraway.ingest.sources.capture.postgres.values import Values, loaded
 

@@ -27,7 +27,7 @@ from caraway.ingest.sources.capture.log import (
 from caraway.ingest.sources.capture.postgres import catalog, pgoutput
 from caraway.ingest.sources.capture.postgres.chunks import TableReader
 from caraway.ingest.sources.capture.postgres.columns import columns_of, values_of
-from caraway.ingest.sources.capture.postgres.connection import Server, query
+from caraway.ingest.sources.capture.postgres.connection import Connection, Server, query
 from caraway.ingest.sources.capture.postgres.pgoutput import HEAD, UNCHANGED, Relation
 from caraway.ingest.sources.capture.postgres.slots import SlotMaker
 from caraway.ingest.sources.capture.postgres.stream import Stream
@@ -58,7 +58,7 @@ class PostgresLog:
         self._name = table
         self._texts = texts
         self._state: dict[str, Any] = {}
-        self._connection: catalog.Connection | None = None
+        self._connection: Connection | None = None
         self._stream: Stream | None = None
         self._maker: SlotMaker | None = None
         self._relations: dict[int, Relation] = {}
@@ -208,7 +208,7 @@ class PostgresLog:
                 open_one.close()
 
     @property
-    def _connected(self) -> catalog.Connection:
+    def _connected(self) -> Connection:
         assert self._connection is not None  # noqa: S101 (it is open)
         return self._connection
 
@@ -220,7 +220,7 @@ class PostgresLog:
     def _publication(self) -> str:
         return str(self._state["slot"])
 
-    def _check_origin(self, connection: catalog.Connection) -> None:
+    def _check_origin(self, connection: Connection) -> None:
         """Raise `UnavailableError` if the position belongs to another server or table."""
         if self._state.get("system") != self._server.identity():
             raise UnavailableError(
@@ -249,7 +249,7 @@ class PostgresLog:
             "the dataset's rows are then deleted, and the table is read again"
         )
 
-    def _lost(self, connection: catalog.Connection, found: catalog.Slot | None) -> None:
+    def _lost(self, connection: Connection, found: catalog.Slot | None) -> None:
         """Raise what a lost slot means: an error, or the new load to which the user has agreed."""
         if catalog.slot_of(connection, self._where, self._next_slot) is not None:
             raise LostLogError(self._next_state())
@@ -303,7 +303,7 @@ class PostgresLog:
         self._end = max(self._end, stream.sent)
         return Quiet((self._end,), is_end=True)
 
-    def _check(self, connection: catalog.Connection) -> None:
+    def _check(self, connection: Connection) -> None:
         """Raise `UnavailableError` if the table isn't the one whose changes are streamed."""
         self._table = catalog.table_of(connection, self._where, self._name)
         self._check_origin(connection)
