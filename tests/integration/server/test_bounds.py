@@ -285,7 +285,8 @@ def bounded(kafka: str, postgres: str, folder: Path, **settings: object) -> Iter
 
 
 def test_a_caller_has_a_share(kafka: str, postgres: str, tmp_path: Path) -> None:
-    settings = {"concurrency_per_token": 2, "requests_per_second_per_token": 50.0}
+    # A slow machine must also be able to make more requests than these.
+    settings = {"concurrency_per_token": 2, "requests_per_second_per_token": 5.0}
     with bounded(kafka, postgres, tmp_path / "server", **settings) as server:
         with ExitStack() as opened:
 
@@ -295,11 +296,16 @@ def test_a_caller_has_a_share(kafka: str, postgres: str, tmp_path: Path) -> None
                 slow = opened.enter_context(closing(connected(server)))
                 slow.sendall(b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 100\r\n\r\n")
                 answer = server.http.get("/branch/list")
-                return answer.status_code == 429 and answer.headers["retry-after"] == "1"
+                return answer.status_code == 429 and "server.concurrency_per_token" in answer.text
 
             eventually(is_busy, server.said)
             refused = server.http.get("/branch/list")
             assert (refused.json()["code"], refused.headers["retry-after"]) == ("busy", "1")
             assert server.health().status_code == 200
-        codes = [server.http.get("/openapi.json").status_code for _ in range(200)]
-        assert codes.count(429) > 0
+
+        def is_too_fast() -> bool:
+            answer = server.http.get("/branch/list")
+            return answer.status_code == 429 and "server.requests_per_second_per_token" in answer.text
+
+        assert any(is_too_fast() for _ in range(200))
+        eventually(lambda: server.http.get("/branch/list").status_code == 200, server.said)
