@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from caraway.config.settings import load_settings
+from tests.timeouts import scaled
 
 ROOT = Path(__file__).parents[3]
 Install = Callable[[str], Path]
@@ -32,7 +33,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the sdist."""
     folder = tmp_path_factory.mktemp("dist")
     just = Path(sys.executable).with_name("just")
-    subprocess.run([just, "dist", str(folder)], cwd=ROOT, check=True, timeout=120)
+    subprocess.run([just, "dist", str(folder)], cwd=ROOT, check=True, timeout=scaled(120))
     return folder
 
 
@@ -50,7 +51,7 @@ def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.Tem
     """Return a function that installs the wheel with some extras and returns the folder of its programs."""
     locked = tmp_path_factory.mktemp("locked") / "constraints.txt"
     export = ["export", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
-    subprocess.run([uv, *export, "--output-file", str(locked)], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([uv, *export, "--output-file", str(locked)], cwd=ROOT, check=True, timeout=scaled(60))
     [wheel] = dist.glob("*.whl")
 
     def install(extras: str) -> Path:
@@ -60,7 +61,7 @@ def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.Tem
         # Named, since variables of uv in our environment would choose another one.
         command = [uv, "pip", "install", "--quiet", "--python", str(programs / "python")]
         # On an empty cache PySpark comes over the network.
-        subprocess.run([*command, "--constraint", str(locked), f"{wheel}{extras}"], check=True, timeout=300)
+        subprocess.run([*command, "--constraint", str(locked), f"{wheel}{extras}"], check=True, timeout=scaled(300))
         return programs
 
     return install
@@ -77,7 +78,7 @@ def run(program: Path, *arguments: str, home: Path, timeout: float = 60) -> subp
     }
     command = [str(program), *arguments]
     return subprocess.run(
-        command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=timeout
+        command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=scaled(timeout)
     )
 
 

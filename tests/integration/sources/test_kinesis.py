@@ -24,6 +24,7 @@ from caraway.ingest.sources.reader import Position, SourceBatch
 from tests.effort import examples
 from tests.integration.sources.contexts import context_of
 from tests.integration.sources.kinesis_server import ARN, SPACE, KinesisServer, running
+from tests.timeouts import scaled
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SYSTEM = KinesisSystem(name="kin", role_arn=ROLE)
@@ -59,7 +60,7 @@ def batches_of(reader: KinesisReader, rows: int = 10_000) -> Iterator[SourceBatc
         batch = reader.poll(rows=rows, size=1 << 20, timeout_s=0.01)
         if batch is not None:
             yield batch
-        assert time.monotonic() < begun + 30
+        assert time.monotonic() < begun + scaled(30)
 
 
 def row(n: int) -> bytes:

@@ -32,6 +32,7 @@ from tests.effort import examples
 from tests.integration.sources.contexts import context_of
 from tests.integration.sources.pubsub_emulator import running_emulator
 from tests.integration.sources.pubsub_server import PubSubServer, running
+from tests.timeouts import deadline_in
 from tests.unit.ingest.test_sources import SOURCE, KilledError, World, plan_of, topic_of
 
 SYSTEM = PubSubSystem(name="ps", project_id="bees", service_account_key="{}")
@@ -68,7 +69,7 @@ def poll(reader: PubSubReader, rows: int = 10_000) -> SourceBatch | None:
 
 def some(reader: PubSubReader, rows: int = 10_000) -> SourceBatch:
     """Poll until messages come, which takes as long as the machine takes."""
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(30)
     while (batch := poll(reader, rows)) is None or not len(batch.rows):
         assert time.monotonic() < deadline
     return batch
@@ -93,7 +94,7 @@ class Saved:
 def read(reader: PubSubReader, saved: Saved, count: int) -> list[int]:
     """Read so many messages, and acknowledge them."""
     found: list[int] = []
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(30)
     while len(found) < count:
         assert time.monotonic() < deadline
         batch = poll(reader)
@@ -111,7 +112,7 @@ def rest(reader: PubSubReader, saved: Saved, server: PubSubServer | None = None)
     that the server sent to a reader at the moment at which it was killed come after their deadline only.
     """
     found: list[int] = []
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(30)
     while (
         (batch := poll(reader)) is not None
         or reader.lag() != 0
@@ -410,7 +411,7 @@ def test_any_crashes_and_redeliveries_make_one_row_of_each_message(
                 published += 1
 
         def read_all(worker: SourceWorker) -> None:
-            deadline = time.monotonic() + 30
+            deadline = deadline_in(30)
             while server.left() or worker.lag != 0 or readers[-1]._acks:
                 world.now += 0.4
                 # A reader that was killed may have got messages just then, which come again after their deadline.
@@ -509,7 +510,7 @@ def test_google_s_emulator_delivers_to_the_reader(emulator: str, monkeypatch: py
         messages = [{"data": orjson.dumps({"n": n}), "ordering_key": str(n % 7)} for n in range(begin, begin + 500)]
         publisher.publish(request={"topic": TOPIC, "messages": messages})
     found = read(reader, saved, 700)
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(30)
     # A batch without rows only confirms acknowledgements.
     while (batch := poll(reader, 50)) is None or not len(batch.rows):
         assert time.monotonic() < deadline

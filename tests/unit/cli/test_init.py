@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from caraway.cli import app
 from caraway.cli.init import TEMPLATES
+from tests.timeouts import scaled
 
 runner = CliRunner()
 
@@ -28,7 +29,13 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # Settings of the surrounding test run must not reach the inner one.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     return subprocess.run(
-        [sys.executable, *arguments], cwd=project, env=env, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, *arguments],
+        cwd=project,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(240),
     )
 
 

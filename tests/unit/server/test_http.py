@@ -21,6 +21,7 @@ from caraway.server.serving import http_server
 from caraway.stack import ports
 from caraway.state.audit import AuditLog
 from caraway.state.database import connect
+from tests.timeouts import scaled
 
 IDLE = 2_000
 
@@ -118,7 +119,7 @@ def test_a_caller_is_answered_beside_idle_connections(port: int) -> None:
     idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(IDLE)]
     try:
         # The health check is answered quickly although another request hangs.
-        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=0.25).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=scaled(0.5)).status_code == 200
     finally:
         for connection in idle:
             connection.close()
