@@ -109,7 +109,7 @@ def test_an_agent_reads_all_that_its_token_may_see(world: World) -> None:
     world.server.log("pots", [pot(1, "oak", size=12.5), pot(2, "elm")])
     agent = of(world, world.admin)
 
-    def species() -> list[str]:
+    def species() -> object:
         # Rows that other tests wrote to the topic of the same dataset before are served until these are read.
         keys = [{"pot": 1}, {"pot": 2}]
         return answer(agent, "lookup_rows", dataset="Pots", keys=keys, fields=["species"])["data"]["species"]

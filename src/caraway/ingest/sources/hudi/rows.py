@@ -1,6 +1,7 @@
 """The rows of file slices of a Hudi table, with numbers that are the same each time."""
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import pyarrow.compute as pc
 from caraway.errors import UnavailableError, shortened
 from caraway.ingest.sources.hudi.changes import ReadSlice
 from caraway.ingest.sources.hudi.tables import META, RECORD_KEY, OpenTable
-from caraway.ingest.sources.snapshots.differences import digests
 from caraway.ingest.sources.snapshots.rows import Rows
 
 # The most bytes of the files of a slice that are merged. Its rows are in memory, where they take a multiple of that.
@@ -87,7 +87,7 @@ class OpenSlice:
         if pc.count_distinct(keys).as_py() < count:
             # A writer may insert rows of equal keys, which are told apart by their values.
             names = [name for name in whole.schema.names if not name.startswith(META)]
-            values = pa.array(list(digests(Rows(None, whole.select(names)))), pa.binary())
+            values = pa.array(list(_values(whole.select(names))), pa.binary())
             order = pc.sort_indices(
                 pa.table({"key": keys, "value": values}), [("key", "ascending"), ("value", "ascending")]
             )
@@ -109,3 +109,11 @@ class OpenSlice:
                 "table anew"
             ) from None
         return pa.RecordBatch.from_arrays(columns, [each.name for each in fields])
+
+
+def _values(batch: Any) -> Iterator[bytes]:
+    """Yield a digest of each row, which is the same whenever the file is read, so that it may order rows."""
+    columns = [column.to_pylist() for column in batch.columns]
+    for values in zip(*columns, strict=True):
+        # Texts of equal values are equal, also those of NaN.
+        yield blake2b(repr(values).encode(errors="surrogatepass"), digest_size=16).digest()

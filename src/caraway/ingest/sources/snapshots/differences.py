@@ -5,18 +5,17 @@ often in one as in the other, didn't change. The first ones among equal rows are
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from caraway.errors import UnavailableError
+from caraway.ingest.sources.snapshots.digests import digests, key_digests
 from caraway.ingest.sources.snapshots.rows import BEGIN_ANEW, Rows
 
 # The most rows that a snapshot removes and adds, to be compared. Each takes some 150 bytes.
 MAX_ROWS = 5_000_000
-DIGEST_BYTES = 16
 
 # A function that returns which of some rows have changed, given all rows of one side in their order: a mask of numpy.
 Changed = Callable[[Rows], Any]
@@ -39,19 +38,18 @@ class Differences:
         """
         removed: Counter[bytes] = Counter()
         for rows in gone:
-            removed.update(digests(rows))
+            removed.update(digests(rows.batch))
             self._check(len(removed), where)
         both: Counter[bytes] = Counter()
-        self.keys: set[object] = set()
-        """The keys of the rows that were added."""
+        self._columns = keys
+        # The digests of the keys of the rows that were added.
+        self._keys: set[bytes] = set()
         for rows in there:
-            for digest in digests(rows):
-                if both[digest] < removed[digest]:
-                    both[digest] += 1
+            both.update(digest for digest in digests(rows.batch) if digest in removed)
             if keys:
-                self.keys.update(keys_of(rows.batch, keys))
-                self._check(len(self.keys), where)
-        self._both = +both
+                self._keys.update(key_digests(rows.batch, keys))
+                self._check(len(self._keys), where)
+        self._both = both & removed
         self.is_empty = not self._both
         """True if no row is in both."""
 
@@ -61,31 +59,20 @@ class Differences:
 
         def changed(rows: Rows) -> Any:
             mask = np.ones(len(rows.numbers), bool)
-            for at, digest in enumerate(digests(rows)):
-                if left[digest] > 0:
+            for at, digest in enumerate(digests(rows.batch)):
+                if digest in left and left[digest] > 0:
                     left[digest] -= 1
                     mask[at] = False
             return mask
 
         return changed
 
+    def replaced(self, rows: Rows) -> Any:
+        """Return for which rows one with the same key was added, in a mask of numpy."""
+        there = self._keys
+        return np.fromiter((key in there for key in key_digests(rows.batch, self._columns)), bool, len(rows.numbers))
+
     @staticmethod
     def _check(count: int, where: str) -> None:
         if count > MAX_ROWS:
             raise UnavailableError(f"{where} changes more than {MAX_ROWS:,} rows, which aren't compared; {BEGIN_ANEW}")
-
-
-def digests(rows: Rows) -> Iterator[bytes]:
-    """Yield a digest of each row."""
-    columns = [column.to_pylist() for column in rows.batch.columns]
-    for values in zip(*columns, strict=True):
-        # Texts of equal values are equal, also those of NaN.
-        yield blake2b(repr(values).encode(errors="surrogatepass"), digest_size=DIGEST_BYTES).digest()
-
-
-def keys_of(batch: Any, keys: Sequence[str]) -> Iterator[object]:
-    """Yield the key of each row; columns that aren't there are null."""
-    names = batch.schema.names
-    columns = [batch.column(name).to_pylist() if name in names else [None] * len(batch) for name in keys]
-    for values in zip(*columns, strict=True):
-        yield values if all(isinstance(value, (int, str, bytes)) for value in values) else repr(values)

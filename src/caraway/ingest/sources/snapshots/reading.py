@@ -4,9 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-
-from caraway.ingest.sources.snapshots.differences import Changed, Differences, keys_of
+from caraway.ingest.sources.snapshots.differences import Changed, Differences
 from caraway.ingest.sources.snapshots.rows import Rows
 
 
@@ -142,8 +140,7 @@ class SnapshotRows(Generic[File]):
         for rows in self._all(read):
             mask = changed(rows)
             if self._replaces(read):
-                there = differences.keys
-                mask &= np.fromiter((key not in there for key in keys_of(rows.batch, self._keys)), bool, len(mask))
+                mask &= ~differences.replaced(rows)
             mask &= rows.numbers >= row
             some = rows.chosen(mask)
             if len(some.numbers):
