@@ -55,6 +55,14 @@ def scaled(seconds: float) -> float:
     return seconds * FACTOR
 
 
+def scaled_now(seconds: float) -> float:
+    """Return a limit for what was just measured: the machine's pace counts at this moment, if it is slower than before.
+
+    Processor time grows too if other processes share the processor's caches.
+    """
+    return seconds * max(FACTOR, _measured())
+
+
 def deadline_in(seconds: float) -> float:
     """Return when something must have happened that takes so many seconds on a quiet machine, by `time.monotonic()`."""
     return time.monotonic() + scaled(seconds)

@@ -56,6 +56,11 @@ def test_deadlines_and_limits_of_tests_are_multiplied(
 ) -> None:
     monkeypatch.setattr(timeouts, "FACTOR", 3.0)
     assert timeouts.scaled(10) == 30
+    # A limit for a measurement also has the pace of the moment, if the machine is slower now.
+    monkeypatch.setattr(timeouts, "_measured", lambda: 5.0)
+    assert timeouts.scaled_now(10) == 50
+    monkeypatch.setattr(timeouts, "_measured", lambda: 1.0)
+    assert timeouts.scaled_now(10) == 30
     before = time.monotonic()
     assert before + 30 <= timeouts.deadline_in(10) <= time.monotonic() + 30
     items = [Limited.from_parent(request.session, name=name, nodeid=name) for name in ("own", "default")]

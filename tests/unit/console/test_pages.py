@@ -19,6 +19,7 @@ from caraway.server.pages.surface import PAGES
 from caraway.state.model import JobState
 from caraway.topics.letters import Letter
 from tests.unit.console import greenhouse
+from tests.timeouts import scaled_now
 from tests.unit.console.findings import SECRET_TOKEN
 from tests.unit.console.site import NOW, ROLES, Site, Structure, engine, job_of, site
 from tests.unit.server.test_access import Headers
@@ -565,5 +566,5 @@ def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
                 times.append(time.process_time() - started)
             assert found.status == 200, (address, found.text)
             assert len(found.body) < 200_000, (address, len(found.body))
-            assert min(times) < 0.3, (address, times)
+            assert min(times) < 0.3 or min(times) < scaled_now(0.3), (address, times)
             assert Structure(found.text).faults == []
