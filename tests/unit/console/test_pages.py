@@ -18,8 +18,8 @@ from caraway.server.pages.session import COOKIE, code_of
 from caraway.server.pages.surface import PAGES
 from caraway.state.model import JobState
 from caraway.topics.letters import Letter
-from tests.unit.console import greenhouse
 from tests.timeouts import scaled_now
+from tests.unit.console import greenhouse
 from tests.unit.console.findings import SECRET_TOKEN
 from tests.unit.console.site import NOW, ROLES, Site, Structure, engine, job_of, site
 from tests.unit.server.test_access import Headers
