@@ -199,15 +199,17 @@ def eventually(check: Callable[[], object], explain: Callable[[], str] = str, se
         time.sleep(0.02)
 
 
-def consumer_of(kafka: str) -> Consumer:
-    return Consumer(consumer_config(kafka) | {"group.id": "test", "enable.auto.commit": False})
+def consumer_of(kafka: str, **settings: object) -> Consumer:
+    return Consumer(consumer_config(kafka) | {"group.id": "test", "enable.auto.commit": False, **settings})
 
 
 class RecordCount:
     """Counts the records of a topic with one partition, reading each once, for a count that is asked for often."""
 
     def __init__(self, kafka: str, topic: str) -> None:
-        self._consumer, self._topic = consumer_of(kafka), topic
+        # A broker answers the requests of a connection in their order: one for the end of a topic would wait for the
+        # fetch before it, which lasts until records come, by default half a second.
+        self._consumer, self._topic = consumer_of(kafka, **{"fetch.wait.max.ms": 10}), topic
         self._consumer.assign([TopicPartition(topic, 0, 0)])
         self._next = self._count = 0
 

@@ -17,6 +17,8 @@ from tests.unit.query import garden
 # Rows of a request, of at most 100,000. A quick machine takes two seconds for so many, which is many slices of work to
 # kill the server between.
 ROWS = 96_000
+# How often a request is sent until the server is killed within one.
+TRIES = 5
 
 
 def readings(count: int) -> list[dict[str, object]]:
@@ -46,18 +48,25 @@ def test_a_killed_server_takes_each_row_once(
     server = own_server()
     server.commit(garden.graph())
     topic = server.topic("Readings")
-    before = Counter(pots_on(kafka, topic))
-    marker = f"killed {time.time_ns()}"
-    rows = [{**row, marker: 1} for row in readings(ROWS)]
-    key = {"Idempotency-Key": marker}
-    first = time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(1) as thread, closing(RecordCount(kafka, topic)) as count:
-        request = thread.submit(server.log, "readings", rows, key)
-        server.run_in_slices_until(lambda: count() >= before.total() + after_rows)
-        server.kill()
-        with pytest.raises(httpx.TransportError):
-            request.result()
-        assert count() >= before.total() + after_rows
+    for _ in range(TRIES):
+        before = Counter(pots_on(kafka, topic))
+        marker = f"killed {time.time_ns()}"
+        rows = [{**row, marker: 1} for row in readings(ROWS)]
+        key = {"Idempotency-Key": marker}
+        first = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(1) as thread, closing(RecordCount(kafka, topic)) as count:
+            request = thread.submit(server.log, "readings", rows, key)
+            server.run_in_slices_until(lambda: count() >= before.total() + after_rows)  # noqa: B023 (called here)
+            server.kill()
+            try:
+                request.result()
+            except httpx.TransportError:
+                assert count() >= before.total() + after_rows
+                break
+        # On a busy machine, a slice may be long enough for the rest of the rows and for the answer.
+        server = own_server()
+    else:
+        pytest.fail("the server answered each time before it was killed")
     server = own_server()
     elapsed = int(1000 * (time.monotonic() - first))
     again = server.log("readings", rows, {**key, "Caraway-Elapsed-Ms": str(elapsed)}).json()
