@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
 from caraway.topics.connection import consumer_config, kafka_logger
+from caraway.topics.polling import poll_some
 
 READ_TIMEOUT_S = 30.0
 READ_BATCH = 5_000
@@ -141,7 +142,7 @@ def _messages(consumer: Consumer, starts: Starts, timeout_s: float) -> Iterable[
     while ends:
         if time.monotonic() > deadline:
             raise UnavailableError("Kafka took too long to tell which rows are there already; try again")
-        for message in consumer.consume(READ_BATCH, timeout=0.2):
+        for message in poll_some(consumer, READ_BATCH, 0.2):
             if message.error() is not None:
                 raise KafkaException(message.error())
             position = (str(message.topic()), int(message.partition() or 0))

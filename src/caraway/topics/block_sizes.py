@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from caraway.errors import UnavailableError
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config, kafka_logger
+from caraway.topics.polling import poll_some
 from caraway.topics.positions import while_moving
 
 # The most messages of a partition that are looked at, and the most seconds for all.
@@ -55,7 +56,7 @@ def _sample(consumer: Consumer, topics: Iterable[str]) -> tuple[Counter[str], Co
                 starts.append(TopicPartition(topic, partition, max(low, end - SAMPLE)))
     consumer.assign(starts)
     while ends and time.monotonic() < deadline:
-        for message in consumer.consume(SAMPLE * len(ends), timeout=0.1):
+        for message in poll_some(consumer, SAMPLE * len(ends), 0.1):
             if message.error() is not None:
                 continue
             topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)

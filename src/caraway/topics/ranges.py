@@ -8,12 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
+from caraway.topics.polling import poll_some
 
 # The settings of a consumer that reads ranges.
 CONFIG: Mapping[str, Any] = {
@@ -107,8 +107,7 @@ def messages_between(
     while left:
         if time.monotonic() > deadline:
             raise UnavailableError(late)
-        # `consume` waits until it has as many messages as it may return, or until its time is over.
-        for message in chain(consumer.consume(1, timeout=0.2), consumer.consume(batch, timeout=0)):
+        for message in poll_some(consumer, batch, 0.2):
             partition, offset = int(message.partition() or 0), int(message.offset() or 0)
             if (error := message.error()) is not None:
                 if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 (its public name)

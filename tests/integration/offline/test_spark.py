@@ -60,6 +60,7 @@ def test_spark_and_the_process_agree_to_the_bit(
     assert results[0].num_rows == 700
 
 
+@pytest.mark.full(reason="Spark starts anew; test_queries.py has the same rows in the process of the server")
 def test_rows_that_fail_on_spark_say_why_and_the_others_go_on(server: ServerProcess) -> None:
     datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
     frame = asked(60)
@@ -186,6 +187,7 @@ def _has_worked(client: Client, server: ServerProcess, request_id: str, name: st
     return max(times, default=-1.0) >= seconds or _is_over(client, request_id)
 
 
+@pytest.mark.full(reason="Spark starts anew; test_queries.py cancels a query in the process of the server")
 def test_a_query_on_spark_is_cancelled_in_the_middle(server: ServerProcess) -> None:
     datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
     with closing(Client(str(server.settings.server.url))) as client:

@@ -34,6 +34,7 @@ from caraway.stack import ports
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config
 from caraway.topics.markers import is_marker
+from caraway.topics.polling import poll_some
 from tests.messages import records_of
 from tests.timeouts import deadline_in, scaled
 
@@ -217,7 +218,7 @@ class RecordCount:
         """Return the number of records, markers of waits left out."""
         _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=TIMEOUT_S)
         while self._next < end:
-            for message in self._consumer.consume(min(1000, end - self._next), timeout=1):
+            for message in poll_some(self._consumer, 1000, 1.0):
                 assert message.error() is None
                 if not is_marker(message.key()):
                     self._count += records_in(message.value())
@@ -241,7 +242,7 @@ def records(kafka: str, topic: str) -> list[bytes]:
     values: list[bytes] = []
     last = -1
     while last + 1 < end:
-        for message in consumer.consume(1000, timeout=1):
+        for message in poll_some(consumer, 1000, 1.0):
             assert message.error() is None
             if not is_marker(message.key()):
                 values += records_of(message.key(), message.value())

@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from caraway import dataset, field, meta
 from caraway.connectors import Kafka, Webhook, source
 from caraway.graph.specs import Graph
+from caraway.topics.polling import poll_some
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, consumer_of, eventually
 
 # Bounds that a backlog of a second passes.
@@ -76,7 +77,7 @@ def read(kafka: str, topic: str) -> list[tuple[bytes, bytes]]:
     found: dict[tuple[bytes, bytes], None] = {}
     last = -1
     while last + 1 < end:
-        for message in consumer.consume(10_000, timeout=1):
+        for message in poll_some(consumer, 10_000, 1.0):
             assert message.error() is None
             found[message.key() or b"", message.value() or b""] = None
             last = message.offset() or 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import polars as pl
+import pytest
 
 from caraway.served.log import SERVED
 from tests.integration.archive.archive_process import ArchiveProcess, Duck, served_rows, served_table
@@ -38,6 +39,7 @@ def test_what_is_served_is_kept_on_the_topic(server: ServerProcess, kafka: str) 
     eventually(lambda: sample in server.http.get("/metrics").text, server.said)
 
 
+@pytest.mark.full(reason="starts and kills for a minute; archive/test_kills.py kills the same writers in each run")
 def test_each_row_is_archived_once_whatever_is_killed(kafka: str, postgres: str, tmp_path: Path) -> None:
     workflow = f"archived-{secrets.token_hex(4)}"
     server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)

@@ -19,6 +19,7 @@ from caraway.errors import UnavailableError
 from caraway.expr.polars.values import polars_type
 from caraway.plan.model import TopicPlan
 from caraway.topics.ids import topic_id
+from caraway.topics.polling import poll_some
 from caraway.topics.positions import TopicEnds
 from caraway.topics.reader import COMMON, Message, connect
 
@@ -240,7 +241,7 @@ def _messages(bootstrap_servers: str, topic: str, spans: Mapping[int, tuple[int,
         consumer.assign([TopicPartition(topic, partition, spans[partition][0]) for partition in open_])
         heard = time.monotonic()
         while open_:
-            for message in consumer.consume(1000, POLL_SECONDS):
+            for message in poll_some(consumer, 1000, POLL_SECONDS):
                 heard = time.monotonic()
                 error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
                 if error is not None:

@@ -16,6 +16,7 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.change_points import ChangePoints
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.polling import poll_some
 from caraway.topics.reader import connect
 
 BATCH = 2000
@@ -128,7 +129,7 @@ def _batches(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[l
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     reached = dict.fromkeys(ends, 0)
     while any(reached[partition] < end for partition, end in ends.items()):
-        messages = consumer.consume(BATCH, WAIT_S)
+        messages = poll_some(consumer, BATCH, WAIT_S)
         for message in messages:
             error = message.error()
             if error is not None:

@@ -11,6 +11,7 @@ from caraway.index.feeding.consumption import FRESH
 from caraway.plan.model import JobMode, JobPlan
 from caraway.server.waiting.goals import Goal, Goals
 from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, TOKEN_BYTES, Arrival, decode_arrival, job_tag
+from caraway.topics.polling import poll_some
 from caraway.topics.positions import Offsets, TopicEnds
 from caraway.topics.producer import TopicWriter
 from caraway.topics.reader import connect
@@ -120,7 +121,7 @@ class Markers:
             self._pause(seconds)
             return
         tokens = {token for token, _ in self._sent.values()}
-        for message in self._consumer.consume(BATCH, seconds):
+        for message in poll_some(self._consumer, BATCH, seconds):
             if message.error() is not None or message.key() != ARRIVAL_KEY:
                 continue
             arrival = decode_arrival(message.value() or b"")
