@@ -200,7 +200,8 @@ def test_a_killed_server_and_a_killed_database_take_each_row_once(
     server.commit(Graph(datasets=(hives_of(hives.connector).to_spec(),)))
     eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
     topic = server.topic("Hives")
-    server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1)
+    # The slices are short, so that the server doesn't write all pages in one.
+    server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1, slice_s=0.005)
     server.kill()
     assert end_of(kafka, topic) < ROWS * 0.9
     server = own_server()
