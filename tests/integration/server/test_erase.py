@@ -238,7 +238,7 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
         shutil.rmtree(server.settings.data_dir / "index")
         server.start()
         eventually(lambda: seen(client, of=Nights) == [None, None, 5, None, None], server.said)
-        eventually(lambda: all(e["places"] for e in erasures(server)), server.said)
+        eventually(lambda: all(e["places"] and e["recorded_at"] for e in erasures(server)), server.said)
         assert on_disk(server, PRIVATE) == set()
 
         # Later rows of the key don't even reach the topic, valid or not.
