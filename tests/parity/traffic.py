@@ -16,7 +16,6 @@ from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.connection import kafka_logger
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.identity import position_id, position_ids
-from caraway.topics.polling import poll_some
 from tests.parity.graphs import Case
 from tests.parity.indexing import Index
 from tests.parity.suites import expected_of
@@ -154,7 +153,7 @@ class Traffic:
         consumer.assign([TopicPartition(topic.name, partition, 0) for partition in ends])
         messages: list[Message] = []
         while len(messages) < sum(ends.values()):
-            messages += poll_some(consumer, 10_000, 0.2)
+            messages += consumer.consume(10_000, 0.2)
         consumer.close()
         return messages
 

@@ -7,7 +7,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from caraway.plan.model import IndexPlan
 from caraway.topics.admin import ensure_topics
-from caraway.topics.polling import poll_some
 from caraway.topics.producer import TopicWriter
 from tests.unit.index.oracle import Case, case
 from tests.unit.index.test_against_engine import LATE
@@ -80,7 +79,7 @@ def read(broker: str, topic: str) -> list[tuple[bytes, bytes]]:
         consumer.assign(partitions)
         records: list[tuple[bytes, bytes]] = []
         while len(records) < sum(ends):
-            records += [(m.key() or b"", m.value() or b"") for m in poll_some(consumer, 1000, 0.2)]
+            records += [(m.key() or b"", m.value() or b"") for m in consumer.consume(1000, 0.2)]
         return records
     finally:
         consumer.close()

@@ -16,7 +16,6 @@ from caraway.spark.jobs import start_job
 from caraway.topics.codec import RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.markers import is_marker
-from caraway.topics.polling import poll_some
 from caraway.topics.positions import TopicEnds
 from caraway.topics.producer import TopicWriter
 from tests.integration.spark import shop as model
@@ -39,7 +38,7 @@ def seen(broker: Broker, job: JobPlan, goal: Goal) -> list[Any]:
     deadline = time.monotonic() + LIMIT_S
     while left:
         assert time.monotonic() < deadline
-        for message in poll_some(consumer, 1_000, 0.2):
+        for message in consumer.consume(1_000, 0.2):
             offset, partition, value = message.offset() or 0, message.partition() or 0, message.value()
             assert message.error() is None
             if offset + 1 >= goal[partition]:
