@@ -79,7 +79,7 @@ def make_table(folder: Path, rows: int) -> int:
 
 
 def change_table(folder: Path, rows: int) -> int:
-    """Change some rows in a transaction, and return how many changes a reader sees: old rows and new ones."""
+    """Change some rows in a transaction, and return how many changes a reader sees."""
     changed = range(0, rows, CHANGED)
     made = payments(changed, random.Random(8))
     iceberg_catalog(folder).load_table(ICEBERG_TABLE).overwrite(made, overwrite_filter=In("payment", set(changed)))

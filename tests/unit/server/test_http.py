@@ -119,7 +119,7 @@ def test_a_caller_is_answered_beside_idle_connections(port: int) -> None:
     idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(IDLE)]
     try:
         # The health check is answered quickly although another request hangs.
-        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=scaled(0.5)).status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=scaled(0.25)).status_code == 200
     finally:
         for connection in idle:
             connection.close()
