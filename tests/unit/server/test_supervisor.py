@@ -45,7 +45,9 @@ def test_what_ends_is_started_again_ever_later(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_a_first_start_that_is_refused_is_told_from_a_later_one() -> None:
+def test_a_first_start_that_is_refused_is_told_from_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a second start, no process can end by itself, and so with an error, while `end` stops it.
+    monkeypatch.setattr(supervisor, "PAUSES_S", (600.0,))
     tested = keep(child("import sys; sys.exit(1)"))
     eventually(lambda: tested.first_exit is not None)
     assert tested.first_exit == REFUSED
