@@ -6,7 +6,7 @@ from hashlib import sha256
 from random import Random
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 from caraway.plan.model import GraphPlan, IndexPlan, TopicPlan
 from caraway.plan.planner import plan_graph
@@ -16,6 +16,7 @@ from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.connection import kafka_logger
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.identity import position_id, position_ids
+from tests.messages import ends_of, messages_on
 from tests.parity.graphs import Case
 from tests.parity.indexing import Index
 from tests.parity.suites import expected_of
@@ -149,34 +150,26 @@ class Traffic:
     def records(self, topic: TopicPlan) -> list[Message]:
         """Read a topic from its beginning to its end."""
         consumer = self._consumer()
-        ends = _ends(consumer, topic.name)
-        consumer.assign([TopicPartition(topic.name, partition, 0) for partition in ends])
-        messages: list[Message] = []
-        while len(messages) < sum(ends.values()):
-            messages += consumer.consume(10_000, 0.2)
-        consumer.close()
-        return messages
+        try:
+            return messages_on(consumer, topic.name)
+        finally:
+            consumer.close()
 
     def ends(self) -> dict[str, dict[int, int]]:
         """Return how long the partitions of all topics are."""
         consumer = self._consumer()
         try:
-            return {topic.name: _ends(consumer, topic.name) for part in self.parts for topic in part.plan.topics}
+            return {topic.name: ends_of(consumer, topic.name) for part in self.parts for topic in part.plan.topics}
         finally:
             consumer.close()
 
     def indexed(self) -> dict[str, dict[int, int]]:
-        """Return how far the indexes are, by asset."""
-        return {status.asset: status.offsets for status in self.index.positions()}
+        """Return how far the indexes are, by asset; those are missing that may still have to send rows."""
+        return {status.asset: status.offsets for status in self.index.positions() if not status.unsent}
 
     def _consumer(self) -> Consumer:
         config = {"bootstrap.servers": self.servers, "group.id": "parity", "enable.auto.commit": False}
         return Consumer(config, logger=kafka_logger())
-
-
-def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in partitions}
 
 
 @dataclass

@@ -3,11 +3,12 @@
 import random
 from dataclasses import dataclass, field, replace
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from caraway.plan.model import IndexPlan
 from caraway.topics.admin import ensure_topics
 from caraway.topics.producer import TopicWriter
+from tests.messages import messages_on
 from tests.unit.index.oracle import Case, case
 from tests.unit.index.test_against_engine import LATE
 from tests.unit.index.test_emission import SESSION, Fickle, Topic, check_rows, few, rows_of
@@ -74,12 +75,6 @@ def read(broker: str, topic: str) -> list[tuple[bytes, bytes]]:
     """Return all records of a topic."""
     consumer = Consumer({"bootstrap.servers": broker, "group.id": "rows", "enable.auto.commit": False})
     try:
-        partitions = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
-        ends = [consumer.get_watermark_offsets(partition, timeout=30)[1] for partition in partitions]
-        consumer.assign(partitions)
-        records: list[tuple[bytes, bytes]] = []
-        while len(records) < sum(ends):
-            records += [(m.key() or b"", m.value() or b"") for m in consumer.consume(1000, 0.2)]
-        return records
+        return [(message.key() or b"", message.value() or b"") for message in messages_on(consumer, topic)]
     finally:
         consumer.close()

@@ -4,7 +4,9 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from caraway.index.feeding.worker import IndexWorker
 from caraway.index.storage.store import IndexStore
 from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
-from tests.integration.index.rows import CASES, Events
+from tests.integration.index.rows import CASES, Events, read
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -28,10 +30,10 @@ def settle(broker: str, folder: Path, events: list[Events]) -> None:
             worker.set_plans([flow.plan for flow in events])
             wait_for(
                 lambda: (
-                    {s.topic: sum(s.offsets.values()) for s in worker.positions()}
+                    {s.topic: sum(s.offsets.values()) for s in worker.positions() if not s.unsent}
                     == {flow.plan.topic: flow.sent for flow in events}
                 ),
-                "all events",
+                "all events and their rows",
             )
         finally:
             worker.stop()
@@ -64,3 +66,29 @@ def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
         settle(kafka, folder, events)
         for flow in events:
             flow.check()
+
+
+def test_rows_that_an_earlier_process_has_not_sent_are_reported_as_unsent(kafka: str, tmp_path: Path) -> None:
+    allowed = threading.Event()
+    with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer, IndexStore(tmp_path) as store:
+        events = Events("buckets", secrets.token_hex(4), writer, kafka)
+        events.send(20)
+
+        def follow(may_emit: Callable[[], bool]) -> IndexWorker:
+            worker = IndexWorker(kafka, store, may_emit=may_emit)
+            worker.start()
+            worker.set_plans([events.plan])
+            wait_for(lambda: [sum(s.offsets.values()) for s in worker.positions()] == [events.sent], "all events")
+            assert [status.unsent for status in worker.positions()] == [True]
+            return worker
+
+        follow(lambda: False).stop()
+        assert read(kafka, events.rows.name) == []
+        # The offsets are those of the end at once, while the rows are yet to be sent.
+        worker = follow(lambda: allowed.wait(TIMEOUT_S))
+        try:
+            allowed.set()
+            wait_for(lambda: not any(status.unsent for status in worker.positions()), "the rows")
+            assert events.check()
+        finally:
+            worker.stop()

@@ -43,10 +43,14 @@ class Server:
         self.follow([])
         wait_for(lambda: not self.worker.positions(), "the end of following")
 
-    def read_all(self, events: list[Events]) -> None:
+    def read_all(self, events: list[Events], *, unsent: bool = False) -> None:
+        """Wait until all events are read, and their rows are on their topics, or can't be sent."""
         self.follow(events)
-        wanted = {flow.plan.topic: flow.sent for flow in events}
-        wait_for(lambda: {s.topic: sum(s.offsets.values()) for s in self.worker.positions()} == wanted, "all events")
+        wanted = {flow.plan.topic: (flow.sent, unsent) for flow in events}
+        wait_for(
+            lambda: {s.topic: (sum(s.offsets.values()), s.unsent) for s in self.worker.positions()} == wanted,
+            "all events",
+        )
 
 
 @pytest.mark.filterwarnings("ignore:aggregate")
@@ -72,7 +76,7 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
         assert not one.right.may_send()
         for flow in events:
             flow.send(20)
-        one.read_all(events)
+        one.read_all(events, unsent=True)
         one.stand_by()
         one.right.claim_or_renew()
         one.read_all(events)

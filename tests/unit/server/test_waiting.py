@@ -70,7 +70,7 @@ def plan() -> GraphPlan:
     return plan_graph(Client.build_commit("m", [Visits, Hourly, Busy], []).graph)
 
 
-def status(asset: bytes, offsets: Goal) -> IndexStatus:
+def status(asset: bytes, offsets: Goal, *, unsent: bool = False) -> IndexStatus:
     return IndexStatus(
         dataset="",
         topic="",
@@ -83,6 +83,7 @@ def status(asset: bytes, offsets: Goal) -> IndexStatus:
         refused=0,
         newest_ingested_us=0,
         emitted=0,
+        unsent=unsent,
     )
 
 
@@ -134,6 +135,14 @@ def test_goals_go_from_topic_to_topic_along_jobs_and_indexes(plan: GraphPlan) ->
     behind = [status(emitting.asset, {0: 50, 1: 59})]
     (lag,) = goals.lagging(behind, told)
     assert (lag.records, lag.reason) == (1, "it is 1 records behind")
+
+    # An earlier process of the server has read all records, but hasn't sent all rows that follow from them.
+    waiting = [status(emitting.asset, {0: 50, 1: 60}, unsent=True)]
+    goals.advance(ends, waiting, told, never)
+    assert emitting.emits.name not in goals.known
+    (lag,) = goals.lagging(waiting, told)
+    assert (lag.records, lag.reason) == (1, "rows that it has computed aren't on their topic yet")
+    assert goals.done(waiting) == 1
 
     level = [status(emitting.asset, {0: 50, 1: 60})]
     arrived: dict[str, Goal] = {}

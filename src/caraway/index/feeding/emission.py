@@ -104,9 +104,9 @@ class Emission:
         Raises `UnavailableError` if the broker doesn't take the records; they are sent at the next call.
         """
         self._deliver(send)
-        progress = self._progress()
-        if any(offsets.get(partition, 0) < offset for partition, offset in progress.held.items()):
+        if self.is_held(offsets):
             return 0
+        progress = self._progress()
         progress = msgspec.structs.replace(progress, ingested=max(progress.ingested, ingested_us), held={})
         sent = 0
         while (count := self._freshen(progress)) is not None:
@@ -114,6 +114,10 @@ class Emission:
             self._deliver(send)
             sent += count
         return sent + self._close(send, progress)
+
+    def is_held(self, offsets: Mapping[int, int]) -> bool:
+        """Return whether nothing is emitted yet, because a new database hasn't reached the former end of its topic."""
+        return any(offsets.get(partition, 0) < offset for partition, offset in self._progress().held.items())
 
     def _progress(self) -> Progress:
         data = self._store.get(emission_key(self._asset))

@@ -47,7 +47,9 @@ T = TypeVar("T")
 class Subscription:
     """An index with its progress on its topic: the next offset of each partition.
 
-    `records_per_message` is the average number of records in the last messages.
+    `records_per_message` is the average number of records in the last messages. `unsent` is true while rows of
+    aggregates for jobs may wait in the database: since an earlier process, because this server may not write them, or
+    because a new database hasn't reached the former end of its topic.
     """
 
     plan: IndexPlan
@@ -58,6 +60,10 @@ class Subscription:
     newest_ingested_us: int = 0
     emitted: int = 0
     records_per_message: float = 1.0
+    unsent: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.unsent = self.plan.emits is not None
 
     def note_blocks(self, messages: int, applied: Applied) -> None:
         """Update the number of records in a message by the outcome of so many messages."""
@@ -417,12 +423,14 @@ class Tail:
                 # their rows. If another server has sent rows meanwhile, the index is first built anew, and learns from
                 # its output topic what was sent.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
+                subscription.unsent = True
                 return
             except DamagedError:
                 raise
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
             else:
+                subscription.unsent = emission.is_held(offsets)
                 return
             self._stopping.wait(RETRY_S)
 

@@ -45,6 +45,8 @@ class IndexStatus:
     `lag` is about how many records on the topic aren't in the index (None: not known yet), estimated from the number of
     messages and the average number of records in the last ones, `records_per_message`. `written`, `unchanged` and
     `refused` (couldn't be read) count records since the start; `newest_ingested_us` is their greatest ingestion time.
+    `unsent` is true while rows of aggregates for jobs may wait in the database (see `Subscription`); otherwise the rows
+    that follow from the records up to `offsets` are on their topic.
     """
 
     dataset: str
@@ -59,6 +61,7 @@ class IndexStatus:
     newest_ingested_us: int
     emitted: int
     records_per_message: float = 1.0
+    unsent: bool = False
 
 
 class IndexWorker:
@@ -358,6 +361,7 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
                 newest_ingested_us=max(known.newest_ingested_us, status.newest_ingested_us),
                 emitted=known.emitted + status.emitted,
                 records_per_message=max(known.records_per_message, status.records_per_message),
+                unsent=known.unsent or status.unsent,
             )
         found[status.asset] = status
     return list(found.values())
@@ -397,4 +401,5 @@ def _status(tail: Tail, subscription: Subscription, *, following: bool) -> Index
         newest_ingested_us=subscription.newest_ingested_us,
         emitted=subscription.emitted,
         records_per_message=subscription.records_per_message,
+        unsent=subscription.unsent,
     )

@@ -124,9 +124,13 @@ class Goals:
         return found
 
     def _behind(self, index: IndexPlan, status: IndexStatus | None) -> int:
-        """Return how many messages an index is behind its goal; all of them if it isn't followed yet."""
+        """Return how many messages an index is behind its goal; all of them if it isn't followed yet.
+
+        An index in whose database rows of aggregates may wait to be sent is at least one message behind.
+        """
         offsets = {} if status is None else status.offsets
-        return sum(max(0, goal - offsets.get(partition, 0)) for partition, goal in self.known[index.topic].items())
+        behind = sum(max(0, goal - offsets.get(partition, 0)) for partition, goal in self.known[index.topic].items())
+        return max(behind, int(status is not None and status.unsent))
 
 
 def has_committed(job: JobPlan, record: JobRecord | None, goals: Mapping[str, Goal]) -> bool:
@@ -160,7 +164,9 @@ def _job_lag(job: JobPlan, record: JobRecord | None) -> LaggingPart:
 
 
 def _index_lag(index: IndexPlan, status: IndexStatus | None, behind: int) -> LaggingPart:
-    if status is not None:
+    if status is not None and status.unsent:
+        reason = "rows that it has computed aren't on their topic yet"
+    elif status is not None:
         behind = round(behind * status.records_per_message)
         reason = f"it is {behind:,} records behind"
     elif index.emits is not None:
