@@ -67,6 +67,7 @@ def test_no_row_is_lost_or_doubled_whenever_an_archive_is_killed(
         look()
 
 
+@pytest.mark.full(reason="a minute of kills; the test above kills one archive, cluster/ has tests of divisions")
 def test_several_archives_divide_the_topics_and_take_each_other_s_over(
     server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]
 ) -> None:

@@ -82,6 +82,7 @@ def run(program: Path, *arguments: str, home: Path, timeout: float = 60) -> subp
     )
 
 
+@pytest.mark.full(reason="two minutes; tests/e2e runs the demo's graph, and the tests below what the wheel brings")
 def test_the_demo_runs_on_python_alone(install: Install, tmp_path: Path) -> None:
     programs = install("[server,demo]")
     data = tmp_path / "data"

@@ -195,6 +195,7 @@ def folders(scratch: Path) -> set[str]:
     return {folder.name for folder in scratch.iterdir()}
 
 
+@pytest.mark.full(reason="a minute of rows; test_running.py ends processes between parts and amid them")
 def test_a_query_goes_on_after_its_process_was_killed(server: ServerProcess, shop: Shop, scratch: Path) -> None:
     # The extractor makes parts of 5,000 rows.
     frame = asked(40_000)

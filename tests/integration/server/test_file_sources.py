@@ -131,6 +131,7 @@ def pots(kafka: str, topic: str) -> Counter[int]:
 
 
 @pytest.mark.spec("connectors:11:9")
+@pytest.mark.full(reason="three starts of a server; the tests below follow buckets, test_sources.py kills a server")
 def test_a_killed_server_takes_each_row_of_a_bucket_once(
     file_server: Callable[[], ServerProcess], kafka: str, store: str, bucket: str
 ) -> None:

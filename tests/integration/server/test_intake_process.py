@@ -110,6 +110,7 @@ def test_what_the_process_can_t_take_is_refused_as_by_the_server(server_with_pro
     assert intake_of(server) is not None
 
 
+@pytest.mark.full(reason="suspends a process many times; test_repeats.py does it to a server with the same intake")
 def test_a_killed_process_takes_each_row_once(server_with_process: ServerProcess, kafka: str) -> None:
     server = server_with_process
     process = intake_of(server)
