@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pandas as pd
+import pytest
 
 from caraway.client import Client
 from caraway.topics.positions import TopicEnds
@@ -19,6 +20,7 @@ def newest(found: pd.DataFrame) -> dict[str, int]:
     return dict(zip(last["door"], last["number"], strict=True))
 
 
+@pytest.mark.full(reason="a server and archives for half a minute; test_short_topics.py builds an index the same way")
 def test_a_lost_index_is_built_from_the_archive(
     server: ServerProcess, archive_of: Callable[..., ArchiveProcess]
 ) -> None:

@@ -59,6 +59,7 @@ def sales(at: datetime, *, more: float = 0.0, stalls: tuple[str, ...] = ("apples
     )
 
 
+@pytest.mark.full(reason="profiles for a minute; skew/test_drift.py takes the same way with served features")
 def test_what_has_shifted_since_a_day_before_is_told(watched: ServerProcess, receiver: Receiver) -> None:
     client = Client(str(watched.settings.server.url))
     client.commit("market", datasets=[one for one in definitions(VERSION) if str(one.fqn()) in {"Sales", "Stalls"}])

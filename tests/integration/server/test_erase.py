@@ -177,6 +177,7 @@ def on_disk(server: ServerProcess, text: str) -> set[str]:
     return found
 
 
+@pytest.mark.full(reason="kills and lost folders for a minute; tests/unit/erasure and archive/ have each part")
 def test_what_is_erased_stays_so_after_kills_and_losses(
     own_server: Callable[[], ServerProcess], kafka: str, postgres: str, archived_by: Callable[..., ArchiveProcess]
 ) -> None:

@@ -227,15 +227,8 @@ def test_a_delta_table_in_a_bucket_is_followed(
 
 
 @pytest.mark.spec("connectors:11:11")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            "cow6", marks=pytest.mark.full(reason="two starts of a server; the other table takes the same way")
-        ),
-        "mor8",
-    ],
-)
+@pytest.mark.full(reason="starts of a server; Delta's test follows a bucket, unit tests read these tables")
+@pytest.mark.parametrize("name", ["cow6", "mor8"])
 def test_a_hudi_table_in_a_bucket_is_followed(
     file_server: Callable[[], ServerProcess], store: str, bucket: str, tmp_path: Path, name: str
 ) -> None:

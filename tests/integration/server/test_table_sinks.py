@@ -81,7 +81,10 @@ class RedisTarget:
         return {row["buyer"]: (int(row["cents"]), int(row["orders"])) for row in rows if row}
 
 
-@pytest.fixture(params=["postgres", "redis"])
+_SECOND = pytest.mark.full(reason="starts of a server; the test of Postgres takes the same way, sinks/ has Redis")
+
+
+@pytest.fixture(params=["postgres", pytest.param("redis", marks=_SECOND)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     if request.param == "redis":
         with running_redis(tmp_path / "own") as redis:

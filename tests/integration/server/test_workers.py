@@ -123,6 +123,7 @@ def eventually_answers(check: Callable[[], bool], server: ServerProcess) -> None
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.full(reason="a minute and a half of kills; the next test asks both servers and their processes")
 def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
     servers: tuple[ServerProcess, ServerProcess],
 ) -> None:
