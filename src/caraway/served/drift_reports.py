@@ -86,16 +86,24 @@ def last_hours(now: datetime, hours: int) -> Window:
     return Window(until - timedelta(hours=hours), until)
 
 
-def features_of(graph: Graph) -> dict[str, tuple[Kind, Drift]]:
-    """Return the kinds and thresholds of a graph's features by their full names."""
-    return {
-        f"{spec.name}.{feature.name}": (
-            kind_of(feature.dtype),
-            (feature.metadata.drift or Drift()).over(spec.metadata.drift or Drift()).over(DEFAULT_DRIFT),
-        )
-        for spec in graph.featuresets
-        for feature in spec.features
-    }
+def features_of(graph: Graph, name: str | None = None) -> dict[str, tuple[Kind, Drift]]:
+    """Return the kinds and thresholds of a graph's features by their full names.
+
+    Args:
+        graph: The graph.
+        name: A feature or a featureset, if only its features are wanted.
+    """
+    featureset, dot, only = (name or "").partition(".")
+    found: dict[str, tuple[Kind, Drift]] = {}
+    for spec in graph.featuresets:
+        if name is not None and spec.name != featureset:
+            continue
+        thresholds = (spec.metadata.drift or Drift()).over(DEFAULT_DRIFT)
+        for feature in spec.features:
+            if not dot or feature.name == only:
+                own = feature.metadata.drift or Drift()
+                found[f"{spec.name}.{feature.name}"] = kind_of(feature.dtype), own.over(thresholds)
+    return found
 
 
 class ProfileSource(Protocol):

@@ -48,10 +48,14 @@ def test_thresholds_of_a_feature_go_before_those_of_its_featureset_and_the_defau
             ),
         ),
     )
-    assert features_of(graph) == {
+    expected = {
         "A.x": (Kind.NUMBER, Drift(psi=1.0, ks=0.4, mean=0.5, missing=0.05, categories=0.02)),
         "A.y": (Kind.CATEGORY, Drift(psi=2.0, ks=0.4, mean=0.5, missing=0.05, categories=0.02)),
     }
+    assert features_of(graph) == features_of(graph, "A") == expected
+    assert features_of(graph, "A.y") == {"A.y": expected["A.y"]}
+    for unknown in ("A.z", "A.", "B", ""):
+        assert features_of(graph, unknown) == {}
 
 
 def test_metrics_show_each_distance_and_whether_a_feature_has_drifted() -> None:

@@ -14,10 +14,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.graph.drift import Drift
 from caraway.profiles.columns import ColumnProfile
 from caraway.profiles.comparing import Shift
-from caraway.profiles.kinds import Kind
 from caraway.profiles.tables import Profile
 from caraway.served.drift_reports import Against, ColumnDrift, drift_of, features_of, last_hours, profiles_of
 from caraway.server.access.limits import permitted, require
@@ -89,12 +87,12 @@ async def drift(context: ServerContext, request: Request[Nothing, DriftParameter
     deployment, asked = context.deployment, request.parameters()
     served = deployment.graphs.require_served_graph(request.branch)
     entities = context.limits.tags(served).entities
-    features = features_of(served.graph)
+    features = features_of(served.graph, asked.feature)
     pairs = [(name, entities.get(name, frozenset())) for name in features]
     refused = set(request.caller.refused(Mode.READ_DATA, request.branch, pairs))
     seen = {name: found for name, found in features.items() if name not in refused}
-    if asked.feature is not None:
-        seen = _only(asked.feature, seen)
+    if asked.feature is not None and not seen:
+        raise UnknownEntityError(f"there is no feature or featureset {asked.feature[:100]!r} on the branch")
     window = last_hours(datetime.now(UTC), asked.hours)
     found = await asyncio.to_thread(
         drift_of,
@@ -174,7 +172,7 @@ async def drift_profiles(context: ServerContext, request: Request[Nothing, Profi
     """
     deployment, asked = context.deployment, request.parameters()
     served = deployment.graphs.require_served_graph(request.branch)
-    features = features_of(served.graph)
+    features = features_of(served.graph, asked.feature)
     if asked.feature not in features:
         raise UnknownEntityError(f"there is no feature {asked.feature[:100]!r} on the branch")
     tags = context.limits.tags(served).entities
@@ -245,14 +243,6 @@ async def set_reference(context: ServerContext, request: Request[ReferenceBody])
     await asyncio.to_thread(deployment.drift.set_references, request.branch, kept, request.caller.account)
     ignored = [name for name in profile.columns if name not in kept]
     return json_response(msgspec.to_builtins(ReferenceAnswer(sorted(kept), ignored)))
-
-
-def _only(name: str, features: Mapping[str, tuple[Kind, Drift]]) -> dict[str, tuple[Kind, Drift]]:
-    """Return a feature, or all features of a featureset."""
-    found = {known: what for known, what in features.items() if known == name or known.startswith(f"{name}.")}
-    if not found:
-        raise UnknownEntityError(f"there is no feature or featureset {name[:100]!r} on the branch")
-    return found
 
 
 def _feature(found: ColumnDrift) -> DriftFeature:
