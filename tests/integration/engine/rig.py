@@ -73,7 +73,7 @@ class Rig:
             return {"pid": None, "ready": False, "jobs": {}}
         return beat
 
-    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 180) -> None:
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 360) -> None:
         """Wait until the heartbeat of this very process fulfils `condition`."""
         deadline = deadline_in(seconds)
         while True:
@@ -84,7 +84,7 @@ class Rig:
             assert time.monotonic() < deadline, f"{beat}\n{self.log()}"
             time.sleep(0.1)
 
-    def wait_until_running(self, count: int, seconds: float = 180) -> None:
+    def wait_until_running(self, count: int, seconds: float = 360) -> None:
         self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == ["running"] * count, seconds)
 
     def reports(self) -> list[dict[str, Any]]:

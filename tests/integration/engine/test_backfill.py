@@ -24,7 +24,7 @@ def phases(beat: dict[str, Any]) -> set[str]:
 # The test starts three JVMs, which takes long on a busy machine.
 @pytest.mark.full(reason="kills an engine twice; test_switch reads a history without kills")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> None:
     shop = Shop("-backfill")
     orders, prices = model.traffic(seed=5, count=HISTORY + LATER)
@@ -58,7 +58,7 @@ def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_what_topics_lack_is_read_from_the_archive_in_spite_of_a_kill(rig: Rig, broker: Broker) -> None:
     shop = Shop("-archived")
     orders, prices = model.traffic(seed=7, count=HISTORY + 2 * LATER)
