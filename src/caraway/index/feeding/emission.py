@@ -82,9 +82,14 @@ class _Change(NamedTuple):
 
 
 class Emission:
-    """The emission of one index."""
+    """The emission of one index.
+
+    `is_held` tells whether the last run emitted nothing, because a new database hasn't reached the former end of its
+    topic.
+    """
 
     def __init__(self, plan: IndexPlan, topic: TopicPlan, store: IndexStore) -> None:
+        self.is_held = False
         self._asset = plan.asset
         self._topic = topic.name
         self._store = store
@@ -104,9 +109,10 @@ class Emission:
         Raises `UnavailableError` if the broker doesn't take the records; they are sent at the next call.
         """
         self._deliver(send)
-        if self.is_held(offsets):
-            return 0
         progress = self._progress()
+        self.is_held = any(offsets.get(partition, 0) < offset for partition, offset in progress.held.items())
+        if self.is_held:
+            return 0
         progress = msgspec.structs.replace(progress, ingested=max(progress.ingested, ingested_us), held={})
         sent = 0
         while (count := self._freshen(progress)) is not None:
@@ -114,10 +120,6 @@ class Emission:
             self._deliver(send)
             sent += count
         return sent + self._close(send, progress)
-
-    def is_held(self, offsets: Mapping[int, int]) -> bool:
-        """Return whether nothing is emitted yet, because a new database hasn't reached the former end of its topic."""
-        return any(offsets.get(partition, 0) < offset for partition, offset in self._progress().held.items())
 
     def _progress(self) -> Progress:
         data = self._store.get(emission_key(self._asset))

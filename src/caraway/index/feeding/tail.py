@@ -430,7 +430,7 @@ class Tail:
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
             else:
-                subscription.unsent = emission.is_held(offsets)
+                subscription.unsent = emission.is_held
                 return
             self._stopping.wait(RETRY_S)
 
