@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.erasure.places import DERIVED, RECOMPUTATION, TOPIC
-from caraway.erasure.requests import erasure_places, erasures, is_between
+from caraway.erasure.requests import is_between
 from caraway.graph.wire.graphs import decode_graph
 from caraway.plan.model import on_branch
 from caraway.plan.planner import plan_graph
@@ -23,7 +23,7 @@ from caraway.state.allocation import Asset, AssetState
 from caraway.state.asset_store import AssetWriter, Moment, balance, lock_asset_store, read_asset_store, retire
 from caraway.state.blueprints import AssetKind
 from caraway.state.model import NewCommit, Role
-from caraway.state.tables import asset_references, assets, branches, commits
+from caraway.state.tables import asset_references, assets, branches, commits, erasure_places, erasures
 from caraway.state.writer import write_commit
 
 LOG = structlog.get_logger(__name__)

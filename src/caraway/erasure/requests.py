@@ -6,51 +6,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, insert
+from sqlalchemy.dialects.postgresql import insert
 
 from caraway.erasure.keys import Erasure
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
-from caraway.state.tables import metadata
+from caraway.state.tables import erasure_places, erasures
 
 # The key of an advisory lock in Postgres: any number that no other lock uses. Under this lock erasures get their
 # numbers in the order in which they commit, so a reader that has read up to a number has missed none.
 LOCK_KEY = int.from_bytes(b"erasure")
 READ_AT_ONCE = 10_000
-
-# A row for each key and topic. The key is stored as a hash only.
-erasures = sa.Table(
-    "erasures",
-    metadata,
-    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
-    sa.Column("request", sa.Text, nullable=False),
-    sa.Column("branch", sa.Text, nullable=False),
-    sa.Column("dataset", sa.Text, nullable=False),
-    sa.Column("topic", sa.Text, nullable=False),
-    sa.Column("columns", ARRAY(sa.Text), nullable=False),
-    sa.Column("key_id", sa.Text, nullable=False),
-    sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("account", sa.Text, nullable=False),
-    sa.Column("token_id", sa.Text, nullable=False),
-    sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Column("recorded_at", sa.DateTime(timezone=True)),
-    # False if a column isn't a key of the dataset. An index of the dataset itself then has no entries that could be
-    # found by the erased key.
-    sa.Column("by_key", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("downstream", sa.Boolean, nullable=False, server_default=sa.false()),
-    # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row.
-    sa.Column("cut", JSONB(none_as_null=True)),
-    sa.UniqueConstraint("topic", "columns", "key_id", "digest", name="erasures_once"),
-    sa.Index("erasures_unrecorded", "id", postgresql_where=sa.text("recorded_at IS NULL")),
-)
-
-# The places that have removed a key: the indexes of servers, the archive.
-erasure_places = sa.Table(
-    "erasure_places",
-    metadata,
-    sa.Column("erasure_id", sa.BigInteger, sa.ForeignKey("erasures.id"), primary_key=True),
-    sa.Column("place", sa.Text, primary_key=True),
-    sa.Column("done_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
-)
 
 
 def is_between(reached: str, missing: str) -> sa.ColumnElement[bool]:

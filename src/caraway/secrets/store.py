@@ -18,25 +18,13 @@ from caraway.secrets.keyring import Keyring, add_key, open_keyring
 from caraway.secrets.port import SecretPort, open_port
 from caraway.secrets.rules import NAME, checked_name, checked_value
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
-from caraway.state.tables import metadata
+from caraway.state.tables import secrets
 
 # Seconds between two looks of the engine at the secrets in Postgres, so it sees a changed secret after at most this
 # time. While Postgres is unreachable it uses the secrets that it read last.
 INTERVAL_SECONDS = 5.0
 
 T = TypeVar("T")
-
-secrets = sa.Table(
-    "secrets",
-    metadata,
-    sa.Column("name", sa.Text, primary_key=True),
-    # The name of the key that seals the secret; the key itself is in a file.
-    sa.Column("key_id", sa.Text, nullable=False),
-    sa.Column("sealed", sa.LargeBinary, nullable=False),
-    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Column("updated_by", sa.Text, nullable=False),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

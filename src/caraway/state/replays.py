@@ -9,24 +9,12 @@ from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError
 from caraway.state.database import Store
-from caraway.state.tables import metadata
+from caraway.state.tables import replays
 
 NOW = sa.func.clock_timestamp()
 # How long a claim excludes other attempts. A server gives up writing a row after some 10 s, its producer's delivery
 # timeout, so the claimed attempt has ended by then.
 ATTEMPT = timedelta(seconds=60)
-
-replays = sa.Table(
-    "dead_letter_replays",
-    metadata,
-    sa.Column("letter", sa.Text, primary_key=True),
-    sa.Column("account", sa.Text, nullable=False),
-    # `begun_at` is the time of the first attempt: a later attempt looks in the topic, from this time on, for a row that
-    # an earlier one wrote without marking it as done. `tried_at` is the time of the newest attempt.
-    sa.Column("begun_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
-    sa.Column("tried_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
-    sa.Column("done_at", sa.DateTime(timezone=True)),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

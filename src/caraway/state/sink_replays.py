@@ -7,26 +7,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.state.database import Store
-from caraway.state.tables import metadata
+from caraway.state.tables import sink_replays
 
 # The outcome of a change that was sent. Any other outcome says why it wasn't.
 SENT = "sent"
 # The outcome of changes that a server was done with when it ended before it noted more.
 UNKNOWN = "done by a server that ended before it could note whether the change was sent or left out"
-
-sink_replays = sa.Table(
-    "sink_replays",
-    metadata,
-    sa.Column("sink", sa.Text, primary_key=True),
-    # The place of the change on the dataset's topic: a change may have several dead letters.
-    sa.Column("place", sa.Text, primary_key=True),
-    sa.Column("letter", sa.Text, nullable=False),
-    # The numbers of a sink grow in the order in which they become visible.
-    sa.Column("number", sa.BigInteger, sa.Identity(), nullable=False),
-    sa.Column("outcome", sa.Text),
-    sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
-    sa.Index("sink_replays_in_order", "sink", "number"),
-)
 
 
 @dataclass(frozen=True, slots=True)

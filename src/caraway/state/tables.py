@@ -1,4 +1,4 @@
-"""The tables, for queries. The migrations create the schema in Postgres; a test compares it with these tables."""
+"""All tables in Postgres. The migrations make them; a test compares those in Postgres with these."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -408,7 +408,9 @@ tokens = sa.Table(
 
 # This table has one row, whose number grows with every change of accounts, roles and tokens. So a server that keeps
 # those in memory notices a change by reading one number, and then reads them anew.
-access_changes = sa.Table("access_changes", metadata, sa.Column("number", sa.BigInteger, primary_key=True))
+access_changes = sa.Table(
+    "access_changes", metadata, sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False)
+)
 
 audit = sa.Table(
     "audit",
@@ -422,4 +424,77 @@ audit = sa.Table(
     sa.Column("detail", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("times", sa.Integer, nullable=False, server_default="1"),
+)
+
+# A row for each key and topic. The key is stored as a hash only.
+erasures = sa.Table(
+    "erasures",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("columns", ARRAY(sa.Text), nullable=False),
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("token_id", sa.Text, nullable=False),
+    sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("recorded_at", sa.DateTime(timezone=True)),
+    # False if a column isn't a key of the dataset. An index of the dataset itself then has no entries that could be
+    # found by the erased key.
+    sa.Column("by_key", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("downstream", sa.Boolean, nullable=False, server_default=sa.false()),
+    # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row.
+    sa.Column("cut", JSONB(none_as_null=True)),
+    sa.UniqueConstraint("topic", "columns", "key_id", "digest", name="erasures_once"),
+    sa.Index("erasures_unrecorded", "id", postgresql_where=sa.text("recorded_at IS NULL")),
+)
+
+# The places that have removed a key: the indexes of servers, the archive.
+erasure_places = sa.Table(
+    "erasure_places",
+    metadata,
+    sa.Column("erasure_id", sa.BigInteger, sa.ForeignKey("erasures.id"), primary_key=True),
+    sa.Column("place", sa.Text, primary_key=True),
+    sa.Column("done_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+)
+
+secrets = sa.Table(
+    "secrets",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    # The name of the key that seals the secret; the key itself is in a file.
+    sa.Column("key_id", sa.Text, nullable=False),
+    sa.Column("sealed", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("updated_by", sa.Text, nullable=False),
+)
+
+replays = sa.Table(
+    "dead_letter_replays",
+    metadata,
+    sa.Column("letter", sa.Text, primary_key=True),
+    sa.Column("account", sa.Text, nullable=False),
+    # `begun_at` is the time of the first attempt: a later attempt looks in the topic, from this time on, for a row that
+    # an earlier one wrote without marking it as done. `tried_at` is the time of the newest attempt.
+    sa.Column("begun_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("tried_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("done_at", sa.DateTime(timezone=True)),
+)
+
+sink_replays = sa.Table(
+    "sink_replays",
+    metadata,
+    sa.Column("sink", sa.Text, primary_key=True),
+    # The place of the change on the dataset's topic: a change may have several dead letters.
+    sa.Column("place", sa.Text, primary_key=True),
+    sa.Column("letter", sa.Text, nullable=False),
+    # The numbers of a sink grow in the order in which they become visible.
+    sa.Column("number", sa.BigInteger, sa.Identity(), nullable=False),
+    sa.Column("outcome", sa.Text),
+    sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Index("sink_replays_in_order", "sink", "number"),
 )
