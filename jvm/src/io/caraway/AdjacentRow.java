@@ -1,7 +1,7 @@
 package io.caraway;
 
 import java.io.ByteArrayOutputStream;
-import java.util.function.Predicate;
+import java.util.List;
 
 /**
  * The adjacent row of a record and the rank of the records up to it. The adjacent row is the nearest one of the key, on one side, that isn't
@@ -19,43 +19,27 @@ record AdjacentRow(Version row, byte[] rank) {
    */
   static final byte[] NOTHING = {0};
 
+  static final AdjacentRow NONE = new AdjacentRow(null, NOTHING);
+
   // The byte before each record of a rank, greater than the byte at the end.
   private static final int ENTRY = 1;
 
-  /** Returns the adjacent row and its rank on one side of a position, the position itself not included. */
-  static AdjacentRow of(Slice versions, byte[] position, boolean forward) {
-    return of(versions, position, forward, version -> true);
-  }
-
-  /** Returns the adjacent row and its rank among the records that count. */
-  static AdjacentRow of(Slice versions, byte[] position, boolean forward, Predicate<Version> counts) {
+  /** Returns the adjacent row and its rank, of the records up to it ({@link Nearby#known}). */
+  static AdjacentRow of(List<Version> known, boolean forward) {
     ByteArrayOutputStream rank = new ByteArrayOutputStream();
-    Version found = next(versions, position, forward);
-    while (found != null) {
-      if (!counts.test(found)) {
-        found = next(versions, found.key(), forward);
-        continue;
-      }
+    // The nearer of two positions must give the greater rank.
+    int flip = forward ? 0xff : 0;
+    for (Version record : known) {
       rank.write(ENTRY);
-      // The nearer of two positions must give the greater rank.
-      int flip = forward ? 0xff : 0;
-      for (byte b : Version.at(found.time())) {
+      for (byte b : Version.at(record.time())) {
         rank.write(b ^ flip);
       }
-      write(rank, found.id(), flip);
-      write(rank, found.rev(), 0);
-      rank.write(found.op() == Version.RETRACT ? 0 : 1);
-      if (found.op() != Version.RETRACT) {
-        break;
-      }
-      found = next(versions, found.key(), forward);
+      write(rank, record.id(), flip);
+      write(rank, record.rev(), 0);
+      rank.write(record.op() == Version.RETRACT ? 0 : 1);
     }
     rank.write(0);
-    return new AdjacentRow(found, rank.toByteArray());
-  }
-
-  private static Version next(Slice versions, byte[] position, boolean forward) {
-    return Version.decode(forward ? versions.higher(position) : versions.lower(position));
+    return new AdjacentRow(Nearby.standing(known), rank.toByteArray());
   }
 
   /** Writes bytes with a mark at their end, in a form that keeps their order whatever bytes follow. */

@@ -81,16 +81,19 @@ final class AdjacentRowState {
     if (!version.replaces(replaced)) {
       if (version.op() == Version.RETRACT) {
         // This state knows the retraction already, but a later step that groups by its columns may not ({@link Replay}).
-        parts(version).forEach(out);
+        parts(version, AdjacentRow.NONE, version.ingested()).forEach(out);
       }
       return false;
     }
-    Version other = rule.forward() ? Version.before(versions, key) : Version.after(versions, key);
-    List<Part> ownBefore = parts(replaced);
-    List<Part> otherBefore = parts(other);
-    boolean trim = versions.put(key, version.encode());
-    send(ownBefore, parts(version), replaced != null && replaced.op() == Version.PUT, out);
-    send(otherBefore, parts(other), true, out);
+    long known = version.ingested();
+    List<Version> others = others(key, known);
+    List<State> ownBefore = states(replaced, known);
+    List<List<State>> othersBefore = others.stream().map(other -> states(other, known)).toList();
+    boolean trim = versions.put(key, version.inPlaceOf(replaced).encode());
+    sendAll(ownBefore, states(version, known), replaced != null && replaced.op() == Version.PUT, out);
+    for (int i = 0; i < others.size(); i++) {
+      sendAll(othersBefore.get(i), states(others.get(i), known), true, out);
+    }
     maxEventTime.advance(version.time());
     long bound = maxEventTime.settledBefore(rule.horizon);
     if (trim && bound > Long.MIN_VALUE) {
@@ -129,33 +132,54 @@ final class AdjacentRowState {
     }
   }
 
-  private List<Part> parts(Version of) {
+  /** Returns the records whose adjacent row may be that at a position, if this is known from a moment on. */
+  private List<Version> others(byte[] key, long known) {
+    List<Version> others = new ArrayList<>(1);
+    for (Version record : Nearby.of(versions, key, !rule.forward(), known).records()) {
+      if (record.op() != Version.RETRACT) {
+        others.add(record);
+      }
+    }
+    return others;
+  }
+
+  /** The outputs for a record from a moment of ingestion on. */
+  private record State(long known, List<Part> parts) {}
+
+  /** Returns the outputs for a record, null for none, as they were at a moment of ingestion and became known afterwards. */
+  private List<State> states(Version of, long since) {
     if (of == null) {
       return List.of();
     }
+    Nearby nearby = Nearby.of(versions, of.key(), rule.forward(), Math.max(since, of.ingested()));
+    return nearby.moments().stream()
+        .map(moment -> new State(moment, parts(of, AdjacentRow.of(nearby.known(moment), rule.forward()), moment)))
+        .toList();
+  }
+
+  private List<Part> parts(Version of, AdjacentRow adjacent, long known) {
     boolean twofold = rule.kind.twofold();
     List<Part> parts = new ArrayList<>();
     boolean put = of.op() == Version.PUT;
     if (!put && (of.op() == Version.RETRACT || rule.kind != Kind.TABLE)) {
       // The revision of a retraction depends on no other record, since it must not outweigh the same revision of the row under another key.
-      parts.add(part(of, Version.RETRACT, of.time(), BEGIN, AdjacentRow.NOTHING));
+      parts.add(part(of, Version.RETRACT, of.time(), BEGIN, AdjacentRow.NOTHING, known));
       if (twofold) {
-        parts.add(part(of, Version.RETRACT, of.time(), END, AdjacentRow.NOTHING));
+        parts.add(part(of, Version.RETRACT, of.time(), END, AdjacentRow.NOTHING, known));
       }
       return parts;
     }
-    AdjacentRow adjacent = AdjacentRow.of(versions, of.key(), rule.forward());
     Version row = adjacent.row();
     boolean ends = row != null;
     if (rule.kind == Kind.AGGREGATE_INPUTS) {
-      parts.add(part(of, Version.PUT, of.time(), BEGIN, AdjacentRow.NOTHING));
+      parts.add(part(of, Version.PUT, of.time(), BEGIN, AdjacentRow.NOTHING, known));
     } else {
-      parts.add(part(of, stays(of, row) ? of.op() : Version.RETRACT, of.time(), BEGIN, adjacent.rank()));
+      parts.add(part(of, stays(of, row) ? of.op() : Version.RETRACT, of.time(), BEGIN, adjacent.rank(), known));
       ends = ends && put && row.time() != of.time();
     }
     if (twofold) {
       int op = rule.kind == Kind.CHANGES ? Version.PUT : Version.DELETE;
-      parts.add(part(of, ends ? op : Version.RETRACT, ends ? row.time() : of.time(), END, adjacent.rank()));
+      parts.add(part(of, ends ? op : Version.RETRACT, ends ? row.time() : of.time(), END, adjacent.rank(), known));
     }
     return parts;
   }
@@ -173,6 +197,26 @@ final class AdjacentRowState {
       case SESSION -> (Math.floorDiv(next, SECOND) - Math.floorDiv(time, SECOND)) * SECOND >= rule.window;
       case FIRST -> false;
     };
+  }
+
+  /**
+   * Sends the outputs that changed at each moment: from those of the moment before, and from those of {@code before}, which were sent already.
+   * The last outputs replace all of these, whenever they became known.
+   *
+   * @param held whether the record of {@code before} held; if it didn't, a failed attempt may have sent its outputs as puts, at its revision
+   */
+  private void sendAll(List<State> before, List<State> after, boolean held, Consumer<Part> out) {
+    for (int i = 0; i < after.size(); i++) {
+      State state = after.get(i);
+      if (i > 0) {
+        send(after.get(i - 1).parts, state.parts, held, out);
+      }
+      List<State> replaced = i == after.size() - 1 ? before : before.stream().filter(former -> former.known <= state.known).toList();
+      replaced.forEach(former -> send(former.parts, state.parts, held, out));
+      if (i == 0 && replaced.isEmpty()) {
+        send(List.of(), state.parts, held, out);
+      }
+    }
   }
 
   /**
@@ -195,7 +239,7 @@ final class AdjacentRowState {
       // Aggregate inputs, which only indexes read, need no retraction when an end moves, since an index finds an end by its identity and key.
       boolean later = stood && stands && rule.kind != Kind.AGGREGATE_INPUTS && was.time() != now.time();
       if ((stood && !stands) || later || (differs && held)) {
-        out.accept(new Part(i, new Version(Version.RETRACT, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
+        out.accept(new Part(i, new Version(Version.RETRACT, was.time(), now.ingested(), was.id(), now.rev(), was.row())));
       }
       // A retraction is sent even if nothing stood here, because a failed attempt may have sent its row as a put ({@link Replay}).
       if (stands || ((!stood || differs) && !Version.isLeast(now.rev()))) {
@@ -204,9 +248,9 @@ final class AdjacentRowState {
     }
   }
 
-  private Part part(Version of, int op, long time, int which, byte[] rank) {
+  private Part part(Version of, int op, long time, int which, byte[] rank, long known) {
     byte[] rev = ByteBuffer.allocate(of.rev().length + rank.length).put(of.rev()).put(rank).array();
-    return new Part(which, new Version(op, time, of.ingested(), identity(of, which), rev, of.row()));
+    return new Part(which, new Version(op, time, known, identity(of, which), rev, of.row()));
   }
 
   private byte[] identity(Version of, int which) {

@@ -72,24 +72,19 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
     SortedPages pages = versions.open(bucket);
     SortedPages standing = fansOut ? stands.open(bucket) : null;
     List<Row> out = new ArrayList<>();
-    while (rows.hasNext()) {
-      Row row = rows.next();
-      if (row.getInt(Operators.SIDE) == Operators.OWN) {
-        byte[] key = row.getAs(Operators.KEY);
-        Slice own = Slice.of(pages, key);
-        Version version = Operators.version(row);
-        boolean isNew = new AdjacentRowState(rule, own, maxEventTime).version(version, part -> {
-          // Join keys that receive all versions need no ends: the next version ends the one before.
-          if (!fansOut || part.which() == AdjacentRowState.BEGIN) {
-            out.add(row(part.which(), part.version(), null));
-          }
-        });
-        if (fansOut) {
-          VersionFanOut fanOut = new VersionFanOut(own, Slice.of(standing, key));
-          fanOut.version(version, row.getAs(Operators.JOINED), isNew, one -> out.add(row(AdjacentRowState.FAN_OUT, one.version(), one.joinKey())));
+    for (Row row : Operators.inOrder(rows, Operators.OWN, passing -> out.add(Operators.passing(passing, 2)))) {
+      byte[] key = row.getAs(Operators.KEY);
+      Slice own = Slice.of(pages, key);
+      Version version = Operators.version(row);
+      boolean isNew = new AdjacentRowState(rule, own, maxEventTime).version(version, part -> {
+        // Join keys that receive all versions need no ends: the next version ends the one before.
+        if (!fansOut || part.which() == AdjacentRowState.BEGIN) {
+          out.add(row(part.which(), part.version(), null));
         }
-      } else {
-        out.add(Operators.passing(row, 2));
+      });
+      if (fansOut) {
+        VersionFanOut fanOut = new VersionFanOut(own, Slice.of(standing, key));
+        fanOut.version(version, row.getAs(Operators.JOINED), isNew, one -> out.add(row(AdjacentRowState.FAN_OUT, one.version(), one.joinKey())));
       }
     }
     versions.flush(pages);

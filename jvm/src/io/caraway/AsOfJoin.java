@@ -95,13 +95,8 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     SortedPages table = keyed ? tables.open(bucket) : null;
     List<Row> out = new ArrayList<>();
     Consumer<AsOfState.Joined> sink = joined -> out.add(row(joined));
-    while (rows.hasNext()) {
-      Row row = rows.next();
+    for (Row row : Operators.inOrder(rows, number, passing -> out.add(Operators.passing(passing, 1)))) {
       int side = row.getInt(Operators.SIDE);
-      if (side != Operators.OWN && side != number) {
-        out.add(Operators.passing(row, 1));
-        continue;
-      }
       byte[] key = row.getAs(Operators.KEY);
       Version version = Operators.version(row);
       Slice ownRights = Slice.of(right, key);

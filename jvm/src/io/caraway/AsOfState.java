@@ -1,6 +1,9 @@
 package io.caraway;
 
+import java.util.ArrayDeque;
 import java.util.Arrays;
+import java.util.Deque;
+import java.util.List;
 import java.util.function.Consumer;
 
 /** The as-of join of the rows of one join key (docs/revisions.md): both sides in order of time, and the output for each arrival. */
@@ -21,7 +24,7 @@ final class AsOfState {
     }
   }
 
-  /** An output record: the left one, and the right row that it matches, null if none. */
+  /** An output record: the left one, known from the moment of the output's latest cause, and the right row that it matches, null if none. */
   record Joined(int op, Version left, byte[] rev, byte[] right) {}
 
   private final Rule rule;
@@ -50,30 +53,38 @@ final class AsOfState {
     if (!isNew && (row.op() != Version.RETRACT || Version.isLeast(row.rev()))) {
       return;
     }
-    boolean trim = isNew && lefts.put(key, row.encode());
-    byte[] end = Version.at(row.time() + rule.high + 1);
-    byte[] match = match(rule, Version.before(rights, end), row.time());
-    long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
-    byte[] rev = row.revision(row.op() == Version.RETRACT ? 0 : settledAt(rights, end, oldest));
+    boolean trim = isNew && lefts.put(key, row.inPlaceOf(replaced).encode());
+    Deque<Match> matches = matches(row);
+    Match last = matches.getLast();
     // The failed attempt may have joined a row whose retraction arrived only after the restart, so for a retraction the other matches are retracted,
     // too.
     boolean retold = replayed != null && (replayed.mayBeOfFailedAttempt(row) || row.op() == Version.RETRACT);
     if (replayed != null) {
       replayed.left(replaced, row);
     }
-    if (retold) {
-      for (byte[] other : replayed.otherMatches(rule, rights, row, match)) {
-        out.accept(new Joined(Version.RETRACT, row, rev, other));
-      }
-    }
     if (row.op() == Version.RETRACT) {
       // The revision of a retraction depends on nothing in this state, since the retraction must not outweigh the same revision of the row under
       // another join key. The retraction has the columns of the joined row that it retracts, because later steps find that row's group by them.
       boolean sent = replaced != null && replaced.op() != Version.RETRACT;
-      out.accept(new Joined(Version.RETRACT, row, rev, sent || retold ? match : null));
+      takeBack(retold, row, row.revision(0), last.row, out);
+      out.accept(new Joined(Version.RETRACT, row, row.revision(0), sent || retold ? last.row : null));
     } else {
-      boolean absent = rule.inner && match == null;
-      out.accept(new Joined(absent ? rule.leftOut() : row.op(), row, rev, match));
+      Match before = null;
+      for (Match match : matches) {
+        Version left = row.knownFrom(match.known);
+        byte[] rev = row.revision(match.settled);
+        takeBack(retold && match == last, left, rev, match.row, out);
+        if (before != null && isSent(before.row) && !Arrays.equals(before.row, match.row)) {
+          out.accept(new Joined(Version.RETRACT, left, rev, before.row));
+        }
+        // Without a match, an inner join's retraction is for what a failed attempt, or a former revision of the row, may have sent.
+        if (isSent(match.row)) {
+          out.accept(new Joined(match.row == null && rule.inner ? rule.leftOut() : row.op(), left, rev, match.row));
+        } else if (match == last || replaced != null) {
+          out.accept(new Joined(Version.RETRACT, left, rev, null));
+        }
+        before = match;
+      }
     }
     leftMaxEventTime.advance(row.time());
     if (trim) {
@@ -84,6 +95,47 @@ final class AsOfState {
     }
   }
 
+  /** Returns whether there is an output for a left row with this match. */
+  private boolean isSent(byte[] match) {
+    return match != null || !rule.inner || rule.keyed;
+  }
+
+  /** Retracts a left row with each other match that it may have had in a failed attempt. */
+  private void takeBack(boolean retold, Version left, byte[] rev, byte[] match, Consumer<Joined> out) {
+    if (retold) {
+      for (byte[] other : replayed.otherMatches(rule, rights, left, match)) {
+        out.accept(new Joined(Version.RETRACT, left, rev, other));
+      }
+    }
+  }
+
+  /** The right row that a left row matches from a moment of ingestion on, null if none, and the arrival that settled this. */
+  private record Match(long known, byte[] row, long settled) {}
+
+  /**
+   * Returns the matches of a left row in the order in which they became known; the first one when the left row did.
+   *
+   * <p>The last match is that of all right rows. There are several if right rows were ingested after the left row, but have been read before it.
+   */
+  private Deque<Match> matches(Version left) {
+    long oldest = rule.low < 0 ? Long.MIN_VALUE : left.time() - rule.low;
+    Nearby nearby = Nearby.of(rights, Version.at(left.time() + rule.high + 1), false, left.ingested(), oldest, right -> true);
+    Deque<Match> matches = new ArrayDeque<>(1);
+    for (long moment : nearby.moments().descendingSet()) {
+      List<Version> known = nearby.known(moment);
+      Match match = new Match(moment, match(rule, Nearby.standing(known), left.time()), Nearby.settled(known));
+      // A match that was settled by a later arrival than the next one can't be sent, since readers would keep it. Right rows of requests that were
+      // answered at the same time may have such arrivals.
+      if (!matches.isEmpty() && match.settled == matches.getFirst().settled) {
+        matches.removeFirst();
+        matches.addFirst(match);
+      } else if (matches.isEmpty() || match.settled < matches.getFirst().settled) {
+        matches.addFirst(match);
+      }
+    }
+    return matches;
+  }
+
   /** Processes a right row, and returns whether it was not known yet. */
   boolean right(Version row, long offset, Consumer<Joined> out) {
     byte[] key = row.key();
@@ -91,7 +143,7 @@ final class AsOfState {
     if (!row.replaces(replaced)) {
       return false;
     }
-    boolean trim = rights.put(key, row.arrived(offset + 1).encode());
+    boolean trim = rights.put(key, row.arrived(offset).inPlaceOf(replaced).encode());
     Version previous = Version.before(rights, key);
     Version old = replaced != null && replaced.op() != Version.RETRACT ? replaced : previous;
     if (replayed != null) {
@@ -100,7 +152,7 @@ final class AsOfState {
         takeBack(row, out);
       }
     }
-    correct(row.time(), offset + 1, old, row.op() == Version.RETRACT ? previous : row, Version.after(rights, key), out);
+    correct(row.arrived(offset), old, row.op() == Version.RETRACT ? previous : row, Version.after(rights, key), out);
     rightMaxEventTime.advance(row.time());
     if (trim) {
       long bound = rightBound(rule, leftMaxEventTime);
@@ -117,7 +169,7 @@ final class AsOfState {
       Version now = former.known(lefts);
       byte[] match = match(rule, right, former.time());
       if (match != null && now != null && right.time() <= former.time() + rule.high) {
-        out.accept(new Joined(Version.RETRACT, former, now.revision(0), match));
+        out.accept(new Joined(Version.RETRACT, former.knownFrom(now.ingested()), now.revision(0), match));
       }
     }
   }
@@ -136,10 +188,10 @@ final class AsOfState {
     return left.settledBefore(rule.horizon + rule.high);
   }
 
-  /** Corrects the left rows that match the right side between {@code time} and the next version, where {@code now} replaces {@code old}. */
-  private void correct(
-      long time, long arrival, Version old, Version now, Version next, Consumer<Joined> out) {
-    byte[] from = Version.at(time - rule.high);
+  /** Corrects the left rows that match the right side between {@code cause} and the next version, where {@code now} replaces {@code old}. */
+  private void correct(Version cause, Version old, Version now, Version next, Consumer<Joined> out) {
+    byte[] from = Version.at(cause.time() - rule.high);
+    long known = now == null ? cause.ingested() : Math.max(cause.ingested(), now.ingested());
     byte[] to = next == null ? null : Version.at(next.time() - rule.high);
     if (rule.low >= 0) {
       // Left rows that are too young for both versions match neither.
@@ -154,40 +206,19 @@ final class AsOfState {
       if (left.op() == Version.RETRACT || (before == null && after == null && tooOld(old, now, left.time()))) {
         continue;
       }
-      byte[] rev = left.revision(arrival);
+      byte[] rev = left.revision(cause.arrival());
+      Version corrected = left.knownFrom(known);
       boolean same = Arrays.equals(before, after);
-      if (!same && (before != null || !rule.inner || rule.keyed)) {
-        out.accept(new Joined(Version.RETRACT, left, rev, before));
+      if (!same && isSent(before)) {
+        out.accept(new Joined(Version.RETRACT, corrected, rev, before));
       }
       // The record is sent even with the same match or none, so that its revision is that of an attempt in which the left row came later.
       if (after != null || !rule.inner) {
-        out.accept(new Joined(left.op(), left, rev, after));
+        out.accept(new Joined(left.op(), corrected, rev, after));
       } else if (before == null || rule.keyed) {
-        out.accept(new Joined(rule.leftOut(), left, rev, null));
+        out.accept(new Joined(rule.leftOut(), corrected, rev, null));
       }
     }
-  }
-
-  /**
-   * Returns the arrival of the right record that settled the match of a left row, which is the last one that changed it; 0 if there is none.
-   *
-   * <p>It depends on the row and on the arrived right records, not on the arrival of the row, so the same match has the same number in a later
-   * attempt, which mixes the two sides differently. It is the arrival of the match itself, or of a later version that has been retracted.
-   *
-   * @param end an exclusive bound of the match's position
-   * @param oldest the least time that a match may have
-   */
-  static long settledAt(Slice rights, byte[] end, long oldest) {
-    long settled = 0;
-    Version found = Version.decode(rights.lower(end));
-    while (found != null && found.time() >= oldest) {
-      settled = Math.max(settled, found.ingested());
-      if (found.op() != Version.RETRACT) {
-        break;
-      }
-      found = Version.decode(rights.lower(found.key()));
-    }
-    return settled;
   }
 
   private boolean tooOld(Version old, Version now, long time) {

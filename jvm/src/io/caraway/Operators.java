@@ -2,7 +2,14 @@ package io.caraway;
 
 import static org.apache.spark.sql.functions.udf;
 
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.KeyValueGroupedDataset;
@@ -14,6 +21,7 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.Iterator;
 
 /** The columns that the stateful operators read and write, and the opening of their state. */
 final class Operators {
@@ -46,6 +54,33 @@ final class Operators {
     return new Version(
         row.getInt(OP), row.getLong(TIME), row.getLong(INGESTED), row.getAs(ID), rev == null ? NOTHING : rev,
         payload == null ? NOTHING : payload);
+  }
+
+  /**
+   * Returns the rows that an operator processes, in the order in which they became known, and passes the others on.
+   *
+   * <p>A micro-batch of a backfill has rows of all inputs in any order. A record that a later one corrects must be processed together with what was
+   * known before the correction. Rows of one key of a right side stay in the order of their offsets.
+   *
+   * @param right the side of the rows that are processed beside {@link #OWN}
+   */
+  static List<Row> inOrder(Iterator<Row> rows, int right, Consumer<Row> pass) {
+    record Known(Row row, long moment) {}
+    List<Known> found = new ArrayList<>();
+    Map<ByteBuffer, Long> reached = new HashMap<>();
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      int side = row.getInt(SIDE);
+      if (side == OWN) {
+        found.add(new Known(row, row.getLong(INGESTED)));
+      } else if (side == right) {
+        found.add(new Known(row, reached.merge(ByteBuffer.wrap(row.getAs(KEY)), row.getLong(INGESTED), Math::max)));
+      } else {
+        pass.accept(row);
+      }
+    }
+    found.sort(Comparator.comparingLong(Known::moment));
+    return found.stream().map(Known::row).toList();
   }
 
   /** Returns a pass-through row: meta columns, side, key, row, and further columns that are null. */

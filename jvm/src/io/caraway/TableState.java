@@ -2,9 +2,11 @@ package io.caraway;
 
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.TreeSet;
 import java.util.function.Consumer;
 
 /**
@@ -53,16 +55,17 @@ final class TableState {
     if ((!isNew && (replayed == null || !isRetraction)) || (isRetraction && Version.isLeast(event.rev()))) {
       return;
     }
-    boolean trim = isNew && events.put(event.key(), event.encode());
+    boolean trim = isNew && events.put(event.key(), event.inPlaceOf(replaced).encode());
     if (replayed != null) {
       replayed.event(table, replaced, event);
     }
     byte[] begin = Version.at(event.time());
-    byte[] end = positionOf(AdjacentRow.of(events, event.key(), true, this::begins).row());
+    byte[] end = positionOf(nextBegin(events, event.key(), Long.MAX_VALUE));
     if (isNew && begins(event)) {
-      for (SortedPages.Entry entry : rights.range(begin, end)) {
+      // A version that is known later ends this one only from then on.
+      for (SortedPages.Entry entry : rights.range(begin, positionOf(nextBegin(events, event.key(), event.ingested())))) {
         Version right = Version.decode(entry);
-        send(table, events, right, change(right), out);
+        send(table, events, changes(right, event.ingested()), out);
       }
     }
     if (replayed != null && begins(event)) {
@@ -72,7 +75,10 @@ final class TableState {
       if (from != null) {
         for (SortedPages.Entry entry : rights.range(from, positionOf(kept))) {
           Version right = Version.decode(entry);
-          takeBack(table, events, right, piece(table, events, right, change(right)), out);
+          List<AsOfState.Joined> pieces = pieces(table, events, changes(right, event.ingested()));
+          if (!pieces.isEmpty()) {
+            takeBack(table, events, right, pieces.get(pieces.size() - 1), out);
+          }
         }
       }
     }
@@ -87,19 +93,23 @@ final class TableState {
   void right(Version row, Consumer<AsOfState.Joined> out) {
     List<Version> touched = new ArrayList<>(standing(rights.range(Version.at(row.time()), row.key())));
     touched.add(row);
-    // The next right version may begin a version of the output only because of this one, or not begin one any more.
-    Version next = Version.after(rights, Version.at(row.time() + 1));
-    if (next != null) {
-      touched.addAll(standing(rights.range(Version.at(next.time()), Version.at(next.time() + 1))));
-    }
+    // The next right version may begin a version of the output only because of this one, or not begin one any more. So may those behind it, as long
+    // as it wasn't known.
+    Nearby.of(rights, Version.at(row.time() + 1), true, row.ingested()).records().stream()
+        .filter(next -> next.op() != Version.RETRACT).mapToLong(Version::time).distinct()
+        .forEach(time -> touched.addAll(standing(rights.range(Version.at(time), Version.at(time + 1)))));
     // These changes are the same for all left keys, of which there may be many, so they are computed once.
-    List<RightChange> changes = touched.stream().map(this::change).toList();
+    List<List<RightChange>> changes = touched.stream().map(right -> changes(right, row.ingested())).toList();
     for (byte[] table : tables.furtherKeys()) {
       Slice events = tables.of(table);
-      for (int i = 0; i < changes.size(); i++) {
-        send(table, events, touched.get(i), changes.get(i), out);
-      }
+      changes.forEach(of -> send(table, events, of, out));
     }
+  }
+
+  /** Returns the next begin behind a position that isn't retracted and was known at a moment, or null. */
+  private Version nextBegin(Slice events, byte[] position, long known) {
+    Nearby nearby = Nearby.of(events, position, true, known, Long.MIN_VALUE, this::begins);
+    return Nearby.standing(nearby.known(known));
   }
 
   private boolean begins(Version event) {
@@ -117,75 +127,117 @@ final class TableState {
    * records up to that time. The rows of one left key replace each other under one identity, so that no row of a version that has ended since is
    * left.
    */
-  private void send(byte[] table, Slice events, Version right, RightChange change, Consumer<AsOfState.Joined> out) {
-    AsOfState.Joined piece = piece(table, events, right, change);
-    if (piece != null) {
-      takeBack(table, events, right, piece, out);
-      out.accept(piece);
+  private void send(byte[] table, Slice events, List<RightChange> changes, Consumer<AsOfState.Joined> out) {
+    List<AsOfState.Joined> pieces = pieces(table, events, changes);
+    for (int i = 0; i < pieces.size(); i++) {
+      if (i == pieces.size() - 1) {
+        takeBack(table, events, changes.get(0).right, pieces.get(i), out);
+      }
+      out.accept(pieces.get(i));
     }
   }
 
   /** Retracts the piece with each other pair of rows of which a failed attempt may have made it, for later steps that group by their columns. */
   private void takeBack(byte[] table, Slice events, Version right, AsOfState.Joined piece, Consumer<AsOfState.Joined> out) {
-    if (replayed == null || piece == null) {
+    if (replayed == null) {
       return;
     }
     Version now = piece.left();
     for (Replay.Pair other : replayed.otherPairs(table, events, right, new Replay.Pair(now, piece.right()))) {
-      Version was = new Version(Version.RETRACT, now.time(), other.left().ingested(), now.id(), now.rev(), other.left().row());
+      Version was = new Version(Version.RETRACT, now.time(), now.ingested(), now.id(), now.rev(), other.left().row());
       out.accept(new AsOfState.Joined(Version.RETRACT, was, was.rev(), other.right()));
     }
   }
 
-  /** Returns the piece of a left key: its output from the time of a right version on. It is null if the left key has no records up to then. */
-  private AsOfState.Joined piece(byte[] table, Slice events, Version right, RightChange change) {
+  /**
+   * Returns the pieces of a left key: its output from the time of a right version on, in the order in which it became known. There is none as long as
+   * the left key has no records up to then.
+   */
+  private List<AsOfState.Joined> pieces(byte[] table, Slice events, List<RightChange> changes) {
+    Version right = changes.get(0).right;
+    Nearby nearby = Nearby.of(events, Version.at(right.time() + 1), false, changes.get(0).known, Long.MIN_VALUE, this::begins);
+    TreeSet<Long> moments = nearby.moments();
+    changes.forEach(change -> moments.add(change.known));
+    ArrayDeque<AsOfState.Joined> pieces = new ArrayDeque<>(1);
+    for (long moment : moments.descendingSet()) {
+      AsOfState.Joined piece = piece(table, nearby, changes, moment);
+      // Readers would keep a piece of a greater revision than the next one; arrivals of requests that were answered at the same time may be such.
+      int order = piece == null ? 1 : pieces.isEmpty() ? -1 : Arrays.compareUnsigned(piece.rev(), pieces.getFirst().rev());
+      if (order == 0) {
+        pieces.removeFirst();
+      }
+      if (order <= 0) {
+        pieces.addFirst(piece);
+      }
+    }
+    return List.copyOf(pieces);
+  }
+
+  /** Returns the piece of a left key as it was known at a moment; null if the left key had no records up to the right version then. */
+  private AsOfState.Joined piece(byte[] table, Nearby nearby, List<RightChange> changes, long moment) {
+    RightChange change = changes.get(0);
+    for (RightChange later : changes) {
+      change = later.known <= moment ? later : change;
+    }
+    Version right = change.right;
     boolean isRetraction = right.op() == Version.RETRACT;
-    byte[] end = Version.at(right.time() + 1);
-    Version left = Version.before(events, end);
-    byte[] rank = AdjacentRow.of(events, end, false, this::begins).rank();
-    if (rank.length == AdjacentRow.NOTHING.length) {
+    List<Version> known = nearby.known(moment);
+    if (known.isEmpty()) {
       return null;
     }
     ByteArrayOutputStream rev = new ByteArrayOutputStream();
     AdjacentRow.write(rev, right.rev(), 0);
     rev.write(isRetraction ? 0 : 1);
     rev.writeBytes(ByteBuffer.allocate(Long.BYTES).putLong(change.settled).array());
-    rev.writeBytes(isRetraction ? AdjacentRow.NOTHING : rank);
+    rev.writeBytes(isRetraction ? AdjacentRow.NOTHING : AdjacentRow.of(known, false).rank());
+    List<Version> events = nearby.known(moment, event -> true);
+    Version left = Nearby.standing(events);
     boolean stands = change.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
     int op = !stands ? Version.RETRACT : matched || !rule.inner() ? Version.PUT : Version.DELETE;
     // A retraction also has the left and right row, by whose columns later operators find its key.
-    Version of = left != null ? left : Version.decode(events.lower(end));
-    Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
+    Version of = left != null ? left : events.get(0);
+    Version piece = new Version(op, right.time(), moment, identity(table, right), rev.toByteArray(), of.row());
     return new AsOfState.Joined(op, piece, piece.rev(), right.joined());
   }
 
   /**
-   * The effect of a right version on the output: {@code begins} is true if a version of the output begins with it, and
-   * {@code settled} is the arrival of the last right record on which that depends.
+   * The effect of a right version on the output, from the moment {@code known} on: {@code begins} is true if a version of the output begins with it,
+   * and {@code settled} is the arrival of the last right record on which that depends.
    *
    * <p>No version of the output begins with a right version that another one replaces at its own time, nor with a delete
    * of a key without a row.
    */
-  private record RightChange(boolean begins, long settled) {}
+  private record RightChange(Version right, long known, boolean begins, long settled) {}
 
-  private RightChange change(Version right) {
+  /** Returns the effects of a right version as they were at a moment, or when it became known, and changed afterwards. */
+  private List<RightChange> changes(Version right, long since) {
+    long first = Math.max(right.ingested(), since);
     if (right.op() == Version.RETRACT) {
-      return new RightChange(false, 0);
+      return List.of(new RightChange(right, first, false, 0));
     }
-    byte[] time = Version.at(right.time());
-    Version before = Version.before(rights, time);
-    long settled = AsOfState.settledAt(rights, time, Long.MIN_VALUE);
-    boolean replaced = false;
-    for (SortedPages.Entry entry : rights.range(right.key(), Version.at(right.time() + 1))) {
-      Version later = Version.decode(entry);
-      if (Arrays.compareUnsigned(later.key(), right.key()) > 0) {
-        settled = Math.max(settled, later.ingested());
-        replaced |= later.op() != Version.RETRACT;
+    Nearby before = Nearby.of(rights, Version.at(right.time()), false, first);
+    List<Version> same = rights.range(right.key(), Version.at(right.time() + 1)).stream()
+        .map(Version::decode).filter(later -> Arrays.compareUnsigned(later.key(), right.key()) > 0).toList();
+    TreeSet<Long> moments = before.moments();
+    moments.add(first);
+    same.forEach(later -> moments.add(Math.max(first, later.ingested())));
+    List<RightChange> changes = new ArrayList<>();
+    for (long moment : moments) {
+      List<Version> known = before.known(moment);
+      Version held = Nearby.standing(known);
+      long settled = Nearby.settled(known);
+      boolean replaced = false;
+      for (Version later : same) {
+        if (later.ingested() <= moment) {
+          settled = Math.max(settled, later.arrival());
+          replaced |= later.op() != Version.RETRACT;
+        }
       }
+      boolean changed = right.op() == Version.PUT || (held != null && held.op() == Version.PUT);
+      changes.add(new RightChange(right, moment, changed && !replaced, settled));
     }
-    boolean changes = right.op() == Version.PUT || (before != null && before.op() == Version.PUT);
-    return new RightChange(changes && !replaced, settled);
+    return changes;
   }
 
   /** Returns the least position at the time of a version; null, which means the end of time, for no version. */

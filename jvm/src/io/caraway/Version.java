@@ -3,13 +3,27 @@ package io.caraway;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** A record as the operators store it: its position in time, its operation, its encoded row. */
-record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] row) {
+/**
+ * A record as the operators store it: its position in time, its operation, its encoded row.
+ *
+ * @param ingested the moment from which the record is known, in microseconds (docs/records.md)
+ * @param arrival the offset of a right row of a join, plus one; 0 of other records
+ * @param corrected whether an operator has replaced a former revision of the record by this one
+ */
+record Version(int op, long time, long ingested, long arrival, boolean corrected, byte[] id, byte[] rev, byte[] row) {
   static final int PUT = 1;
   static final int RETRACT = 0;
   static final int DELETE = -1;
 
   private static final int HEADER_BYTES = 1 + Long.BYTES + Short.BYTES;
+  // The first byte of an encoded record has the operation, plus one, and these bits. An arrival follows only if there is one.
+  private static final int OPERATION = 3;
+  private static final int ARRIVED = 4;
+  private static final int CORRECTED = 8;
+
+  Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] row) {
+    this(op, time, ingested, 0, false, id, rev, row);
+  }
 
   /** Returns the least key at a time, below those of all records at that time. */
   static byte[] at(long time) {
@@ -23,25 +37,32 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
   }
 
   byte[] encode() {
-    return ByteBuffer.allocate(HEADER_BYTES + rev.length + row.length)
-        .put((byte) op).putLong(ingested).putShort((short) rev.length).put(rev).put(row).array();
+    boolean arrived = arrival != 0;
+    ByteBuffer out = ByteBuffer.allocate(HEADER_BYTES + (arrived ? Long.BYTES : 0) + rev.length + row.length)
+        .put((byte) (op + 1 | (arrived ? ARRIVED : 0) | (corrected ? CORRECTED : 0))).putLong(ingested);
+    if (arrived) {
+      out.putLong(arrival);
+    }
+    return out.putShort((short) rev.length).put(rev).put(row).array();
   }
 
   static Version decode(byte[] key, byte[] value) {
     ByteBuffer in = ByteBuffer.wrap(value);
-    int op = in.get();
+    int first = in.get();
     long ingested = in.getLong();
+    long arrival = (first & ARRIVED) == 0 ? 0 : in.getLong();
     byte[] rev = new byte[in.getShort() & 0xffff];
     in.get(rev);
     byte[] row = new byte[in.remaining()];
     in.get(row);
     long time = ByteBuffer.wrap(key).getLong() ^ Long.MIN_VALUE;
-    return new Version(op, time, ingested, Arrays.copyOfRange(key, Long.BYTES, key.length), rev, row);
+    byte[] id = Arrays.copyOfRange(key, Long.BYTES, key.length);
+    return new Version(opOf(value), time, ingested, arrival, (first & CORRECTED) != 0, id, rev, row);
   }
 
   /** Returns the operation of an encoded version. */
   static int opOf(byte[] value) {
-    return value[0];
+    return (value[0] & OPERATION) - 1;
   }
 
   static Version decode(SortedPages.Entry entry) {
@@ -100,9 +121,19 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return true;
   }
 
-  /** Returns this record with its arrival in place of the ingestion time; joins need the arrival of right rows. */
-  Version arrived(long arrival) {
-    return new Version(op, time, arrival, id, rev, row);
+  /** Returns this right row with its arrival. */
+  Version arrived(long offset) {
+    return new Version(op, time, ingested, offset + 1, corrected, id, rev, row);
+  }
+
+  /** Returns this record as the output of causes of which the latest one was ingested at a moment, if that is later. */
+  Version knownFrom(long moment) {
+    return moment <= ingested ? this : new Version(op, time, moment, arrival, corrected, id, rev, row);
+  }
+
+  /** Returns this record as an operator stores it in place of another revision, null if there is none. */
+  Version inPlaceOf(Version replaced) {
+    return replaced == null ? this : new Version(op, time, ingested, arrival, true, id, rev, row);
   }
 
   /** Returns the row that a right version adds to a left row, null if it is a delete or retraction. */

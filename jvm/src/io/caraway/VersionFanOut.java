@@ -26,7 +26,8 @@ record VersionFanOut(Slice versions, Slice stands) {
     if (!follows) {
       for (SortedPages.Entry entry : versions.range(Version.at(Long.MIN_VALUE), null)) {
         if (!isNew || !Arrays.equals(entry.key(), version.key())) {
-          out.accept(new Copy(at, elsewhere(Version.decode(entry))));
+          // The join key knows nothing of the key before a version stands under it.
+          out.accept(new Copy(at, elsewhere(Version.decode(entry)).knownFrom(version.ingested())));
         }
       }
     }

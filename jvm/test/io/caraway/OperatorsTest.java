@@ -22,7 +22,7 @@ public final class OperatorsTest {
   private OperatorsTest() {}
 
   /** The content of an output record. */
-  private record Out(String id, byte[] rev, int op, long time, String content) {}
+  private record Out(String id, byte[] rev, int op, long time, String content, long known) {}
 
   public static void main(String[] args) {
     int seeds = Integer.parseInt(args[0]);
@@ -160,8 +160,9 @@ public final class OperatorsTest {
   private static void join(int seed) {
     Random random = new Random(seed);
     int times = 1 + random.nextInt(60);
-    List<Version> lefts = Traces.records(random, 80, times, false, random.nextBoolean());
-    List<Version> rights = Traces.records(random, 60, times, true, random.nextBoolean());
+    boolean corrected = random.nextBoolean();
+    List<Version> lefts = Traces.records(random, 80, times, false, corrected && random.nextBoolean());
+    List<Version> rights = Traces.records(random, 60, times, true, corrected && random.nextBoolean());
     long low = random.nextBoolean() ? -1 : random.nextInt(20);
     AsOfState.Rule rule = new AsOfState.Rule(FOREVER, low, random.nextInt(3) * 5, random.nextBoolean(), false);
     List<Out> sent = new ArrayList<>();
@@ -176,6 +177,13 @@ public final class OperatorsTest {
     List<Traces.Arrival> again = Traces.mix(random, lefts, checkpoint - seenRights, rights, seenRights);
     run(rule, leftPages, rightPages, again, sent);
     compare(held(sent), naiveJoin(rule, lefts, rights));
+    if (!corrected) {
+      // Whatever the order in which the sides were read, a reader finds what was known at each moment.
+      for (long moment : Traces.moments(List.of(lefts, rights))) {
+        List<Out> known = sent.stream().filter(out -> out.known <= moment).toList();
+        compare(held(known), naiveJoin(rule, Traces.known(lefts, moment), Traces.known(rights, moment)));
+      }
+    }
   }
 
   private static void run(
@@ -186,7 +194,7 @@ public final class OperatorsTest {
         sent.add(
             new Out(
                 text(joined.left().id()), joined.rev(), joined.op(), joined.left().time(),
-                text(joined.left().row()) + "+" + text(joined.right())));
+                text(joined.left().row()) + "+" + text(joined.right()), joined.left().ingested()));
     for (Traces.Arrival arrival : arrivals) {
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
@@ -247,7 +255,7 @@ public final class OperatorsTest {
         sent.add(
             new Out(
                 text(joined.left().id()), joined.rev(), joined.op(), joined.left().time(),
-                text(joined.left().row()) + "+" + text(joined.right())));
+                text(joined.left().row()) + "+" + text(joined.right()), joined.left().ingested()));
     if (side == 2) {
       at(second, pages, "second", parity(version.id()), state -> state.right(version, offset, out));
       return;

@@ -24,7 +24,7 @@ final class TablesTest {
   private static final int KEYS = 3;
   private static final int RIGHT = 2;
   private static final int LEADING = 3;
-  // The instant of the restart is later than all other times. Records after the restart are ingested at it, all others before.
+  // The instant of the restart is later than the ingestion of all records that the failed attempt read, and earlier than that of all others.
   private static final long RESTART = 1_000;
   private static final AsOfState.Rule LEADS = new AsOfState.Rule(FOREVER, -1, 0, true, false);
 
@@ -51,55 +51,92 @@ final class TablesTest {
     for (int side = 0; side <= LEADING; side++) {
       sides.add(records(random, side, times, shape.revised && side < RIGHT));
     }
+    sides = Traces.ingested(random, sides);
+    boolean inOrder = random.nextBoolean();
     Output sent = new Output(new ArrayList<>(), new ArrayList<>());
     Map<String, Traces.Memory> pages = new HashMap<>();
     int[] read = new int[sides.size()];
     int total = sides.stream().mapToInt(List::size).sum();
     int checkpoint = random.nextInt(total);
     for (int i = 0; i < checkpoint; i++) {
-      step(shape, pages, null, sides, read, null, random, sent);
+      step(shape, pages, null, sides, read, inOrder, random, sent);
     }
     Map<String, Traces.Memory> failed = new HashMap<>();
     pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(shape, failed, null, sides, readOn, null, random, sent);
+      step(shape, failed, null, sides, readOn, inOrder, random, sent);
+    }
+    for (int side = 0; side < sides.size(); side++) {
+      for (int offset = readOn[side]; offset < sides.get(side).size(); offset++) {
+        Version later = sides.get(side).get(offset);
+        sides.get(side).set(offset, later.knownFrom(RESTART + later.ingested()));
+      }
     }
     // The first batch must read at least the records that were read before the crash.
     Replay[] replays = {new Replay(RESTART), new Replay(RESTART)};
     int i = checkpoint;
     while (!Traces.reached(read, readOn)) {
-      step(shape, pages, replays, sides, read, readOn, random, sent);
+      step(shape, pages, replays, sides, read, inOrder, random, sent);
       i++;
     }
     for (; i < total; i++) {
-      step(shape, pages, null, sides, read, readOn, random, sent);
+      step(shape, pages, null, sides, read, inOrder, random, sent);
     }
-    List<Version> lefts = new ArrayList<>(sides.get(0));
-    lefts.addAll(sides.get(1));
-    if (shape.led) {
-      lefts = plainlyLed(held(lefts), held(sides.get(LEADING)));
-    }
-    Map<String, String> found = new TreeMap<>();
-    Map<String, String> expected = new TreeMap<>();
-    List<Version> output = held(sent.joined.stream().map(TablesTest::version).toList());
-    for (byte key = 0; key < KEYS; key++) {
-      for (long time = -1; time <= times; time++) {
-        String position = key + "@" + time;
-        Version shown = at(output, key, time);
-        found.put(position, shown == null ? "none" : shown.time() + Arrays.toString(shown.row()));
-        expected.put(position, plain(rule, held(lefts), held(sides.get(RIGHT)), key, time));
+    Map<String, String> expected = expected(shape, sides, times, Long.MAX_VALUE);
+    Map<String, String> found = found(sent, times, Long.MAX_VALUE);
+    check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
+    // A single operator also shows what was known if records are read in another order than that of their ingestion, unless they were corrected.
+    if (inOrder) {
+      for (long moment : Traces.moments(sides)) {
+        Map<String, String> known = expected(shape, sides, times, moment);
+        Map<String, String> shown = found(sent, times, moment);
+        check(shown.equals(known), "%s, known at %d%nfound%n%s%nexpected%n%s", shape, moment, shown, known);
+        Map<String, String> counted = counted(sent, known, moment);
+        check(counted.equals(known), "%s, known at %d%ncounted%n%s%nexpected%n%s", shape, moment, counted, known);
       }
     }
-    check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
     // A reader of one group only must know the rows in it, and no others.
     List<String> astray = texts(Traces.astray(sent.aggregateInputs, TablesTest::group));
     check(astray.isEmpty(), "%s%nastray%n%s", shape, astray);
-    Map<String, String> counted = new TreeMap<>();
-    List<Version> aggregateInputs = held(sent.aggregateInputs);
-    expected.keySet().forEach(position -> counted.put(position, counted(aggregateInputs, position)));
+    Map<String, String> counted = counted(sent, expected, Long.MAX_VALUE);
     check(counted.equals(expected), "%s%ncounted%n%s%nexpected%n%s", shape, counted, expected);
+  }
+
+  /** Returns the rows that a plain join of what had been ingested by a moment has, by key and time. */
+  private static Map<String, String> expected(Shape shape, List<List<Version>> sides, int times, long moment) {
+    List<Version> lefts = Traces.known(sides.get(0), moment);
+    lefts.addAll(Traces.known(sides.get(1), moment));
+    if (shape.led) {
+      lefts = plainlyLed(held(lefts), held(Traces.known(sides.get(LEADING), moment)));
+    }
+    Map<String, String> expected = new TreeMap<>();
+    for (byte key = 0; key < KEYS; key++) {
+      for (long time = -1; time <= times; time++) {
+        expected.put(key + "@" + time, plain(shape.rule, held(lefts), held(Traces.known(sides.get(RIGHT), moment)), key, time));
+      }
+    }
+    return expected;
+  }
+
+  private static Map<String, String> found(Output sent, int times, long moment) {
+    List<Version> output = held(Traces.known(sent.joined.stream().map(TablesTest::version).toList(), moment));
+    Map<String, String> found = new TreeMap<>();
+    for (byte key = 0; key < KEYS; key++) {
+      for (long time = -1; time <= times; time++) {
+        Version shown = at(output, key, time);
+        found.put(key + "@" + time, shown == null ? "none" : shown.time() + Arrays.toString(shown.row()));
+      }
+    }
+    return found;
+  }
+
+  private static Map<String, String> counted(Output sent, Map<String, String> expected, long moment) {
+    Map<String, String> counted = new TreeMap<>();
+    List<Version> aggregateInputs = held(Traces.known(sent.aggregateInputs, moment));
+    expected.keySet().forEach(position -> counted.put(position, counted(aggregateInputs, position)));
+    return counted;
   }
 
   /** The records that were sent: joined rows, and their aggregate inputs for an aggregate over them. */
@@ -159,16 +196,12 @@ final class TablesTest {
   }
 
   private static void step(
-      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int[] failed, Random random,
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, boolean inOrder, Random random,
       Output sent) {
-    int side = random.nextInt(sides.size());
-    while (read[side] == sides.get(side).size()) {
-      side = (side + 1) % sides.size();
-    }
+    int side = Traces.next(random, inOrder, sides, read);
     int offset = read[side]++;
-    boolean later = failed != null && offset >= failed[side];
     int known = sent.joined.size();
-    step(shape, pages, replays, side, sides.get(side).get(offset).arrived(later ? RESTART : 0), offset, sent.joined);
+    step(shape, pages, replays, side, sides.get(side).get(offset), offset, sent.joined);
     for (AsOfState.Joined joined : sent.joined.subList(known, sent.joined.size())) {
       Version row = version(joined);
       SortedPages counted = new SortedPages(pages.computeIfAbsent("counted", n -> new Traces.Memory()));

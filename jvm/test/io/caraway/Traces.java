@@ -3,9 +3,12 @@ package io.caraway;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.ToIntFunction;
 
 /** Random records as a topic delivers them: late, at equal times, sent again, revised, retracted. */
@@ -61,6 +64,48 @@ final class Traces {
       l += takeRight ? 0 : 1;
     }
     return mixed;
+  }
+
+  /** Returns inputs with ingestion times, which rise within each input. A record that is sent again keeps its time. */
+  static List<List<Version>> ingested(Random random, List<List<Version>> sides) {
+    List<List<Version>> stamped = new ArrayList<>();
+    for (List<Version> side : sides) {
+      Map<Version, Version> known = new IdentityHashMap<>();
+      List<Version> made = new ArrayList<>();
+      long now = 0;
+      for (Version version : side) {
+        now += random.nextInt(3);
+        long moment = now;
+        made.add(known.computeIfAbsent(version, v -> new Version(v.op(), v.time(), moment, v.id(), v.rev(), v.row())));
+      }
+      stamped.add(made);
+    }
+    return stamped;
+  }
+
+  /** Returns the input of which a record is read next: any, or that with the oldest record. */
+  static int next(Random random, boolean inOrder, List<List<Version>> sides, int[] read) {
+    int side = random.nextInt(sides.size());
+    int next = -1;
+    for (int i = 0; i < sides.size(); i++, side = (side + 1) % sides.size()) {
+      if (read[side] < sides.get(side).size()) {
+        boolean older = next < 0 || sides.get(side).get(read[side]).ingested() < sides.get(next).get(read[next]).ingested();
+        next = next < 0 || (inOrder && older) ? side : next;
+      }
+    }
+    return next;
+  }
+
+  /** Returns the records that had been ingested by a moment. */
+  static List<Version> known(List<Version> versions, long moment) {
+    return new ArrayList<>(versions.stream().filter(version -> version.ingested() <= moment).toList());
+  }
+
+  /** Returns the moments at which a record of an input was ingested. */
+  static Set<Long> moments(List<List<Version>> sides) {
+    Set<Long> moments = new TreeSet<>();
+    sides.forEach(side -> side.forEach(version -> moments.add(version.ingested())));
+    return moments;
   }
 
   /** Returns whether inputs were read as far as in another attempt. */

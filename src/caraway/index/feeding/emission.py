@@ -32,7 +32,7 @@ from caraway.index.storage.keys import (
     timed_key,
 )
 from caraway.index.storage.store import IndexStore
-from caraway.index.windows.change_points import pack_intervals, unpack_intervals
+from caraway.index.windows.change_points import pack_intervals, read_newest_input, unpack_intervals
 from caraway.index.windows.current import CurrentRows, Row, row_readers
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import PUT, RETRACT, RecordCodec
@@ -53,18 +53,17 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
 
     `revision` is that of the records sent last. Rows of times up to `closed_low` have been emitted, rows of times after
     `closed_high` haven't. Rows of times in between may have been emitted or not: the two differ while the emission
-    processes an advance of the max event time. `ingested` is the greatest ingestion time of the inputs of the rows.
-    Nothing is emitted before the index has reached the offsets `held` of its own topic.
+    processes an advance of the max event time. Nothing is emitted before the index has reached the offsets `held` of
+    its own topic.
     """
 
     revision: int
     closed_low: int
     closed_high: int
-    ingested: int
     held: dict[int, int] = {}
 
 
-NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US, 0)
+NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US)
 pack = msgspec.msgpack.Encoder().encode
 _PROGRESS = msgspec.msgpack.Decoder(Progress).decode
 _LETTER = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
@@ -96,24 +95,27 @@ class Emission:
         self._codec = RecordCodec(topic.schema)
         self._rows: CurrentRows = row_readers(plan, topic, store.geometry)
         self._closes = has_max_event_time(plan)
+        self._known_us = 0
         self._lookback_us = max(
             (w.lookback_us for w in (plan.window, *own_windows(plan)) if isinstance(w, HoppingWindow)), default=0
         )
 
-    def run(self, send: Send, offsets: Mapping[int, int], *, ingested_us: int = 0) -> int:
+    def run(self, send: Send | None, offsets: Mapping[int, int]) -> int:
         """Send the records left in the outbox, then those of changes since the last call; return the number of these.
 
-        `offsets` shows how far the index has read its topic, by partition. `ingested_us` is the greatest ingestion time
-        of the records applied since the last call.
+        `offsets` shows how far the index has read its topic, by partition. Without `send`, records stay in the outbox
+        until the next call. They get the greatest ingestion time of the records applied so far, since jobs and offline
+        queries must not know a row before its causes (docs/records.md).
 
         Raises `UnavailableError` if the broker doesn't take the records; they are sent at the next call.
         """
         self._deliver(send)
+        self._known_us = max(0, read_newest_input(self._store, self._asset))
         progress = self._progress()
         self.is_held = any(offsets.get(partition, 0) < offset for partition, offset in progress.held.items())
         if self.is_held:
             return 0
-        progress = msgspec.structs.replace(progress, ingested=max(progress.ingested, ingested_us), held={})
+        progress = msgspec.structs.replace(progress, held={})
         sent = 0
         while (count := self._freshen(progress)) is not None:
             progress = self._progress()
@@ -173,7 +175,7 @@ class Emission:
                 writer.add(prefix, change)
         return []
 
-    def _close(self, send: Send, progress: Progress) -> int:
+    def _close(self, send: Send | None, progress: Progress) -> int:
         """Emit the rows that an advance of the max event time has closed, or that its going back has opened again."""
         closed_us = self._closed()
         if not self._closes or progress.closed_low == progress.closed_high == closed_us:
@@ -232,23 +234,25 @@ class Emission:
         return key, self._codec.encode_value(
             op=op,
             time_us=time_us,
-            ingested_us=progress.ingested,
+            ingested_us=self._known_us,
             record_id=row_id(time_us, key),
             rev=progress.revision.to_bytes(REVISION_BYTES),
             row=record.row,
         )
 
-    def outbox_key(self, number: int) -> bytes:
+    def outbox_key(self, progress: Progress, number: int) -> bytes:
         """Return the key under which a record is stored until it has been sent."""
-        return self._asset + OUTBOX + pack_u64(number)
+        return self._asset + OUTBOX + pack_u64(progress.revision) + pack_u64(number)
 
     def finish(self, batch: WriteBatch, progress: Progress) -> None:
         """Write a batch together with the emission's progress."""
         batch.put(emission_key(self._asset), pack(progress))
         self._store.write(batch)
 
-    def _deliver(self, send: Send) -> None:
+    def _deliver(self, send: Send | None) -> None:
         """Send the records in the outbox, and empty it."""
+        if send is None:
+            return
         entries = self._asset + OUTBOX
         waiting = self._store.scan(entries, after(entries))
         emptied = False
@@ -298,7 +302,7 @@ class _Writer:
 
     def _put(self, op: int, time_us: int, letter: tuple[bytes, bytes]) -> None:
         record = self._emission.record(op, time_us, letter, self._progress)
-        self._batch.put(self._emission.outbox_key(self.count), pack(record))
+        self._batch.put(self._emission.outbox_key(self._progress, self.count), pack(record))
         self.count += 1
 
 

@@ -44,7 +44,7 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
         for messages in _batches(consumer, topic.name, ends):
             sent.add(messages)
         batch = store.batch()
-        progress = Progress(sent.revision, FIRST_TIME_US, LAST_TIME_US, 0, held)
+        progress = Progress(sent.revision, FIRST_TIME_US, LAST_TIME_US, held)
         batch.put(emission_key(plan.asset), pack(progress))
         store.write(batch)
     except KafkaException as error:

@@ -18,6 +18,7 @@ from caraway.index.feeding.consumption import BEHIND, CAUGHT_UP, FRESH
 from caraway.index.feeding.direct import HoldsKey
 from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
+from caraway.index.feeding.ingestion_order import by_ingestion
 from caraway.index.feeding.recovery import recover
 from caraway.index.feeding.writer import IndexWriter, NoteArrivals, singles_of
 from caraway.index.records.delivery import Applied
@@ -313,7 +314,7 @@ class Tail:
         self._emissions.pop(subscription.plan.asset, None)
         # The process may have ended between a write and the sending of its rows. The rows that wait in the database
         # since then are sent now, even if no further record comes.
-        self._emit(subscription, subscription.next)
+        self._emit(subscription, subscription.next, self._send)
         reading = self._reader.positions(topic)
         if reading is not None:
             if all(offset >= reading.get(p, 0) for p, offset in subscription.next.items()):
@@ -384,13 +385,27 @@ class Tail:
                 self.remove(frozenset([subscription.plan.asset]))
 
     def _apply(self, subscription: Subscription, messages: list[Message]) -> None:
-        """Apply records; retry while the database refuses, and skip records that can't be applied at all."""
+        """Apply records, and emit the rows that change; those of one ingestion time after those of another."""
+        parts = [messages] if subscription.plan.emits is None else by_ingestion(messages)
+        reached = subscription.next
+        for part in parts:
+            if not self._apply_part(subscription, part):
+                return
+            reached = reached | {partition: offset + 1 for _, _, partition, offset in part}
+            self._emit(subscription, reached, None if part is not parts[-1] else self._send)
+        # Readers of the progress must find the rows on their topic, so it counts when all parts have been sent.
+        subscription.next = reached
+
+    def _apply_part(self, subscription: Subscription, messages: list[Message]) -> bool:
+        """Apply records; retry while the database refuses, and skip records that can't be applied at all.
+
+        Returns False if the thread is to stop.
+        """
         while not self._stopping.is_set():
             try:
                 applied = self._writer.apply(subscription.plan, messages)
                 subscription.count(applied)
                 subscription.note_blocks(len(messages), applied)
-                break
             except DamagedError:
                 raise
             except UnavailableError:
@@ -399,15 +414,16 @@ class Tail:
             except Exception:
                 LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
                 self._apply_singly(subscription, messages)
-                break
-        else:
-            return
-        reached = subscription.next | {partition: offset + 1 for _, _, partition, offset in messages}
-        self._emit(subscription, reached)
-        subscription.next = reached
+                return True
+            else:
+                return True
+        return False
 
-    def _emit(self, subscription: Subscription, offsets: Mapping[int, int]) -> None:
-        """Send the rows that changed, if jobs read them; retry while the broker or the database refuses."""
+    def _emit(self, subscription: Subscription, offsets: Mapping[int, int], send: Send | None) -> None:
+        """Send the rows that changed, if jobs read them; retry while the broker or the database refuses.
+
+        Without `send` they wait in the database for the next call.
+        """
         plan = subscription.plan
         if plan.emits is None:
             return
@@ -417,7 +433,7 @@ class Tail:
                 if emission is None:
                     recover(plan, plan.emits, self._store, self._bootstrap_servers)
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
-                subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
+                subscription.emitted += emission.run(send, offsets)
             except NotOursError:
                 # The groups whose rows changed stay stored as dirty. When this server gets the right again, it sends
                 # their rows. If another server has sent rows meanwhile, the index is first built anew, and learns from

@@ -116,6 +116,11 @@ def emission_key(asset: bytes) -> bytes:
     return META + b"emitted-" + asset
 
 
+def newest_input_key(asset: bytes) -> bytes:
+    """Return the key of the greatest ingestion time of the records by which an asset that emits rows has changed."""
+    return META + b"newest--" + asset
+
+
 def offset_key(asset: bytes, partition: int) -> bytes:
     """Return the key of the next offset of a partition of an asset's topic."""
     return META + b"offset" + asset + partition.to_bytes(4)

@@ -16,7 +16,7 @@ from rocksdict import Cache, Rdict, WriteBatch
 
 from caraway.errors import ConflictError, UnavailableError
 from caraway.index.storage.database import TRANSLATED, DamagedError, open_database, scan_database
-from caraway.index.storage.keys import META, after, emission_key, max_event_time_key, offset_key
+from caraway.index.storage.keys import META, after, emission_key, max_event_time_key, newest_input_key, offset_key
 
 LOGGER = logging.getLogger(__name__)
 
@@ -164,6 +164,7 @@ def removal_of(asset: bytes) -> WriteBatch:
     batch.delete_range(prefix, after(prefix))
     batch.delete(max_event_time_key(asset))
     batch.delete(emission_key(asset))
+    batch.delete(newest_input_key(asset))
     return batch
 
 

@@ -92,7 +92,8 @@ class AggregateInputFeed:
                 added, moved = locations.divide(delivered, known)
                 locations.locate(added, batch)
                 written = self._put(_puts_of(added), batch, known=False)
-            written += self._move(locations.settle(moved, known, batch), batch)
+            newest_us = max((item.record.ingested for item in delivered), default=0)
+            written += self._move(locations.settle(moved, known, batch), batch, newest_us)
         applied.written += written
         applied.unchanged += len(delivered) - written
 
@@ -151,10 +152,10 @@ class AggregateInputFeed:
             if tells:
                 changed[prefix] = _KeyChange(touched={raw + suffix for suffix in items}, added=added)
         if self._sessions is not None:
-            self._change_sessions(self._sessions, changed, batch)
+            self._change_sessions(self._sessions, changed, batch, puts.newest_ingested_us)
         elif self._change_points is not None:
             came = [(p, None, (time_us, None), False) for p, c in changed.items() for time_us, _, _ in c.added]
-            self._change_points.move(came, batch)
+            self._change_points.move(came, batch, puts.newest_ingested_us)
         return written
 
     def _drop_known(
@@ -173,8 +174,8 @@ class AggregateInputFeed:
                 if data is not None:
                     del items[suffix]
 
-    def _move(self, movements: Sequence[Movement], batch: WriteBatch) -> int:
-        """Add, remove and move aggregate inputs that may be revised."""
+    def _move(self, movements: Sequence[Movement], batch: WriteBatch, ingested_us: int) -> int:
+        """Add, remove and move aggregate inputs that may be revised; they were ingested by `ingested_us`."""
         changes: dict[bytes, _KeyChange] = {}
         for move in movements:
             if move.old is not None:
@@ -203,19 +204,22 @@ class AggregateInputFeed:
         if self._max_event_time is not None:
             self._max_event_time.move(movements, batch)
         if self._sessions is not None:
-            self._change_sessions(self._sessions, changes, batch)
+            self._change_sessions(self._sessions, changes, batch, ingested_us)
         elif self._change_points is not None:
-            self._change_points.move([change for move in movements for change in _turning(move)], batch)
+            turning = [change for move in movements for change in _turning(move)]
+            self._change_points.move(turning, batch, ingested_us)
         return len(movements)
 
-    def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
+    def _change_sessions(
+        self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch, ingested_us: int
+    ) -> None:
         """Update the sessions of groups after changes to their aggregate inputs."""
         dirty: dict[bytes, list[Interval]] = {}
         for prefix, change in changes.items():
             added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
             dirty[prefix] = sessions.change(prefix, added, removed, change.touched, batch)
         if self._change_points is not None:
-            self._change_points.mark_dirty(dirty, batch)
+            self._change_points.mark_dirty(dirty, batch, ingested_us)
 
     def _aggregate_input(self, standing: LocatedEntry, value: bytes | None) -> AggregateInput:
         """Return an aggregate input that was accepted before."""
@@ -243,6 +247,7 @@ def _puts_of(added: Sequence[Delivered]) -> Puts:
         orders=[item.rank + item.record_id for item in added],
         data=[item.value for item in added],
         values=[item.values for item in added],
+        newest_ingested_us=max((item.record.ingested for item in added), default=0),
     )
 
 

@@ -19,10 +19,13 @@ from caraway.index.storage.keys import (
     CHANGE_POINT,
     CHANGE_POINTS,
     DIRTY,
+    FIRST_TIME_US,
     LAST_TIME_US,
     SIGN,
+    newest_input_key,
     pack_u64,
     timed_key,
+    unpack_u64,
 )
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
@@ -51,8 +54,10 @@ class ChangePoints:
         self._bucket = plan.window if isinstance(plan.window, HoppingWindow) else None
         self._shows_empty = bool(plan.aggregates)
 
-    def move(self, changes: Sequence[tuple[bytes, Lived | None, Lived | None, bool]], batch: WriteBatch) -> None:
-        """Update the change points of groups after changes to their aggregate inputs.
+    def move(
+        self, changes: Sequence[tuple[bytes, Lived | None, Lived | None, bool]], batch: WriteBatch, ingested_us: int
+    ) -> None:
+        """Update the change points of groups after changes to their aggregate inputs, ingested by `ingested_us`.
 
         A change has the prefix of the group's entries, the life of an aggregate input before and now, and whether its
         row is the same as before, so that at most its end differs.
@@ -69,10 +74,18 @@ class ChangePoints:
                         counter[time_us] += number
             dirty.setdefault(prefix, []).extend(_differing(before, after, same=same))
         self._count(counts, batch)
-        self.mark_dirty(dirty, batch)
+        self.mark_dirty(dirty, batch, ingested_us)
 
-    def mark_dirty(self, intervals: Mapping[bytes, Sequence[Interval]], batch: WriteBatch) -> None:
-        """Add intervals of time over which groups, given by the prefixes of their entries, are dirty."""
+    def mark_dirty(
+        self, intervals: Mapping[bytes, Sequence[Interval]], batch: WriteBatch, ingested_us: int = FIRST_TIME_US
+    ) -> None:
+        """Add intervals of time over which groups, given by the prefixes of their entries, are dirty.
+
+        `ingested_us` is the greatest ingestion time of the causes. It is stored with them, since the process may end
+        before the rows are emitted, and a row must not be known before its causes.
+        """
+        newest_us = max(ingested_us, read_newest_input(self._store, self._asset))
+        batch.put(newest_input_key(self._asset), pack_u64(newest_us + SIGN))
         wanted = {
             self._asset + DIRTY + prefix[ASSET_BYTES:]: list(found) for prefix, found in intervals.items() if found
         }
@@ -122,6 +135,12 @@ class ChangePoints:
                 batch.put(change_point_key(self._asset, time_us, prefix), b"")
             elif before and not count:
                 batch.delete(change_point_key(self._asset, time_us, prefix))
+
+
+def read_newest_input(store: IndexStore, asset: bytes) -> int:
+    """Return the greatest ingestion time of the records by which an index that emits rows has changed."""
+    data = store.get(newest_input_key(asset))
+    return FIRST_TIME_US if data is None else int(unpack_u64(data)[0]) - SIGN
 
 
 def change_point_key(asset: bytes, time_us: int, prefix: bytes) -> bytes:

@@ -1,0 +1,128 @@
+"""What was known at a time is what the server knew then: rows are logged in batches, and asked for between these."""
+
+import os
+import random
+import signal
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from caraway.client import Client
+from tests.e2e.conftest import World
+from tests.e2e.shopping import DESCRIBED, EPOCH, FEATURES, SOURCES, Batch, batch, definitions, instant, questions
+from tests.unit.oracle.plain import Logged, Row
+from tests.unit.oracle.semantics import Oracle
+
+NAMES = [feature.name for feature in FEATURES]
+Question = tuple[Row, int]
+
+
+def now_us() -> int:
+    return (datetime.now(UTC) - EPOCH) // (datetime.resolution)
+
+
+def logged(client: Client, sent: Sequence[Batch], into: list[Logged], asked_us: list[int]) -> None:
+    """Log batches one after the other, and note a time between each two of them."""
+    for some in sent:
+        client.log("known", SOURCES[some.source], some.frame())
+        into.extend(some.rows)
+        asked_us.append(now_us())
+        # The next batch is accepted at a later microsecond.
+        while now_us() == asked_us[-1]:
+            pass
+
+
+def answers(client: Client, known: Any, asked: Sequence[Question], execution: str) -> list[Row]:
+    frame = pd.DataFrame([{f"Known.{name}": value for name, value in row.items()} for row, _ in asked])
+    frame["t"] = [instant(at) for _, at in asked]
+    given = [known.user, known.item, known.city, known.n]
+    found = client.training_set(given, [known], "t", frame, as_known=True, execution=execution, progress=False)
+    table = found.to_pandas()
+    return [{name: table[f"Known.{name}"].iloc[row] for name in NAMES} for row in range(len(asked))]
+
+
+def expected(rows: Sequence[Logged], asked: Sequence[Question]) -> list[Row]:
+    """Return what the oracle knows of the rows that had been accepted by the time of each question."""
+    oracles: dict[int, Oracle] = {}
+    found = []
+    for given, at in asked:
+        if at not in oracles:
+            oracles[at] = Oracle(DESCRIBED, rows).as_known_at(at)
+        found.append(oracles[at].features(FEATURES, given, at))
+    return found
+
+
+def differences(asked: Sequence[Question], found: Sequence[Row], wanted: Sequence[Row]) -> list[str]:
+    return [
+        f"{name} of {given} at {instant(at)}: {row[name]!r}, not {right[name]!r}"
+        for (given, at), row, right in zip(asked, found, wanted, strict=True)
+        for name in NAMES
+        if row[name] != right[name]
+    ]
+
+
+LONG = pytest.mark.full(reason="minutes; the other cases check the same operators with fewer batches")
+
+
+@pytest.mark.parametrize(
+    ("batches", "committed", "kills", "execution"),
+    [
+        pytest.param(40, "first", False, "process", id="live"),
+        pytest.param(240, "first", True, "spark", id="live, with a kill", marks=LONG),
+        pytest.param(240, "between", True, "spark", id="backfilled, with a kill", marks=LONG),
+    ],
+)
+def test_what_was_known_is_what_the_oracle_and_the_server_knew_then(
+    world: World, batches: int, committed: str, execution: str, *, kills: bool
+) -> None:
+    seed = random.randrange(1 << 30)
+    chosen, branch = random.Random(seed), f"known-{committed}-{batches}"
+    sources, derived, known = definitions()
+    rows: list[Logged] = []
+    asked_us: list[int] = []
+    with closing(Client(world.url, branch=branch)) as client:
+        client.init_branch(branch)
+        if committed == "first":
+            client.commit("known", [*sources, *derived], [known])
+            client.wait()
+        else:
+            client.commit("known", sources, [])
+
+        def log(count: int) -> None:
+            for _ in range(count):
+                logged(client, [batch(chosen, now_us())], rows, asked_us)
+
+        log(batches // 2)
+        if committed == "between":
+            client.commit("known", [*sources, *derived], [known])
+        if kills:
+            pid = world.part("engine").pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+        log(batches - batches // 2)
+        client.wait()
+        # The server knows all now; it is asked as of now, and its answers are compared with those that are known later.
+        asked_us.append(now_us())
+        at_once = questions(chosen, asked_us[-1:], 8)
+        frame = pd.DataFrame([{f"Known.{name}": value for name, value in row.items()} for row, _ in at_once])
+        frame["t"] = [instant(at) for _, at in at_once]
+        given = [known.user, known.item, known.city, known.n]
+        served = client.training_set(given, [known], "t", frame, progress=False).to_pandas()
+        asked = [*questions(chosen, asked_us[:-1], max(1, 20_000 // len(NAMES) // batches if kills else 8)), *at_once]
+        found = answers(client, known, asked, execution)
+        wrong = differences(asked, found, expected(rows, asked))
+        assert not wrong, f"with seed {seed}, {len(wrong)} of {len(asked) * len(NAMES)} values differ:\n" + "\n".join(
+            wrong[:20]
+        )
+        # Each explanation is a process of its own.
+        for name in NAMES if kills else chosen.sample(NAMES, 2):
+            (given_row, at), row = chosen.choice(list(zip(asked, found, strict=True)))
+            inputs = {f"Known.{key}": value for key, value in given_row.items()}
+            why = client.why(f"Known.{name}", inputs, instant(at), as_known=True)
+            assert (why.value, why.check.same) == (row[name], True), why
+        for place, row in enumerate(found[-len(at_once) :]):
+            assert row == {name: served[f"Known.{name}"].iloc[place] for name in NAMES}
