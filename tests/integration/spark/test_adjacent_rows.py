@@ -33,6 +33,13 @@ ARRIVALS = {
     name: [Arrival(a.row, a.time_us * SECOND // 2, delete=a.delete) for a in arrivals]
     for name, arrivals in model.traffic(seed=11, count=300).items()
 }
+# Users who click twice, in seconds that are the gap of a session apart: 1.500001 s, 1.999999 s and 2 s after each other.
+CLOSE = {201: 1_500_001, 202: 1_999_999, 203: 2_000_000}
+for user, distance_us in CLOSE.items():
+    first_us = (1_000 + user) * SECOND + SECOND - (distance_us - SECOND)
+    clicks = [Arrival({**ARRIVALS["Clicks"][0].row, "user": user}, first_us + us) for us in (0, distance_us)]
+    ARRIVALS["Clicks"] += clicks
+    ARRIVALS["Users"].append(Arrival({"user": user, "town": f"of {user}", "level": 0, "labels": []}, 0))
 CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
 SLIM = Select(of=CLICK, columns=("user", "number"))
 CHANGES = Changelog(of=USER, column="gone", marks_inserts=False)
@@ -118,3 +125,9 @@ def test_a_job_gives_what_the_in_process_engine_gives(group: int, case: Case, ru
     assert run.failures[case.name] is None
     assert run.jobs[case.name].output.revised
     assert run.found[case.name] == run.expected[case.name]
+
+
+def test_sessions_of_duplicates_count_every_microsecond_between_rows(run_of: Callable[[int], Run]) -> None:
+    (rows, _) = run_of(0).found["DedupByJoined"]
+    users = [dict(row)["user"] for _, _, row in rows]
+    assert {user: users.count(user) for user in CLOSE} == {201: 1, 202: 1, 203: 2}

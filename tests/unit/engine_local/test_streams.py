@@ -2,7 +2,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway.engine_local.changes import SourceChange
@@ -81,9 +81,14 @@ def test_dedup_in_sessions_a_distance_of_the_gap_begins_a_new_one() -> None:
     assert seconds(output(dedup, Events=rows), "x") == [(2, 4), (4, 6), (5, 13), (6, 30)]
 
 
-@given(DISTINCT_TIMES, st.integers(1, 5))
-def test_a_late_row_can_join_sessions(rows: Logged, gap: int) -> None:
+@given(
+    DISTINCT_TIMES,
+    st.integers(1, 5),
+    st.lists(st.sampled_from([0, 0, 1, -1, 499_999, 500_001]), min_size=8, max_size=8),
+)
+def test_a_late_row_can_join_sessions(rows: Logged, gap: int, beside_us: list[int]) -> None:
     dedup = Dedup(of=events, by=("k",), window=SessionWindow(gap_us=gap * S))
+    rows = [r | {"t": r["t"] + us} for r, us in zip(rows, beside_us, strict=False)]
     expected = []
     for key in "ab":
         own = sorted((r for r in rows if r["k"] == key), key=lambda r: r["t"])
@@ -91,6 +96,23 @@ def test_a_late_row_can_join_sessions(rows: Logged, gap: int) -> None:
             if one is not None and (other is None or other["t"] - one["t"] >= gap * S):
                 expected.append(one)
     assert output(dedup, Events=rows) == sorted(expected, key=lambda r: r["t"])
+
+
+@given(st.integers(-10 * S, 10 * S), st.integers(1, 400), st.integers(1, 2 * S))
+@example(begin_us=S // 2, gap=300, less_us=S // 2 - 1)
+@example(begin_us=S - 1, gap=1, less_us=S - 1)
+def test_dedup_in_sessions_keeps_both_rows_only_if_no_less_than_the_gap_is_between(
+    begin_us: int, gap: int, less_us: int
+) -> None:
+    dedup = Dedup(of=events, by=("k",), window=SessionWindow(gap_us=gap * S))
+    one = row("a", 1, 0) | {"t": begin_us}
+
+    def kept_after(distance_us: int) -> list[int]:
+        other = row("a", 2, 0) | {"t": begin_us + distance_us}
+        return [r["x"] for r in output(dedup, Events=[one, other])]
+
+    assert kept_after(max(0, gap * S - less_us)) == [2]
+    assert kept_after(gap * S) == kept_after(gap * S + less_us) == [1, 2]
 
 
 @given(DISTINCT_TIMES, st.sampled_from([None, hopping(5, 5), SessionWindow(gap_us=3 * S)]))

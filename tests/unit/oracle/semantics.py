@@ -12,7 +12,16 @@ from typing import Any, assert_never
 from tests.unit.oracle import plain
 from tests.unit.oracle.functions import value_of
 from tests.unit.oracle.plain import SECOND, Described, Fact, Feature, Hopping, Key, Logged, Row, Session, Step
-from tests.unit.oracle.windows import Entry, bucket_ends, changes_of, counts_at, is_in_bucket, sessions_of
+from tests.unit.oracle.windows import (
+    Entry,
+    bucket_ends,
+    changes_of,
+    continues_a_group,
+    continues_duplicates,
+    counts_at,
+    is_in_bucket,
+    sessions_of,
+)
 
 # Functions whose default a lookup returns for a key that never had a row.
 WITH_DEFAULT = frozenset({"average", "min", "max", "stddev", "variance", "quantile"})
@@ -232,7 +241,7 @@ def in_a_window(
     counted: list[Entry] | None = None
     match step.window:
         case Session():
-            for session in sessions_of(group, step.window, equal_continues=True):
+            for session in sessions_of(group, continues_a_group(step.window)):
                 first, last = session[0].time // SECOND * SECOND, session[-1].time // SECOND * SECOND
                 if (first, last + 1) == (begin, end):
                     counted = session
@@ -317,7 +326,7 @@ def deduplicated(facts: list[Fact], step: plain.Dedup) -> list[Fact]:
                 group = [other for other in alike if other.time // size == fact.time // size]
             case Session():
                 entries = [Entry(other.time, None, other.order, other) for other in alike]
-                sessions = sessions_of(entries, step.window, equal_continues=False)
+                sessions = sessions_of(entries, continues_duplicates(step.window))
                 (group,) = [
                     [entry.fact for entry in session]
                     for session in sessions

@@ -1,5 +1,6 @@
 """The rows that a window counts at a time, and the times at which it changes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,14 +65,22 @@ def is_in_bucket(entry: Entry, window: Hopping, end: int) -> bool:
     return entry.end is None or entry.end >= end
 
 
-def sessions_of(entries: list[Entry], window: Session, *, equal_continues: bool) -> list[list[Entry]]:
-    """Divide rows of a group into sessions; `equal_continues`: a distance of the gap itself continues a session."""
+def sessions_of(entries: list[Entry], continues: Callable[[int, int], bool]) -> list[list[Entry]]:
+    """Divide rows of a group into sessions; `continues` says of two adjacent times if the later one continues."""
     sessions: list[list[Entry]] = []
     for entry in sorted(entries, key=lambda found: (found.time, found.order)):
-        if sessions:
-            distance = entry.time // SECOND * SECOND - sessions[-1][-1].time // SECOND * SECOND
-            if distance < window.gap or (equal_continues and distance == window.gap):
-                sessions[-1].append(entry)
-                continue
-        sessions.append([entry])
+        if sessions and continues(sessions[-1][-1].time, entry.time):
+            sessions[-1].append(entry)
+        else:
+            sessions.append([entry])
     return sessions
+
+
+def continues_a_group(window: Session) -> Callable[[int, int], bool]:
+    """Return the rule of sessions that aggregates are computed over: whole seconds, and the gap itself continues."""
+    return lambda before, time: time // SECOND * SECOND <= before // SECOND * SECOND + window.gap
+
+
+def continues_duplicates(window: Session) -> Callable[[int, int], bool]:
+    """Return the rule of sessions of duplicates: the very distance counts, and the gap itself doesn't continue."""
+    return lambda before, time: time - before < window.gap

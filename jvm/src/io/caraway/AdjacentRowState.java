@@ -25,7 +25,7 @@ final class AdjacentRowState {
     INSTANT,
     /** The record, if the next one is in another bucket. */
     TUMBLING,
-    /** The record, if the next one is no less than the gap away, in whole seconds. */
+    /** The record, if the next one is no less than the gap away. */
     SESSION,
     /** The record, if there is none before it. */
     FIRST;
@@ -55,7 +55,6 @@ final class AdjacentRowState {
 
   private static final byte TABLE_ENDS = 0;
   private static final byte TABLE_BEGINS = 1;
-  private static final long SECOND = 1_000_000;
 
   private final Rule rule;
   private final Slice versions;
@@ -114,9 +113,8 @@ final class AdjacentRowState {
       case INSTANT, TUMBLING, SESSION -> Pruning.Needed.NOTHING;
       case FIRST -> Pruning.Needed.FIRST;
     };
-    // A row can only be a duplicate of one that is less than a window away, in whole seconds.
-    long window = rule.window == 0 ? 0 : rule.window + SECOND;
-    return new Pruning(1, needed, () -> maxEventTime.settledBefore(rule.horizon + window));
+    // A row can only be a duplicate of one that is less than a window away.
+    return new Pruning(1, needed, () -> maxEventTime.settledBefore(rule.horizon + rule.window));
   }
 
   private void trim(long bound) {
@@ -194,7 +192,7 @@ final class AdjacentRowState {
       case AGGREGATE_INPUTS -> true;
       case CHANGES, TABLE, INSTANT -> next != time;
       case TUMBLING -> Math.floorDiv(next, rule.window) != Math.floorDiv(time, rule.window);
-      case SESSION -> (Math.floorDiv(next, SECOND) - Math.floorDiv(time, SECOND)) * SECOND >= rule.window;
+      case SESSION -> next - time >= rule.window;
       case FIRST -> false;
     };
   }

@@ -303,7 +303,7 @@ final class AdjacentRowsTest {
           boolean same = next != null && switch (kind) {
             case INSTANT -> zero;
             case TUMBLING -> Math.floorDiv(next.time(), WINDOW) == Math.floorDiv(row.time(), WINDOW);
-            default -> Math.floorDiv(next.time(), SECOND) - Math.floorDiv(row.time(), SECOND) < WINDOW / SECOND;
+            default -> next.time() - row.time() < WINDOW;
           };
           if (!same) {
             out.add(row);

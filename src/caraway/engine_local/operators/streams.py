@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from caraway.dtypes.durations import US_PER_SECOND
 from caraway.engine_local.tables import Event, Key, Relation, Table, Version, key_of, ordered, upserted
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
@@ -27,11 +26,11 @@ def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow
             case HoppingWindow():
                 group = time_us // window.stride_us
             case SessionWindow():
-                second = time_us // US_PER_SECOND * US_PER_SECOND
-                session, before = previous.get(key, (0, second))
-                # A distance of exactly the gap begins a new session, unlike in a groupby.
-                group = session + 1 if second - before >= window.gap_us else session
-                previous[key] = (group, second)
+                session, before_us = previous.get(key, (0, time_us))
+                # A distance of exactly the gap begins a new session, and times aren't cut to seconds: both are unlike
+                # in a groupby.
+                group = session + 1 if time_us - before_us >= window.gap_us else session
+                previous[key] = (group, time_us)
         last[key, group] = position
     return Relation((), [table.versions[position] for position in sorted(last.values())])
 
