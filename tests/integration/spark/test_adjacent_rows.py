@@ -33,7 +33,7 @@ ARRIVALS = {
     name: [Arrival(a.row, a.time_us * SECOND // 2, delete=a.delete) for a in arrivals]
     for name, arrivals in model.traffic(seed=11, count=300).items()
 }
-# Users who click twice, in seconds that are the gap of a session apart: 1.500001 s, 1.999999 s and 2 s after each other.
+# Users who click twice, in seconds that are a session's gap apart: 1.500001 s, 1.999999 s and 2 s after each other.
 CLOSE = {201: 1_500_001, 202: 1_999_999, 203: 2_000_000}
 for user, distance_us in CLOSE.items():
     first_us = (1_000 + user) * SECOND + SECOND - (distance_us - SECOND)

@@ -13,7 +13,7 @@ import pytest
 
 from caraway import F, dataset, featureset, field, pipeline
 from caraway.connectors import Webhook, source
-from caraway.datasets import Average, Count, LastK, Max, Min, Sum
+from caraway.datasets import Average, Count, LastK, Max, Min, Stddev, Sum
 from caraway.dtypes import Continuous, Decimal
 from caraway.lib import inputs
 from caraway.testing import MockClient
@@ -99,3 +99,49 @@ def test_a_null_key_has_the_values_of_one_never_seen(feature: str, seen: object,
     rows = pd.DataFrame({"Total.key": pd.Series([1, 2, None], dtype="Int64")})
     answer = client.query([Total.key], [f"Total.{feature}"], rows).iloc[:, 0].tolist()
     assert [None if value is pd.NA else value for value in answer] == [seen, unseen, unseen]
+
+
+@dataset(index=True)
+class Spreads:
+    key: int = field(key=True)
+    count: int
+    own: float
+    none: Optional[float]
+    at: datetime = field(timestamp=True)
+
+    @pipeline
+    @inputs(Events)
+    def aggregate(cls, events):
+        return events.groupby("key").aggregate(
+            count=Count(window=EVER),
+            own=Stddev(of="value", window=EVER),
+            none=Stddev(of="value", window=EVER, default=None),
+        )
+
+
+def test_a_default_that_an_aggregates_own_one_hides_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"Spread\.own: default=0\.5 .*Spreads\.own .*-1\.0.*default=None") as warned:
+
+        @featureset
+        class Spread:
+            key: Optional[int]
+            count: int = F(Spreads.count, default=7)
+            own: float = F(Spreads.own, default=0.5)
+            none: float = F(Spreads.none, default=0.5)
+
+    # Only one of the three has no effect, and the warning shows the line of the definition.
+    assert [warning.filename for warning in warned] == [__file__]
+    client = MockClient()
+    client.commit("spreads", [Events, Spreads], [Spread])
+    rows = pd.DataFrame({"Spread.key": pd.Series([2, None], dtype="Int64")})
+    answer = client.query([Spread.key], [Spread.count, Spread.own, Spread.none], rows)
+    assert answer.to_numpy().tolist() == [[7, -1.0, 0.5]] * 2
+
+
+def test_the_default_of_an_aggregate_may_be_repeated() -> None:
+    @featureset
+    class Spread:
+        key: Optional[int]
+        own: float = F(Spreads.own, default=-1.0)
+
+    assert Spread.own.default == -1.0
