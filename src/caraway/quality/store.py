@@ -13,7 +13,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.dtypes.instants import to_datetime
 from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
 from caraway.profiles.columns import ColumnProfile
@@ -332,8 +331,3 @@ def _drop_old_samples(connection: sa.Connection, check_id: str, numbers: Iterabl
         alike = sa.and_(table.c.check_id == check_id, table.c.number == number)
         kept = sa.select(table.c.id).where(alike).order_by(table.c.id.desc()).limit(KEPT_SAMPLES)
         connection.execute(sa.delete(table).where(alike, table.c.id.not_in(kept.scalar_subquery())))
-
-
-def start_of(window_us: int) -> datetime:
-    """Return the start of a window as a time."""
-    return to_datetime(window_us)

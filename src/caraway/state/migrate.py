@@ -1,6 +1,5 @@
 """The migration of the schema to this version."""
 
-import time
 from importlib.resources import as_file, files
 
 import sqlalchemy as sa
@@ -9,13 +8,11 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from caraway.errors import UnavailableError
-from caraway.state.database import TIMEOUT_SECONDS, connect, is_outage, retry_outages
+from caraway.state.database import TIMEOUT_SECONDS, connect, retry_outages
 
 # The key of the advisory lock in Postgres: any number will do that no other program locks in this database. These are
 # the bytes of "caraway".
 LOCK_KEY = int.from_bytes(b"caraway")
-POLL_SECONDS = 0.2
 
 
 def migrate(url: str) -> None:
@@ -34,29 +31,6 @@ def is_migrated(engine: sa.Engine) -> bool:
     with as_file(files("caraway.state") / "migrations") as folder, engine.connect() as connection:
         newest = ScriptDirectory.from_config(_config(str(folder))).get_current_head()
         return MigrationContext.configure(connection).get_current_revision() == newest
-
-
-def wait_until_migrated(url: str, *, timeout_seconds: float) -> None:
-    """Wait until another process has run `migrate`.
-
-    Raises `UnavailableError` if it has not within `timeout_seconds`.
-    """
-    deadline = time.monotonic() + timeout_seconds
-    engine = connect(url)
-    reason = "the tables have not been set up; the server does that when it starts"
-    try:
-        while time.monotonic() < deadline:
-            try:
-                if is_migrated(engine):
-                    return
-            except sa.exc.DBAPIError as error:
-                if not is_outage(error):
-                    raise
-                reason = f"Postgres doesn't answer ({str(error.orig).strip()})"
-            time.sleep(POLL_SECONDS)
-    finally:
-        engine.dispose()
-    raise UnavailableError(f"waited {timeout_seconds:g} s for the state in Postgres: {reason}")
 
 
 def _upgrade(engine: sa.Engine) -> None:

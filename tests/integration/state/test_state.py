@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from caraway.state.allocation import Action
 from caraway.state.branches import Branches
 from caraway.state.database import connect, require_tables
 from caraway.state.ledger import ActionOutcome, Ledger
-from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
+from caraway.state.migrate import is_migrated, migrate
 from caraway.state.model import DesiredState, JobState, NewCommit
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
@@ -87,15 +86,6 @@ def test_migrating_again_and_at_once_is_harmless(postgres: str) -> None:
     migrate(postgres)
     with opened(postgres) as engine:
         assert is_migrated(engine)
-
-
-def test_an_engine_waits_for_the_tables(postgres: str) -> None:
-    with pytest.raises(UnavailableError, match="tables have not been set up"):
-        wait_until_migrated(postgres, timeout_seconds=0.3)
-    server = threading.Timer(0.5, migrate, [postgres])
-    server.start()
-    wait_until_migrated(postgres, timeout_seconds=30)
-    server.join()
 
 
 def test_a_process_that_requires_tables_asks_for_none_that_are_missing(postgres: str) -> None:

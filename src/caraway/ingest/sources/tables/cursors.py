@@ -126,14 +126,6 @@ def _text_back(text: str, by_us: int, now_us: int | None) -> str:
     return at.date().isoformat() if separator is None else at.isoformat(sep=separator, timespec="seconds")
 
 
-def same_form(text: str, other: str) -> bool:
-    """Return whether two texts are times that are written alike, so that their order as texts is that of the times."""
-    try:
-        return _parts(text)[1] == _parts(other)[1]
-    except NotATimeError:
-        return False
-
-
 def to_json(value: Any) -> object:
     """Return a value of a cursor or primary key as JSON.
 

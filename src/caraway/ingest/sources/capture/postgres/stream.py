@@ -17,7 +17,6 @@ from caraway.ingest.sources.capture.postgres.pgoutput import EPOCH_US, HEAD
 
 _STATUS = Struct(">cQQQqB")
 _KEEPALIVE = Struct(">QQB")
-_U64 = Struct(">Q")
 # The place at which the message of the plugin begins, behind `w`, two LSNs and a time.
 DATA = 25
 # The first byte of a message of the plugin, "w".
