@@ -8,7 +8,7 @@ from functools import partial
 from typing import Self
 
 from caraway.control.room import Room, room_for
-from caraway.control.service import CheckSink, CommitService, TrySources, find_all
+from caraway.control.service import CheckFunctions, CheckSink, CommitService, TrySources, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.plan.model import GraphPlan
@@ -115,6 +115,7 @@ class Control:
         look_up: LookUp = find_all,
         try_sources: TrySources = lambda _: (),
         check_sink: CheckSink = lambda _: None,
+        check_functions: CheckFunctions = lambda functions: [""] * len(functions),
     ) -> Self:
         """Return the control plane for a Postgres and a Kafka; it opens no connection yet.
 
@@ -130,6 +131,7 @@ class Control:
             look_up: Looks up the secrets that definitions name.
             try_sources: Connects to sources, and returns a line for each that can't be read.
             check_sink: Checks that a new sink can be written.
+            check_functions: Returns for each pickled function why it can't run here, "" if it can.
         """
         engine = connect(postgres_url)
         reader, ledger = StateReader(engine), Ledger(engine, keep=keep)
@@ -163,5 +165,6 @@ class Control:
             room=room,
             try_sources=try_sources,
             check_sink=check_sink,
+            check_functions=check_functions,
         )
         return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)

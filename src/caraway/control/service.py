@@ -12,9 +12,10 @@ from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.fingerprints import graph_fingerprint
+from caraway.graph.functions import PythonFunction, parts_of
 from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
-from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
+from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph, PythonExtractor
 from caraway.graph.systems import SecretRef
 from caraway.graph.validation.graphs import validate
 from caraway.graph.wire.graphs import CommitRequest, decode_graph, encode_graph
@@ -31,6 +32,8 @@ RoomFor = Callable[[GraphPlan, Container[str]], Room | None]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
 # Returns a line for each source that can't be read.
 TrySources = Callable[[Sequence[IngestPlan]], Sequence[str]]
+# Returns for each pickled function why it can't run with the modules that are installed here; "" if it can.
+CheckFunctions = Callable[[Sequence[bytes]], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,10 @@ class CommitOutcome:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
+IMPORTS = (
+    "Name the helpers from your modules in @includes, so that they are sent along; install packages where the server "
+    "and the engine run; put an import that may fail into a try statement"
+)
 # Checks that a sink can be written; raises `CommitError` if not.
 CheckSink = Callable[[SinkPlan], object]
 
@@ -109,14 +116,17 @@ class CommitService:
         room: RoomFor = lambda _plan, _created: None,
         try_sources: TrySources = lambda _: (),
         check_sink: CheckSink = lambda _: None,
+        check_functions: CheckFunctions = lambda functions: [""] * len(functions),
     ) -> None:
         """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
         `count` counts the records of topics; by default no topic has any. `look_up` looks up the secrets that
         definitions name. `room` returns the slots that the new jobs of a plan need, and those that are free.
         `try_sources` connects to sources and says which ones can't be read; by default no source is tried. `check_sink`
-        checks that a new sink can be written, before anything is changed.
+        checks that a new sink can be written, before anything is changed. `check_functions` finds functions that lack
+        modules here; by default none does.
         """
+        self._check_functions = check_functions
         self._try_sources = try_sources
         self._check_sink = check_sink
         self._room = room
@@ -151,6 +161,7 @@ class CommitService:
         _keep_lineage(before, request, after)
         approve(touched(before, after))
         warnings = self._check_secrets(before, after)
+        self._check_imports(before, after)
         change = self._change(head, before, after)
         if not request.backfill:
             _refuse_backfill(change)
@@ -198,12 +209,23 @@ class CommitService:
 
         Raises `CommitError` if a definition that is new or changed names a secret that doesn't exist.
         """
-        old = _entities(before)
-        changed = {name for name, spec in _entities(after).items() if old.get(name) != spec}
-        faults, warnings = lacking(secret_references(after), self._look_up, changed)
+        faults, warnings = lacking(secret_references(after), self._look_up, _changed(before, after))
         if faults:
             raise CommitError("\n".join(faults))
         return tuple(warnings)
+
+    def _check_imports(self, before: Graph, after: Graph) -> None:
+        """Raise `CommitError` if a function of a definition that is new or changed imports a module that isn't here."""
+        functions = [
+            (f"function {part.name} of {name} can't run on the server", part.pickled)
+            for name, spec in _changed(before, after).items()
+            for part in parts_of(spec)
+            if isinstance(part, PythonFunction | PythonExtractor)
+        ]
+        reasons = self._check_functions([pickled for _, pickled in functions])
+        faults = [f"{what}: {reason}" for (what, _), reason in zip(functions, reasons, strict=True) if reason]
+        if faults:
+            raise CommitError("\n".join([*faults, IMPORTS]))
 
     def _check_sinks(self, change: CommitChange) -> None:
         """Raise `CommitError` if a new sink can't be written now."""
@@ -288,6 +310,11 @@ class CommitService:
 def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
     datasets: Mapping[str, DatasetSpec] = {spec.name: spec for spec in graph.datasets}
     return {**datasets, **{spec.name: spec for spec in graph.featuresets}}
+
+
+def _changed(before: Graph, after: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
+    old = _entities(before)
+    return {name: spec for name, spec in _entities(after).items() if old.get(name) != spec}
 
 
 def _previewed(change: CommitChange, warnings: tuple[str, ...]) -> CommitOutcome:

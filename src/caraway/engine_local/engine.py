@@ -6,10 +6,11 @@ from graphlib import TopologicalSorter
 
 from caraway.engine_local.changes import SourceChange, arrive, events, insertions, table_of
 from caraway.engine_local.erasure import Erased, erasing
-from caraway.engine_local.pipelines import Run, compile_pipeline, defaults_of
+from caraway.engine_local.pipelines import Run, compile_pipeline
 from caraway.engine_local.tables import Event, Table, key_of
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.specs import DatasetSpec
+from caraway.graph.trees import absent_values
 
 NOTHING_ERASED = Erased()
 
@@ -133,7 +134,7 @@ class LocalEngine:
         _check_lookup(spec, keys, columns)
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         found = [self._find(spec, key, time_us) for key, time_us in zip(keys, times, strict=True)]
-        missing = dict.fromkeys((field.name for field in spec.fields), None) | defaults_of(spec)
+        missing = dict.fromkeys((field.name for field in spec.fields), None) | absent_values(spec)
         echo = not self._tables[dataset].empty
         rows = [
             row if row is not None else {**missing, **(dict(zip(spec.keys, key, strict=True)) if echo else {})}

@@ -14,7 +14,6 @@ from caraway.engine_local.operators.streams import changelog, dedup, first, late
 from caraway.engine_local.tables import Table
 from caraway.errors import InvalidInputError
 from caraway.graph import operators as ops
-from caraway.graph.aggregates import defaults_if_unseen
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.specs import DatasetSpec, PipelineSpec
 
@@ -38,14 +37,6 @@ def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mappin
             raise InvalidInputError(f"dataset {spec.name}, pipeline {pipeline.name}: {error}") from error
 
     return named
-
-
-def defaults_of(spec: DatasetSpec) -> dict[str, object]:
-    """Return the values of columns for a key that isn't found: the defaults of a terminal aggregate."""
-    operator = spec.pipelines[0].operator if spec.pipelines else None
-    if not isinstance(operator, ops.Aggregate):
-        return {}
-    return defaults_if_unseen(operator.aggregates)
 
 
 def _compile(operator: ops.Operator, datasets: Mapping[str, DatasetSpec]) -> Run:

@@ -15,9 +15,8 @@ from caraway.expr.promotion import promotes
 from caraway.expr.references import columns_of
 from caraway.featuresets.extractors import Generated
 from caraway.featuresets.features import Feature
-from caraway.graph.aggregates import defaults_if_unseen
-from caraway.graph.operators import Aggregate
-from caraway.graph.specs import AliasExtractor, DatasetSpec, ExpressionExtractor, LookupExtractor
+from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor
+from caraway.graph.trees import absent_values
 
 
 def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | None:
@@ -56,7 +55,14 @@ def _lookup(where: str, feature: Feature, field: Field, siblings: Mapping[str, F
     )
     _require_type(where, feature, field, element_wise=element_wise)
     default = stored_default(where, feature, strip_optional(field.data_type))
-    _warn_of_another_default(where, feature, spec, field.name, default)
+    own = absent_values(spec).get(field.name)
+    if None not in (own, default) and own != default:
+        warnings.warn(
+            f"{where}: default={feature.default!r} has no effect, since the aggregate {field.fqn()} has a default of "
+            f"its own, {own!r}, which also stands for keys without rows; give the aggregate this default, or "
+            "default=None if each feature is to have its own",
+            stacklevel=5,  # The warning shows the line with the class below @featureset.
+        )
     return LookupExtractor(
         name=f"_caraway_lookup_{field.fqn()}",
         dataset=spec.name,
@@ -69,21 +75,6 @@ def _lookup(where: str, feature: Feature, field: Field, siblings: Mapping[str, F
         env=feature.env,
         metadata=feature.metadata,
     )
-
-
-def _warn_of_another_default(where: str, feature: Feature, dataset: DatasetSpec, field: str, default: object) -> None:
-    """Warn if the feature's default is never served, since the looked up aggregate has another one of its own."""
-    operators = [pipeline.operator for pipeline in dataset.pipelines]
-    own = [defaults_if_unseen(each.aggregates).get(field) for each in operators if isinstance(each, Aggregate)]
-    for value in own:
-        if default is not None and value not in (None, default):
-            warnings.warn(
-                f"{where}: default={feature.default!r} has no effect, since the aggregate {dataset.name}.{field} has "
-                f"a default of its own, {value!r}, which also stands for keys without rows; give the aggregate "
-                f"default={feature.default!r}, or default=None if each feature is to have its own",
-                # The warning shows the line with the class below @featureset.
-                stacklevel=6,
-            )
 
 
 def _require_type(where: str, feature: Feature, field: Field, *, element_wise: bool) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from caraway.graph import operators as ops
-from caraway.graph.aggregates import TRAITS
+from caraway.graph.aggregates import TRAITS, defaults_if_unseen
+from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
 
 
@@ -21,6 +22,12 @@ def parents(operator: ops.Operator) -> tuple[ops.Operator, ...]:
             return (operator.left,)
         case _:
             return (operator.of,)
+
+
+def absent_values(dataset: DatasetSpec) -> dict[str, object]:
+    """Return the values (stored form) that fields of a dataset have for a key that was never seen; null elsewhere."""
+    operator = dataset.pipelines[0].operator if dataset.pipelines else None
+    return defaults_if_unseen(operator.aggregates) if isinstance(operator, ops.Aggregate) else {}
 
 
 def with_parents(operator: ops.Operator, change: Callable[[ops.Operator], ops.Operator]) -> ops.Operator:

@@ -7,10 +7,9 @@ from functools import cached_property
 
 from caraway.dtypes.types import DataType
 from caraway.errors import UnknownEntityError
-from caraway.graph.aggregates import defaults_if_unseen
-from caraway.graph.operators import Aggregate
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
+from caraway.graph.trees import absent_values
 
 # The most names that an error lists; more would bury the message.
 MAX_LISTED = 20
@@ -66,17 +65,6 @@ class Catalog:
         if spec is None:
             raise UnknownEntityError(f"there is no dataset {name!r}; {listed('datasets', self.datasets)}")
         return spec
-
-
-def absent_values(dataset: DatasetSpec) -> Mapping[str, object]:
-    """Return the values (stored form) that fields of a dataset have for a key that was never seen; null elsewhere."""
-    aggregates = [
-        aggregate
-        for pipeline in dataset.pipelines[:1]
-        if isinstance(pipeline.operator, Aggregate)
-        for aggregate in pipeline.operator.aggregates
-    ]
-    return defaults_if_unseen(aggregates)
 
 
 def listed(what: str, names: Iterable[str]) -> str:

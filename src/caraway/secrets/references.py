@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 
 from caraway.errors import UnavailableError, UnknownEntityError
-from caraway.graph.functions import PythonFunction
+from caraway.graph.functions import PythonFunction, parts_of
 from caraway.graph.specs import Graph, PythonExtractor
 from caraway.graph.systems import SecretRef
 
@@ -79,19 +79,14 @@ def _references(entity: str, where: str, spec: object) -> Iterator[SecretReferen
 
 
 def _found(spec: object) -> Iterator[tuple[SecretRef, bool]]:
-    match spec:
-        case SecretRef():
-            yield spec, False
-        case PythonFunction():
-            yield from _asked(spec.source_code, *spec.includes)
-        case PythonExtractor():
-            yield from _asked(spec.source_code)
-        case tuple():
-            for part in spec:
-                yield from _found(part)
-        case _ if is_dataclass(spec):
-            for field in fields(spec):
-                yield from _found(getattr(spec, field.name))
+    for part in parts_of(spec):
+        match part:
+            case SecretRef():
+                yield part, False
+            case PythonFunction():
+                yield from _asked(part.source_code, *part.includes)
+            case PythonExtractor():
+                yield from _asked(part.source_code)
 
 
 def _asked(*texts: str) -> Iterator[tuple[SecretRef, bool]]:

@@ -300,6 +300,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         look_up=resolve,
         try_sources=trials.faults,
         check_sink=sinks.check,
+        check_functions=functions.lacking,
     )
     reconciling = Reconciling(
         control.reconciler,

@@ -1,8 +1,15 @@
 """Tests of the REST surface of a real server, with Kafka, Postgres and RocksDB."""
 
+# The functions that no server can run import a module that nobody has.
+# mypy: disable-error-code="import-not-found"
+
 import json
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import httpx
 import orjson
@@ -12,9 +19,16 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from caraway.cli import app
+from caraway.dtypes.types import INT
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import Input, Transform
+from caraway.graph.sources import Computed
+from caraway.graph.specs import DatasetSpec, FeaturesetSpec, FeatureSpec, Graph, PipelineSpec, PythonExtractor
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, eventually, records
 from tests.unit.query import garden
+from tests.unit.query.steps import by_value
 
 HOUR = 3600
 
@@ -124,6 +138,85 @@ def test_a_commit_is_served_at_once_and_by_other_servers_soon(kafka: str, postgr
         eventually(lambda: first.query(["State.species"], [{"Tap.pot": 5}]).json() == {"State.species": ["yew"]})
     finally:
         assert [first.stop(), second.stop()] == [0, 0], first.said() + second.said()
+
+
+# The module that the functions below import; only a test has it.
+farm_tools: Any = None
+
+
+def doubled_by_an_import(cls: Any, ts: Any, x: Any) -> Any:
+    from farm_tools import double  # noqa: PLC0415 (no server has this module)
+
+    return double(x)
+
+
+def doubled_by_a_module(frame: Any) -> Any:
+    return farm_tools.double(frame)
+
+
+def doubled_if_possible(cls: Any, ts: Any, x: Any) -> Any:
+    try:
+        import farm_tools as tools  # noqa: PLC0415
+    except ImportError:
+        return (x * 2).rename("doubled")
+    return tools.double(x)
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_commit_of_functions_that_import_what_the_server_lacks_is_refused(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch, preview: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "farm_tools", ModuleType("farm_tools"))
+    monkeypatch.setitem(globals(), "farm_tools", sys.modules["farm_tools"])
+    garden_graph, by_module = garden.graph(), by_value(doubled_by_a_module)
+    readings = next(spec for spec in garden_graph.datasets if spec.name == "Readings")
+    function = PythonFunction(name="by_module", source_code="", pickled=by_module)
+    watered = replace(
+        readings,
+        name="Watered",
+        sources=(),
+        pipelines=(
+            PipelineSpec(
+                name="water", inputs=("Readings",), operator=Transform(of=Input(dataset="Readings"), function=function)
+            ),
+        ),
+    )
+    sieved = replace(
+        readings,
+        name="Sieved",
+        sources=(replace(readings.sources[0], where=Computed(by=replace(function, name="sieve"))),),
+    )
+
+    def yard(name: str, function: Any) -> FeaturesetSpec:
+        outputs, inputs = (f"{name}.doubled",), (f"{name}.x",)
+        made = PythonExtractor(
+            name="double",
+            inputs=inputs,
+            outputs=outputs,
+            datasets=(),
+            version=0,
+            source_code="",
+            pickled=by_value(function),
+        )
+        features = tuple(FeatureSpec(name=feature, dtype=INT) for feature in ("x", "doubled"))
+        return FeaturesetSpec(name=name, features=features, extractors=(made,), metadata=readings.metadata)
+
+    def commit(*more: FeaturesetSpec, datasets: tuple[DatasetSpec, ...] = (), preview: bool) -> httpx.Response:
+        wanted = Graph(datasets=datasets, featuresets=more)
+        content = encode_commit(CommitRequest(message="", graph=wanted, preview=preview, incremental=True))
+        return server.http.post("/commit", content=content)
+
+    far, safe = yard("Far", doubled_by_an_import), yard("Safe", doubled_if_possible)
+    answer = commit(far, safe, datasets=(watered, sieved), preview=preview)
+    assert answer.status_code == 400, answer.text
+    *lines, remedy = answer.json()["err_msg"].splitlines()
+    assert sorted(lines) == [
+        f"function {name} can't run on the server: No module named 'farm_tools'"
+        for name in ("by_module of Watered", "double of Far", "sieve of Sieved")
+    ]
+    assert "@includes" in remedy
+    # An import that may fail needs no module. The commit is previewed only, since other tests share the server.
+    assert commit(safe, preview=True).status_code == 200
 
 
 LOG = '{"webhook": "garden", "endpoint": "pots", "data": %s}'

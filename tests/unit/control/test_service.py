@@ -7,8 +7,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from caraway.control.service import CommitService
+from caraway.dtypes.types import BOOL
 from caraway.errors import CommitError, ConflictError, UnavailableError
-from caraway.graph.specs import Graph, Metadata
+from caraway.expr.nodes import Literal, Node
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import FilterFunction, Input
+from caraway.graph.specs import DatasetSpec, Graph, Metadata, PipelineSpec
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.state.allocation import Asset, allocate
 from caraway.state.blueprints import Blueprint, blueprints
@@ -259,3 +263,45 @@ def test_what_another_branch_has_computed_needs_no_backfill(world: World, servic
     _lines(service, FIRST)
     world.commits.clear()
     assert "job share: Spend." in _lines(service, FIRST, backfill=False)
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_functions_that_lack_a_module_are_refused_where_definitions_are_new(world: World, preview: bool) -> None:
+    asked: list[Sequence[bytes]] = []
+    lacks = True
+
+    def check(functions: Sequence[bytes]) -> Sequence[str]:
+        asked.append(functions)
+        return ["No module named 'tools'" if lacks else "" for _ in functions]
+
+    service = CommitService(world, world, world, check_functions=check)
+    request = CommitRequest(message="first", graph=FIRST, preview=preview)
+    with pytest.raises(CommitError, match=r"function is_big of Shopper can't run .*'tools'\n.*@includes.*try"):
+        service.commit(request)
+    assert (world.actions, asked.pop()) == ([], [b"not run here"])
+    lacks = False
+    committed = service.commit(replace(request, preview=False)).commit_id
+    assert committed is not None
+    lacks = True
+    # A definition that runs already doesn't block other changes, and a rollback isn't checked.
+    service.commit(request)
+    service.roll_back(committed, preview=preview)
+    assert asked[1:] == [[]]
+
+
+def test_a_function_that_was_traced_is_not_checked_since_its_expression_runs(world: World) -> None:
+    asked: list[bytes] = []
+
+    def check(functions: Sequence[bytes]) -> Sequence[str]:
+        asked.extend(functions)
+        return [""] * len(functions)
+
+    def filtered(name: str, traced: Node | None) -> DatasetSpec:
+        function = PythonFunction(name="f", source_code=name, pickled=name.encode())
+        operator = FilterFunction(of=Input(dataset="Clicks"), function=function, traced=traced)
+        pipeline = PipelineSpec(name="sieve", inputs=("Clicks",), operator=operator)
+        return replace(clicks(), name=name, sources=(), pipelines=(pipeline,))
+
+    graph = Graph(datasets=(clicks(), filtered("Traced", Literal(value=True, dtype=BOOL)), filtered("Called", None)))
+    CommitService(world, world, world, check_functions=check).commit(CommitRequest(message="", graph=graph))
+    assert asked == [b"Called"]

@@ -13,14 +13,15 @@ The processes may only compute (`caraway.functions.confinement`).
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
 from caraway.functions.confinement.policy import Confinement, Report
+from caraway.functions.confinement.requests import EndedError, RestartedProcess
 from caraway.functions.extractors.traced import TracedExtractor
-from caraway.functions.extractors.worker import Columns, FunctionWorker
+from caraway.functions.extractors.worker import TARGET, Columns, FunctionWorker
 from caraway.functions.extractors.workers import Workers
 from caraway.graph.runtime import SecretProvider
 
@@ -36,6 +37,9 @@ MakeLookups = Callable[[PythonStep, bool], DatasetLookups]
 
 # The most seconds that tracing a function may take. It takes much less, except for a function that never ends.
 TRACE_SECONDS = 1.0
+# The most seconds that a commit waits for one function to be loaded, with the packages that it imports. Large ones take
+# some ten seconds on a busy machine.
+LOAD_SECONDS = 30.0
 
 _NUMBERS = itertools.count()
 # After one of these errors the process has ended or may still run the function, so another process replaces it.
@@ -70,7 +74,7 @@ class FunctionPool:
         `confinement` has the rights of functions; None means the default rights. `started` is called with the report of
         the confinement once the processes run.
         """
-        rights = confinement or Confinement()
+        self._rights = rights = confinement or Confinement()
         self._started = started
         self.seconds = seconds
         self._memory_mb = memory_mb
@@ -91,6 +95,25 @@ class FunctionPool:
         """End all idle processes; busy ones end with this process."""
         wait(self._tracing.copy(), TRACE_SECONDS)
         self._workers.end_all()
+
+    def lacking(self, functions: Sequence[bytes]) -> list[str]:
+        """Return for each pickled function why it can't run with the modules that are installed here; "" if it can.
+
+        Raises `UnavailableError` if no process can be started.
+        """
+        # The process doesn't belong to the pool: it runs parts of these functions, and must run nobody else's.
+        process = RestartedProcess(TARGET, self._rights, self._memory_mb)
+
+        def ask(function: bytes) -> str:
+            try:
+                return process.ask(function, LOAD_SECONDS, None, str)
+            except EndedError as error:
+                return f"it {error} when it was loaded"
+
+        try:
+            return list(map(ask, functions))
+        finally:
+            process.end()
 
     def compile(self, step: PythonStep, make_lookups: MakeLookups) -> LaterRun:
         """Return the function that adds the outputs of a Python extractor to a batch; see `compile_function`."""

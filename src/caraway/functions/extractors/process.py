@@ -11,6 +11,7 @@ from caraway.functions.confinement.channel import Channel
 from caraway.functions.confinement.hints import with_hint
 from caraway.functions.confinement.requests import received, secrets_through
 from caraway.functions.confinement.values import packed
+from caraway.functions.extractors.imports import lacking
 from caraway.functions.extractors.traced import Expressions, expressions_of
 from caraway.functions.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import secret_provider
@@ -24,7 +25,7 @@ Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
 
 
 def serve(channel: Channel) -> None:
-    """Answer calls and requests to trace extractors, until the other end is closed or the memory is used up."""
+    """Answer calls, and requests to trace extractors or to check functions, until the other end or the memory ends."""
     # The imported modules stay for good, so garbage collections, which delay answers, needn't look at their objects.
     gc.freeze()
     functions: dict[int, tuple[PythonStep, Run]] = {}
@@ -35,6 +36,9 @@ def serve(channel: Channel) -> None:
     redact_output()
     while True:
         message = received(channel)
+        if isinstance(message, bytes):
+            channel.send(packed(lacking(message)))
+            continue
         if isinstance(message, PythonStep):
             found = expressions_of(message)
             channel.send(packed(["traced", None if found is None else _expressions(found)]))

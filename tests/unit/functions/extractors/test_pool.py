@@ -378,3 +378,26 @@ def test_who_hides_from_being_traced_costs_a_process_once(pool: FunctionPool) ->
         assert batch.columns["A.y"] == [min(9, attempt * 5)]
         wait(pool._tracing.copy(), 30)
     assert compiled.expressions == ()
+
+
+class Deadly:
+    """Ends the process that loads it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os._exit, (3,)
+
+
+def import_nothing_here(x: int) -> int:
+    import no_such_module  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    return int(no_such_module.double(x))
+
+
+def test_functions_are_checked_one_by_one_in_a_process_of_their_own(pool: FunctionPool) -> None:
+    functions = [by_value(import_nothing_here), cloudpickle.dumps(Deadly()), cloudpickle.dumps(len)]
+    assert pool.lacking(functions) == [
+        "No module named 'no_such_module'",
+        "it ended its process (exit code 3) when it was loaded",
+        "",
+    ]
+    assert pool.lacking([]) == []
