@@ -73,17 +73,23 @@ def main() -> int:
 
 
 def caught_up(url: str) -> None:
-    """Wait until the indexes have all that the jobs gave, and the archive has it, too."""
+    """Wait until queries see all rows, and until the archive has all rows of each topic.
+
+    Each table is looked at until it has once had everything, since heartbeats go on to write markers to the topics.
+    """
+    with Client(url) as client:
+        client.wait(timeout=TIMEOUT_SECONDS)
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    quiet = 0
+    behind = {"all"}
+    done: set[str] = set()
     with DemoConnection(url) as connection:
-        while quiet < 20:
+        while behind:
             if time.monotonic() > deadline:
-                raise TimeoutError("the stack hasn't caught up in time")
-            lags = [index["lag"] for index in connection.get("/status")["index"]["indexes"]]
+                raise TimeoutError(f"the archive hasn't caught up in time: {', '.join(sorted(behind))}")
             tables = connection.get("/archive")["tables"]
-            quiet = quiet + 1 if not any(lags) and not any(table["messages"] for table in tables) else 0
-            time.sleep(POLL_SECONDS * 5)
+            done |= {table["topic"] for table in tables if table["messages"] == 0}
+            behind = {table["topic"] for table in tables} - done
+            time.sleep(POLL_SECONDS)
 
 
 def timed_query(url: str, flights: Flights, schedule: pd.DataFrame, execution: str) -> tuple[float, pd.DataFrame]:

@@ -10,7 +10,7 @@ import structlog
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from caraway.archive.store.columns import Encoder, columns_of
+from caraway.archive.store.columns import CONTROL, Encoder, columns_of
 from caraway.archive.store.model import TableReport, TableSize, table_path
 from caraway.archive.store.tables import KEPT_HOURS, ArchiveTable, ReplacedError
 from caraway.erasure.keys import HidesRecord
@@ -92,13 +92,17 @@ class _Followed:
     pieces: list[pa.Table] = field(default_factory=list)
     # The time of the oldest message that isn't in the table yet.
     since: float | None = None
+    # True if rows are among these messages, which otherwise are markers and the like.
+    rows: bool = False
     appended: int = 0
     vacuumed_at: float = 0.0
+    # The size of the table, as last reported.
     size: TableSize | None = None
 
     def take(self, messages: Sequence[Message], now: float, hides: HidesRecord | None) -> None:
         """Add messages; records that `hides` is true of will be left out."""
         self.since = now if self.since is None else self.since
+        self.rows = self.rows or any(message[0] is None or message[0][:1] != CONTROL for message in messages)
         self.messages += messages
         self.records += sum([records_in(value) for _, value, _, _ in messages])
         self.message_bytes += sum([len(value or b"") + len(key or b"") for key, value, _, _ in messages])
@@ -140,7 +144,7 @@ class Follower:
             bootstrap_servers: The broker, "host:port".
             objects_url: The setting `objects`.
             seconds: Seconds after which a record is in its table, if it came alone.
-            report: Called after each write.
+            report: Called after each write, and when all messages that wait are without rows, such as markers.
             hides: Returns the check whether a record of a topic is erased, None if none is.
             encoder: Returns the encoder of a topic's messages.
             replaced_hours: Hours for which tables keep files that were replaced.
@@ -194,6 +198,11 @@ class Follower:
                 followed.take(messages, now, self._hides(followed.plan))
             except UnavailableError as error:
                 self._begin_again(name, error)
+                continue
+            # Heartbeats write markers every few seconds, so a topic whose rows are all in its table would seem to be
+            # behind for ever if these waited for the next write, too.
+            if not followed.rows and followed.size is not None:
+                self._report(_report_of(followed, followed.size))
         for name, followed in list(self._followed.items()):
             if followed.since is not None and (
                 now - followed.since >= self._seconds or followed.waiting_bytes >= TABLE_BYTES
@@ -320,7 +329,7 @@ class Follower:
         except (UnavailableError, ReplacedError) as error:
             self._begin_again(name, error)
             return
-        followed.pieces, followed.since = [], None
+        followed.pieces, followed.since, followed.rows = [], None, False
         followed.appended += 1
         self._tidy(name, followed)
         self._tell(followed)
@@ -345,16 +354,11 @@ class Follower:
             LOG.warning("a table stays in small files for now", topic=name, reason=str(error))
 
     def _tell(self, followed: _Followed) -> None:
-        plan, table = followed.plan, followed.table
         try:
-            size = table.size()
+            followed.size = followed.table.size()
         except UnavailableError:
             return
-        self._report(
-            TableReport(
-                topic=plan.name, dataset=plan.dataset, url=table.url, positions=dict(followed.positions), size=size
-            )
-        )
+        self._report(_report_of(followed, followed.size))
 
     def _restart(self, name: str) -> None:
         """Begin at the first record that a topic still has, or at its end if it lost its last ones."""
@@ -374,3 +378,8 @@ class Follower:
             # Nothing may come any more, and the records that are gone don't wait for the archive.
             self._tell(followed)
             self._reader.start(name, start)
+
+
+def _report_of(followed: _Followed, size: TableSize) -> TableReport:
+    plan, positions = followed.plan, dict(followed.positions)
+    return TableReport(topic=plan.name, dataset=plan.dataset, url=followed.table.url, positions=positions, size=size)

@@ -35,7 +35,7 @@ class TableReport:
         topic: The topic.
         dataset: Its dataset.
         url: The address of the table.
-        positions: The offset of the next message to archive, by partition.
+        positions: The offset of the next message to archive, by partition: all rows before it are in the table.
         size: The size of the table.
     """
 

@@ -1,0 +1,62 @@
+"""Reports of tables count the rows that wait, and never markers alone, which heartbeats write for ever."""
+
+import secrets
+import time
+from pathlib import Path
+
+from caraway.archive.follower import Follower
+from caraway.archive.store.model import TableReport
+from caraway.plan.model import TopicKind, TopicPlan
+from caraway.topics.admin import ensure_topics
+from caraway.topics.markers import MARKER_KEY
+from caraway.topics.positions import TopicEnds
+from caraway.topics.producer import TopicWriter
+from tests.integration.index.flow import TIMEOUT_S, Flow
+from tests.timeouts import deadline_in
+from tests.unit.index.naive import SCHEMA
+
+SECONDS = 30.0
+
+
+def test_markers_alone_leave_no_backlog(kafka: str, tmp_path: Path) -> None:
+    topic = f"backlog.{secrets.token_hex(6)}"
+    ensure_topics(kafka, [topic], 2)
+    plan = TopicPlan(dataset="D", name=topic, kind=TopicKind.VERSIONS, schema=SCHEMA, disorder_us=0)
+    now, reports = [0.0], list[TableReport]()
+    follower = Follower(kafka, str(tmp_path), SECONDS, report=reports.append, clock=lambda: now[0])
+
+    def backlog() -> int:
+        """Return how many messages a table lacks, as `GET /archive` computes it."""
+        positions = reports[-1].positions if reports else {}
+        return sum(end - positions.get(p, 0) for p, end in TopicEnds(kafka).ends([topic])[topic].items())
+
+    def step_until(wanted: int, tick: float) -> None:
+        """Step until so many messages wait; the clock goes on by so many seconds at each step."""
+        deadline = deadline_in(TIMEOUT_S)
+        while backlog() != wanted:
+            assert time.monotonic() < deadline, f"{backlog()} messages wait instead of {wanted}"
+            follower.step()
+            now[0] += tick
+
+    try:
+        follower.follow({topic: plan})
+        with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
+            flow = Flow(writer, topic)
+            flow.send(10)
+            step_until(10, tick=0.0)
+            step_until(0, tick=SECONDS)
+            assert reports[-1].size.rows == 10
+            # The clock stands still, so the table isn't written.
+            writer.write_to_all(topic, MARKER_KEY, secrets.token_bytes(16)).result(TIMEOUT_S)
+            assert backlog() == 2
+            step_until(0, tick=0.0)
+            # Rows with markers behind them wait for the table.
+            flow.send(10)
+            writer.write_to_all(topic, MARKER_KEY, secrets.token_bytes(16)).result(TIMEOUT_S)
+            for _ in range(5):
+                follower.step()
+            assert backlog() == 12
+            step_until(0, tick=SECONDS)
+            assert reports[-1].size.rows == 20
+    finally:
+        follower.close()
