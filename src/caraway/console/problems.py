@@ -77,7 +77,7 @@ def _engines(engines: Sequence[Json], jobs: Sequence[Json], now: datetime) -> It
     yield Problem(
         what=f"{when}, so {_counted(len(jobs), 'job')} of {_names(datasets)} {compute} nothing. All that is computed "
         "from these datasets is stale.",
-        remedy="Start an engine: `caraway up` does, and starts one again that ended; its log is run/engine.log of the "
+        remedy="Start an engine: `caraway up` does, and starts one again that ended; its log is logs/engine.log in the "
         "data folder. Jobs go on where they stopped, and nothing is lost.",
         since=ended,
         datasets=datasets,

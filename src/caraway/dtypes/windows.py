@@ -8,7 +8,7 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 
 @dataclass(frozen=True)
 class Continuous:
-    """The last `duration` up to the moment of the read, or all time with "forever"."""
+    """The last `duration` up to the moment of the read, by ages in whole seconds, or all time with "forever"."""
 
     duration: str
 
