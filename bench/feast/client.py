@@ -1,8 +1,9 @@
 """A client that asks a server for online features through Feast's remote online store, and prints them.
 
-It runs in Feast's own environment: python client.py FOLDER URL REQUEST
+It runs in Feast's own environment: python client.py FOLDER REQUEST
 
-REQUEST is JSON: `view`, its `entity`, `features` by name with Feast's types, and `rows`, the entity's values.
+FOLDER has Feast's configuration, `feature_store.yaml`. REQUEST is JSON: `view`, its `entity`, `features` by name with
+Feast's types, and `rows`, the entity's values.
 """
 
 import json
@@ -12,21 +13,10 @@ from pathlib import Path
 
 from feast import Entity, FeatureStore, FeatureView, Field, FileSource, ValueType, types
 
-CONFIG = """\
-project: client
-provider: local
-registry: registry.db
-online_store:
-  type: remote
-  path: {url}
-entity_key_serialization_version: 3
-"""
-
 
 def main() -> None:
     """Define the view as Feast needs it, and read it in both of Feast's ways."""
-    folder, url, request = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-    (folder / "feature_store.yaml").write_text(CONFIG.format(url=url))
+    folder, request = Path(sys.argv[1]), json.loads(sys.argv[2])
     entity = Entity(name=request["entity"], join_keys=[request["entity"]], value_type=ValueType.INT64)
     view = FeatureView(
         name=request["view"],
@@ -37,8 +27,8 @@ def main() -> None:
     )
     store = FeatureStore(repo_path=str(folder))
     # apply() isn't used, because it would look for the file.
-    store.registry.apply_entity(entity, project="client")
-    store.registry.apply_feature_view(view, project="client")
+    store.registry.apply_entity(entity, project=store.project)
+    store.registry.apply_feature_view(view, project=store.project)
     references = [f"{request['view']}:{name}" for name in request["features"]]
     rows = [{request["entity"]: value} for value in request["rows"]]
     by_store = store.get_online_features(features=references, entity_rows=rows).to_dict()

@@ -1,29 +1,68 @@
 """Tests of the real Feast, in its own environment, which reads this server's features by its remote online store."""
 
 import json
+import os
+import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from bench.feast.rival import environment
+from caraway.client.discovery import DEFAULT_PORT
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
+from tests.markdown import DOCS
+from tests.unit.query import garden
 
 CLIENT = Path(__file__).parents[3] / "bench" / "feast" / "client.py"
+TOKEN = "feast-" + "0" * 40
+
+
+def documented() -> dict[str, Any]:
+    """Return the configuration for Feast's clients in docs/serving.md."""
+    _, _, section = (DOCS / "serving.md").read_text().partition("### Feast's clients")
+    found = re.search(r"^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    config: dict[str, Any] = yaml.safe_load(found[1])
+    return config
+
+
+def test_the_documented_address_is_that_of_a_server() -> None:
+    assert documented()["online_store"] == {"type": "remote", "path": f"http://127.0.0.1:{DEFAULT_PORT}"}
 
 
 @pytest.mark.full(reason="a minute, most of it imports of Feast; the endpoint has unit tests of its own")
 @pytest.mark.timeout(600)
-def test_feast_reads_online_features(server: ServerProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_file", [False, True], ids=["token in a variable", "token in the file"])
+def test_feast_reads_online_features(
+    own_server: Callable[..., ServerProcess], tmp_path: Path, *, in_file: bool
+) -> None:
+    token_file = tmp_path / "token"
+    token_file.write_text(TOKEN)
+    token_file.chmod(0o600)
+    server = own_server(tokens=True, admin_token_file=token_file)
+    server.http.headers["Authorization"] = f"Bearer {TOKEN}"
+    server.commit(garden.graph())
     server.log("pots", [pot(801, "oak", size=12.5), pot(802, "elm")])
     data = {"Tap.pot": [801, 802]}
     eventually(lambda: server.query(["State.species"], data).json() == {"State.species": ["oak", "elm"]}, server.said)
     features = {"species": "String", "size": "Float64", "big": "Bool", "count": "Int64"}
     request = {"view": "State", "entity": "pot", "features": features, "rows": [801, 802, 803]}
-    url = str(server.settings.server.url)
-    command = [environment() / "python", CLIENT, tmp_path, url, json.dumps(request)]
-    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=300)
+    config = documented()
+    config["online_store"]["path"] = str(server.settings.server.url)
+    environ = {**os.environ, config["auth"]["token_env_var"]: TOKEN}
+    if in_file:
+        del environ[config["auth"].pop("token_env_var")]
+        config["auth"]["token"] = TOKEN
+    (tmp_path / "feature_store.yaml").write_text(yaml.safe_dump(config))
+    command = [environment() / "python", CLIENT, tmp_path, json.dumps(request)]
+    done = subprocess.run(
+        list(map(str, command)), env=environ, check=False, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     expected = {
