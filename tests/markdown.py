@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 # A block of Python, and what it prints, if a block of text stands right below it.
 _BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_SPACES = re.compile(" {2,}")
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -67,6 +70,25 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Modul
 
 def _trimmed(output: str) -> list[str]:
     return [line.rstrip() for line in output.strip("\n").splitlines()]
+
+
+def console_commands(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield each command in the console blocks of a page with the output that the page shows."""
+    for block in _CONSOLE.finditer(page.read_text(encoding="utf-8")):
+        for part in re.split(r"^\$ ", block[1], flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def matches(printed: str, shown: str) -> bool:
+    """Return whether a text matches the page: a line of `…` alone stands for any number of lines.
+
+    The widths of a table's columns depend on their content, so runs of spaces count as two.
+    """
+    tokens = [_SPACES.sub("  ", line.rstrip()) for line in shown.splitlines()]
+    lines = [_SPACES.sub("  ", line.rstrip()) for line in printed.splitlines()]
+    pattern = "\n".join(tokens).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]").replace("…", "*")
+    return fnmatchcase("\n".join(lines), pattern)
 
 
 def linked_files(page: Path) -> Iterator[Path]:

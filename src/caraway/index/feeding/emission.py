@@ -3,7 +3,7 @@
 After each batch the index contains the dirty groups with their intervals of time, and the max event time. The current
 rows of these groups are compared with the rows that were emitted before. Differences are put into an outbox, in one
 write with the entries that say what was emitted, and sent from there to the topic. After a crash at any moment the
-records in the outbox are sent again, unchanged, and none is lost (docs/index.md, Emission).
+records in the outbox are sent again, unchanged, and none is lost (docs/rocksdb_index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

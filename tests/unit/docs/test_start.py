@@ -1,0 +1,40 @@
+"""The page for newcomers: its training set is computed for the project that `caraway init` makes."""
+
+import sys
+from datetime import UTC, datetime
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from caraway.cli import app
+from caraway.testing import MockClient
+from tests.markdown import DOCS, run_page
+
+PAGE = DOCS / "index.md"
+
+
+def test_the_first_training_set_has_the_features_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CliRunner().invoke(app, ["init", str(tmp_path / "shop")]).exit_code == 0
+    spec = spec_from_file_location("features", tmp_path / "shop" / "features.py")
+    assert spec is not None
+    assert spec.loader is not None
+    features = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "features", features)
+    spec.loader.exec_module(features)
+    client = MockClient()
+    client.commit("project", [features.Orders, features.UserOrders], [features.User])
+    order = {"user": [1, 1], "amount": [10.0, 30.0], "at": [datetime.now(UTC)] * 2}
+    client.log("shop", "orders", pd.DataFrame(order))
+    found = run_page(PAGE, tmp_path, monkeypatch).training(client)
+    assert found["User.orders_7d"].tolist() == [2, 0]
+    assert found["User.mean_amount_30d"].tolist() == [20.0, 0.0]
+    assert found["bought"].tolist() == [True, False]
+
+
+def test_the_page_fits_on_a_screen() -> None:
+    assert len(PAGE.read_text().splitlines()) < 70
