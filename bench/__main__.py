@@ -14,16 +14,20 @@ NO_PROGRAMS = {
     "ingest_cases",
     "load",
     "more_jobs",
+    "operator_cases",
     "processor_times",
+    "quiet",
     "services",
 }
 
 
+PROGRAMS = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NO_PROGRAMS)
+
+
 def main() -> int:
     """Run the benchmark that the arguments name, or list all."""
-    programs = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NO_PROGRAMS)
-    if len(sys.argv) < 2 or sys.argv[1] not in programs:
-        print(f"python -m bench NAME [options]; NAME is one of {', '.join(programs)} (bench/README.md)")
+    if len(sys.argv) < 2 or sys.argv[1] not in PROGRAMS:
+        print(f"python -m bench NAME [options]; NAME is one of {', '.join(PROGRAMS)} (bench/README.md)")
         return len(sys.argv) > 1
     program = HERE / f"{sys.argv[1]}.py"
     # The benchmark sees its arguments as if it had been started by itself.

@@ -97,7 +97,11 @@ async def at_once(clients: ShardClients, address: str) -> float:
 def compare() -> None:
     """Start an owner, and read from it and from this process by turns."""
     owner = subprocess.Popen(
-        [sys.executable, __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "bench", "remote_reads", "--serve"],
+        cwd=Path(__file__).parent.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     if owner.stdin is None or owner.stdout is None:
         raise RuntimeError("the owner can't be talked to")

@@ -1,6 +1,7 @@
-"""Tests that the benchmarks start, and that those that need no Spark return figures, with tiny sizes."""
+"""Tests that each benchmark runs to its end with tiny sizes, and that some of them return the figures they should."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,38 @@ from typing import Any
 
 import pytest
 
+from bench.__main__ import PROGRAMS as LISTED
+
 BENCH = Path(__file__).parents[3] / "bench"
 TIMEOUT_S = 240
 PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "__main__")
+
+
+# Benchmarks that start within some seconds, and need neither services nor a JVM.
+QUICK = {
+    "histories": "--rows 10000 --asked 100 --keys 10 --runs 1",
+    "index": "--aggregate-inputs 100 --events 10",
+}
+# Benchmarks that start a whole stack, Spark, databases or stand-ins of them, or several servers one after the other.
+SLOW = {
+    "freshness": "--rate 20 --seconds 2 --warm-up 2",
+    "idle": "--jobs 2 --seconds 2 --events 2",
+    "ingest": "--case windows --events 2000 --warm-up 2000 --senders 1",
+    "offline": "--months 1 --compared 100",
+    "operators": "--only filter --rows 2000 --keys 10 --mode micro-batch",
+    "pauses": "--only join --jobs 1 --rate 20 --interval 3 --seconds 6",
+    "remote_reads": "",
+    "sources": "--rows 100000",
+    "sources_binlog": "--rows 500",
+    "sources_capture": "--rows 500",
+    "sources_files": "--rows 1000",
+    "sources_rewrites": "--rows 2000 --rounds 1",
+    "sources_streams": "--rows 200",
+    "sources_tables": "--rows 500",
+    "spark_history": "--events 2000 4000 --asked 100 --keys 10",
+    "tracing": "--queries 20 --rounds 1",
+    "visible": "--commits 2 --servers 1 --workers 1",
+}
 
 
 def run(program: str, *options: str) -> str:
@@ -36,6 +66,26 @@ def test_all_can_be_imported() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_each_benchmark_is_run_and_described() -> None:
+    """A new benchmark needs a row in `QUICK` or `SLOW`, or a test of its own, and a row in bench/README.md."""
+    own = set(re.findall(r'^    run\("(\w+)"', Path(__file__).read_text(), re.MULTILINE))
+    assert sorted([*QUICK, *SLOW, *own]) == LISTED
+    described = re.findall(r"^\| `(\w+)\.py` \|", (BENCH / "README.md").read_text(), re.MULTILINE)
+    assert set(LISTED) - set(described) == set()
+
+
+@pytest.mark.parametrize("program", QUICK)
+def test_a_benchmark_ends(program: str) -> None:
+    assert run(program, *QUICK[program].split())
+
+
+@pytest.mark.full(reason="half a minute for each benchmark, most of it starts of servers")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("program", SLOW)
+def test_a_benchmark_with_services_ends(program: str) -> None:
+    assert run(program, *SLOW[program].split())
 
 
 @pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
