@@ -64,6 +64,8 @@ def main() -> int:
         memory = resident_bytes(os.getpid())
         served = [served_after(url, number, options.jobs) for number in range(options.events)]
     lost = served.count(None)
+    if lost == len(served):
+        raise TimeoutError(f"none of {lost} events was served within {TIMEOUT_SECONDS:.0f} s")
     freshness = quantiles([value for value in served if value is not None])
     report: dict[str, Any] = {
         "bench": "idle",
