@@ -28,7 +28,11 @@ def history(
         out.print(Text(f"commit {commit['id']}", style="yellow"))
         by = f" by {commit['author']}" if commit["author"] else ""
         out.print(f"{commit['created_at']}{by}, on {commit['branch']}", markup=False)
-        out.print(f"    {commit['message']}\n", markup=False)
+        out.print(f"    {commit['message']}", markup=False)
+        for line in commit["summary"]:
+            if line.partition(":")[0].endswith((" new", " changed", " removed")):
+                out.print(f"      {line}", markup=False)
+        out.print()
 
 
 @command
@@ -47,7 +51,8 @@ def diff(
     else:
         for kind, mark, style in MARKS:
             for name in answer[kind]:
-                out.print(Text(f"{mark} {name}", style=style))
+                details = "; ".join(answer["details"].get(name, ()))
+                out.print(Text(f"{mark} {name}{details and f' ({details})'}", style=style))
     raise typer.Exit(1 if any(answer[kind] for kind, _, _ in MARKS) else 0)
 
 

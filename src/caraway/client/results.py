@@ -1,6 +1,6 @@
 """The results of `Client.log` and `Client.commit`: responses of the server with attributes for what they report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import orjson
 from caraway.client.response import Response
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError
+from caraway.graph.changes import Changes
 
 # The HTTP status of an answer that reports that no row was accepted.
 NONE_TAKEN = 422
@@ -79,36 +80,6 @@ class LogResult(Response):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """The names of entities of one kind, grouped by what a commit does to them."""
-
-    created: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-
-    @classmethod
-    def between(cls, before: Mapping[str, object], after: Mapping[str, object]) -> "Changes":
-        """Return the names grouped by comparing their definitions before and after."""
-        return cls(
-            created=tuple(name for name in after if name not in before),
-            changed=tuple(name for name in after if name in before and before[name] != after[name]),
-            removed=tuple(name for name in before if name not in after),
-            unchanged=tuple(name for name in after if name in before and before[name] == after[name]),
-        )
-
-    def __bool__(self) -> bool:
-        """Return whether anything is created, changed or removed."""
-        return bool(self.created or self.changed or self.removed)
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield each name that isn't unchanged, with its change."""
-        for change in ("created", "changed", "removed"):
-            for name in getattr(self, change):
-                yield name, change
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedJob:
     """A job of a commit.
 
@@ -150,6 +121,7 @@ class CommitResult(Response):
         featuresets: The changes of featuresets.
         features: The changes of features, by their full names.
         indexes: The changes of indexes.
+        systems: The changes of the systems of sources and sinks, by their kinds and names.
         jobs: The jobs that start, continue or stop.
     """
 
@@ -160,6 +132,7 @@ class CommitResult(Response):
     featuresets: Changes = field(default_factory=Changes)
     features: Changes = field(default_factory=Changes)
     indexes: Changes = field(default_factory=Changes)
+    systems: Changes = field(default_factory=Changes)
     jobs: tuple[CommittedJob, ...] = ()
 
     @property
@@ -169,7 +142,12 @@ class CommitResult(Response):
 
     def __repr__(self) -> str:
         """Return a line with the entities created, changed and removed, and the number of jobs by action."""
-        kinds = {"datasets": self.datasets, "featuresets": self.featuresets, "features": self.features}
+        kinds = {
+            "datasets": self.datasets,
+            "featuresets": self.featuresets,
+            "features": self.features,
+            "systems": self.systems,
+        }
         parts = [
             f"{kind} {change}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
             for kind, changes in kinds.items()
@@ -187,6 +165,7 @@ class CommitResult(Response):
             "featureset": self.featuresets,
             "feature": self.features,
             "index": self.indexes,
+            "system": self.systems,
         }
         changed = [(kind, name, change) for kind, changes in kinds.items() for name, change in changes.rows()]
         jobs = [(job.action, job.dataset, job.pipeline, job.mode, job.reason, _backfill(job)) for job in self.jobs]
@@ -225,12 +204,15 @@ def commit_result(response: Response) -> CommitResult:
         featuresets=_changes(changes.get("featuresets")),
         features=_changes(changes.get("features")),
         indexes=_changes(changes.get("indexes")),
+        systems=_changes(changes.get("systems")),
         jobs=tuple(CommittedJob(**job) for job in answer.get("jobs") or ()),
     )
 
 
-def _changes(names_by_change: Mapping[str, Sequence[str]] | None) -> Changes:
-    return Changes(**{change: tuple(names) for change, names in (names_by_change or {}).items()})
+def _changes(found: Mapping[str, Any] | None) -> Changes:
+    groups = dict(found or {})
+    details = {name: tuple(texts) for name, texts in groups.pop("details", {}).items()}
+    return Changes(**{change: tuple(names) for change, names in groups.items()}, details=details)
 
 
 def none_taken(error: RemoteError | UnavailableError) -> Response | None:

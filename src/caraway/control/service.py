@@ -11,7 +11,8 @@ from caraway.control.room import Room
 from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
-from caraway.graph.fingerprints import graph_fingerprint
+from caraway.graph.changes import changes
+from caraway.graph.fingerprints import graph_fingerprint, sink_fingerprint, source_fingerprint
 from caraway.graph.functions import PythonFunction, parts_of
 from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
@@ -228,11 +229,12 @@ class CommitService:
             raise CommitError("\n".join([*faults, IMPORTS]))
 
     def _check_sinks(self, change: CommitChange) -> None:
-        """Raise `CommitError` if a new sink can't be written now."""
+        """Raise `CommitError` if a sink that is new, or whose system has other settings now, can't be written."""
         created = change.allocation.created_names
+        known = {_sink(sink): sink.sink.connector for sink in change.plan_before.sinks}
         faults = []
         for sink in change.plan_after.sinks:
-            if sink.sink_id in created:
+            if sink.sink_id in created or known.get(_sink(sink)) not in {None, sink.sink.connector}:
                 try:
                     self._check_sink(sink)
                 except (CommitError, UnavailableError) as error:
@@ -241,13 +243,18 @@ class CommitService:
             raise CommitError("\n".join(faults))
 
     def _check_sources(self, change: CommitChange) -> None:
-        """Raise `CommitError` if a new source can't be read.
+        """Raise `CommitError` if a source that is new, or whose system has other settings now, can't be read.
 
         Sources that are read already aren't tried: a system that is away for an hour must not prevent a commit of
         something else.
         """
         created = {asset.content for asset in change.allocation.created}
-        plans = [ingest for ingest in change.plan.ingests if content_of(ingest) in created]
+        known = {_source(ingest): ingest.source.connector for ingest in change.plan_before.ingests}
+        plans = [
+            ingest
+            for ingest in change.plan.ingests
+            if content_of(ingest) in created or known.get(_source(ingest)) not in {None, ingest.source.connector}
+        ]
         if faults := self._try_sources(plans):
             raise CommitError("\n".join(faults))
 
@@ -260,6 +267,7 @@ class CommitService:
         return CommitChange(
             before=before,
             after=after,
+            changes=changes(before, after),
             plan=plan,
             plan_before=apply_generations(on_branch(plan_graph(before), head.branch), head.generations),
             plan_after=plan_after,
@@ -305,6 +313,16 @@ class CommitService:
         self._commits.publish(commit)
         self._reconciler.converge()
         return CommitOutcome(commit_id=commit.id, summary=summary, plan=change.plan_after, details=details(change))
+
+
+def _source(plan: IngestPlan) -> tuple[str, bytes]:
+    """Return what stays the same of a source whose system gets other settings."""
+    return plan.dataset.name, source_fingerprint(plan.source)
+
+
+def _sink(plan: SinkPlan) -> tuple[str, bytes]:
+    """Return what stays the same of a sink whose system gets other settings."""
+    return plan.dataset.name, sink_fingerprint(plan.sink)
 
 
 def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from caraway.control.backfill import Backfill
 from caraway.control.room import Room
 from caraway.estimates import duration
-from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
+from caraway.graph.changes import Changes, changes
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan
 from caraway.state.allocation import Allocation
@@ -17,6 +17,7 @@ from caraway.state.allocation import Allocation
 # The number of names after which a line ends with "and n more".
 SHOWN_NAMES = 12
 # The names of the groups of entities in the lines of a summary, in the order of these lines.
+NONE: Mapping[str, Sequence[str]] = {}
 SHOWN_GROUPS = {"created": "new", "changed": "changed", "unchanged": "unchanged", "removed": "removed"}
 
 
@@ -24,12 +25,14 @@ SHOWN_GROUPS = {"created": "new", "changed": "changed", "unchanged": "unchanged"
 class CommitChange:
     """A branch before and after a commit, as definitions and as plans, and the assets that it needs afterwards.
 
-    `plan` is the plan of `after`, and `plan_after` the same plan with the names of its assets. `backfills` is None if
+    `changes` has the changes of each kind of entity. `plan` is the plan of `after`, and `plan_after` the same plan with
+    the names of its assets. `backfills` is None if
     the number of records isn't known, and `room` if the number of slots isn't, or no job is new.
     """
 
     before: Graph
     after: Graph
+    changes: Mapping[str, Changes]
     plan: GraphPlan
     plan_before: GraphPlan
     plan_after: GraphPlan
@@ -61,7 +64,7 @@ def details(change: CommitChange) -> dict[str, object]:
     new = change.allocation.created_names
     return {
         "changes": {
-            **_changes(change),
+            **{kind: asdict(found) for kind, found in change.changes.items()},
             "indexes": {
                 "created": [shown for name, shown in _indexes(change.plan_after) if name in new],
                 "unchanged": [shown for name, shown in _indexes(change.plan_after) if name not in new],
@@ -103,42 +106,28 @@ def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChang
             )
 
 
-def _changes(change: CommitChange) -> dict[str, dict[str, list[str]]]:
-    """Return the names of the entities of each kind, grouped by what a commit does to them."""
-    before, after = definitions(change.before), definitions(change.after)
-    return {kind: _grouped(before[kind], after[kind]) for kind in after}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """The sorted names of the entities that a second graph adds to a first one, lacks, or defines otherwise."""
+    """The sorted names of the entities that a second graph adds to a first one, lacks, or defines otherwise.
+
+    `details` has the changes of those that it defines otherwise.
+    """
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changed: tuple[str, ...]
+    details: Mapping[str, tuple[str, ...]]
 
 
 def differences(before: Graph, after: Graph) -> Differences:
-    """Compare two graphs by their definitions; owners, descriptions and tags don't count."""
-    old, new = (
-        {
-            f"{kind.removesuffix('s')} {name}": definition
-            for kind, entities in definitions(graph).items()
-            for name, definition in entities.items()
-        }
-        for graph in (before, after)
+    """Return the differences of two graphs, by kinds and names such as "dataset Orders"."""
+    found = [(kind.removesuffix("s"), each) for kind, each in changes(before, after).items()]
+    return Differences(
+        added=tuple(sorted(f"{kind} {name}" for kind, each in found for name in each.created)),
+        removed=tuple(sorted(f"{kind} {name}" for kind, each in found for name in each.removed)),
+        changed=tuple(sorted(f"{kind} {name}" for kind, each in found for name in each.changed)),
+        details={f"{kind} {name}": texts for kind, each in found for name, texts in each.details.items()},
     )
-    groups = {group: tuple(sorted(names)) for group, names in _grouped(old, new).items()}
-    return Differences(added=groups["created"], removed=groups["removed"], changed=groups["changed"])
-
-
-def _grouped(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, list[str]]:
-    return {
-        "created": [name for name in new if name not in old],
-        "changed": [name for name in new if name in old and old[name] != new[name]],
-        "removed": [name for name in old if name not in new],
-        "unchanged": [name for name in new if name in old and old[name] == new[name]],
-    }
 
 
 def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
@@ -147,10 +136,10 @@ def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
     lines = [
         _gist(change, preview=preview),
         *(
-            f"{kind} {shown}: {_listed(groups[group])}"
-            for kind, groups in _changes(change).items()
+            f"{kind} {shown}: {_listed(names, found.details)}"
+            for kind, found in change.changes.items()
             for group, shown in SHOWN_GROUPS.items()
-            if groups[group]
+            if (names := getattr(found, group))
         ),
         *_created("topics", new, [(topic.name, topic.name) for topic in change.plan_after.topics]),
         *_created("indexes", new, _indexes(change.plan_after)),
@@ -184,8 +173,7 @@ def _gist(change: CommitChange, *, preview: bool) -> str:
     what = f"{datasets} datasets and {features} features, {len(change.plan_after.jobs)} jobs"
     if preview:
         return f"preview, nothing was changed: the branch would hold {what}"
-    before, after = definitions(change.before), definitions(change.after)
-    if (before["datasets"], before["featuresets"]) == (after["datasets"], after["featuresets"]):
+    if not any(change.changes.values()):
         return f"nothing to change: the branch holds {what}"
     return f"committed: the branch holds {what}"
 
@@ -200,22 +188,12 @@ def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -
     return [f"{kind} {group}: {_listed(names)}" for group, names in groups.items() if names]
 
 
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:SHOWN_NAMES])
+def _listed(names: Sequence[str], details: Mapping[str, Sequence[str]] = NONE) -> str:
+    shown = ", ".join(
+        f"{name} ({'; '.join(details[name])})" if name in details else name for name in names[:SHOWN_NAMES]
+    )
     rest = len(names) - SHOWN_NAMES
     return f"{shown} and {rest} more" if rest > 0 else shown
-
-
-def definitions(graph: Graph) -> Mapping[str, Mapping[str, object]]:
-    """Return, for each kind of entity, the names of a graph's entities, each with a value that its definition decides.
-
-    Two entities have equal values if they are defined equally; owners, descriptions and tags don't count.
-    """
-    return {
-        "datasets": {spec.name: (dataset_fingerprint(spec), spec.index) for spec in graph.datasets},
-        "featuresets": {spec.name: featureset_fingerprint(spec) for spec in graph.featuresets},
-        "features": {f"{spec.name}.{f.name}": f.dtype for spec in graph.featuresets for f in spec.features},
-    }
 
 
 def _indexes(plan: GraphPlan) -> list[tuple[str, str]]:

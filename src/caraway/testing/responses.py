@@ -3,7 +3,8 @@
 import orjson
 
 from caraway.client import Response
-from caraway.client.results import Changes, CommitResult
+from caraway.client.results import CommitResult
+from caraway.graph.changes import changes
 from caraway.graph.specs import Graph
 
 
@@ -19,17 +20,13 @@ def failed(status: int, text: str) -> Response:
 
 def committed(before: Graph, after: Graph) -> CommitResult:
     """Return the result of a commit, from a branch before and after it."""
-    datasets = [{spec.name: spec for spec in graph.datasets} for graph in (before, after)]
-    featuresets = [{spec.name: spec for spec in graph.featuresets} for graph in (before, after)]
-    features = [
-        {f"{spec.name}.{feature.name}": feature for spec in graph.featuresets for feature in spec.features}
-        for graph in (before, after)
-    ]
+    found = changes(before, after)
     return CommitResult(
         200,
         {},
         b"{}",
-        datasets=Changes.between(*datasets),
-        featuresets=Changes.between(*featuresets),
-        features=Changes.between(*features),
+        datasets=found["datasets"],
+        featuresets=found["featuresets"],
+        features=found["features"],
+        systems=found["systems"],
     )

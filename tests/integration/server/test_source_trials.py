@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -26,6 +27,28 @@ ROWS = [
     {"pot": "fern", "moisture": 0.5, "at": 1_700_000_002},
     None,
 ]
+# The dataset of `tried`, in a module.
+DEFINITIONS = """
+from datetime import datetime
+
+from caraway import connectors, dataset, field, meta
+from caraway.connectors import Kafka, source
+
+brokers = Kafka(
+    name="brokers", bootstrap_servers="{brokers}", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN"
+)
+
+
+@meta(owner="a@b.co")
+@source(
+    brokers.topic("{topic}"), disorder="1h", cdc="append", where=connectors.eval(lambda rows: rows["moisture"] > 0.2)
+)
+@dataset
+class Tried:
+    pot: int
+    moisture: float
+    at: datetime = field(timestamp=True)
+"""
 # The terminal is so wide that no line of the output is broken.
 WIDE = {"COLUMNS": "300"}
 
@@ -119,6 +142,50 @@ def test_a_commit_whose_source_can_not_be_read_is_refused_with_the_place(
     client.commit("try again", [wanted])
     (trial,) = client.try_sources("Tried")
     assert topic in trial["error"]
+
+
+def test_other_settings_of_a_system_are_tried_and_shown_by_all_commands(
+    own_server: Callable[[], ServerProcess],
+    client_of: Callable[[ServerProcess], Client],
+    kafka: str,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    server = own_server()
+    client = client_of(server)
+    url = ["--url", str(server.settings.server.url)]
+
+    def run(*args: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, [*args, *url], env=WIDE)
+        return done.exit_code, done.output
+
+    first = client.commit("first", [tried(brokers(kafka).topic(topic))])
+    # Nobody listens at the port 1.
+    for preview in (True, False):
+        with pytest.raises(RemoteError, match=r"dataset Tried, source .*brokers"):
+            client.commit("away", [tried(brokers("127.0.0.1:1").topic(topic))], preview=preview)
+    assert server.http.get("/status").json()["commit"] == first.commit_id
+    module = tmp_path / "moved.py"
+    moved = f"127.0.0.1:1,{kafka}"
+    module.write_text(DEFINITIONS.format(brokers=moved, topic=topic))
+    change = f"Kafka brokers (bootstrap_servers {kafka} → {moved})"
+    code, shown = run("preview", str(module))
+    assert (code, f"systems changed: {change}" in shown) == (0, True)
+    assert "nothing to change" not in shown
+    code, shown = run("commit", str(module), "-m", "moved", "--json")
+    assert code == 0
+    answer = orjson.loads(shown)
+    assert answer["changes"]["systems"]["changed"] == ["Kafka brokers"]
+    assert f"systems changed: {change}\n" in answer["summary"]
+    assert f"systems changed: {change}" in run("history")[1]
+    assert run("diff", first.commit_id, answer["commit_id"]) == (1, f"~ system {change}\n")
+    # What was read before isn't read again, and the source goes on at the other address.
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(topic, orjson.dumps({"pot": 7, "moisture": 0.7, "at": 1_700_000_009}), "key")
+    assert producer.flush(30) == 0
+    eventually(lambda: end_of(kafka, server.topic("Tried")) == 2, server.said)
+    (status,) = server.http.get("/status").json()["sources"]
+    assert status["error"] == ""
 
 
 def test_a_dead_letter_is_repaired_and_replayed_once(

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from caraway.client import CommitResult, LogResult
-from caraway.client.results import Changes
 from caraway.errors import InvalidInputError, RemoteError
+from caraway.graph.changes import Changes
 from tests.unit.client.test_client import Pots, Server
 
 FRAME = pd.DataFrame({"pot": [1, 2, 3, 4, 5, 6]})
@@ -74,6 +74,7 @@ ANSWER = {
         "featuresets": {"created": [], "changed": ["Pot"], "removed": [], "unchanged": []},
         "features": {"created": [], "changed": [], "removed": [], "unchanged": ["Pot.wet"]},
         "indexes": {"created": ["Pots.12"], "unchanged": []},
+        "systems": {"changed": ["Postgres bank"], "details": {"Postgres bank": ["port 1 → 2", "password changed"]}},
     },
     "jobs": [
         {
@@ -97,11 +98,16 @@ def test_the_result_of_commit_has_the_changes(capsys: pytest.CaptureFixture[str]
     assert result.datasets == Changes(created=("Pots",), removed=("Cups",))
     assert result.featuresets.changed == ("Pot",)
     assert result.indexes.created == ("Pots.12",)
+    assert result.systems == Changes(
+        changed=("Postgres bank",), details={"Postgres bank": ("port 1 → 2", "password changed")}
+    )
+    assert "changed; port 1 → 2; password changed</td>" in result._repr_html_()
     assert [(job.action, job.mode, job.reason) for job in result.backfills] == [
         ("start", "micro-batch", "step transform needs Python")
     ]
     assert repr(result) == (
-        "CommitResult(c1; datasets created: Pots; datasets removed: Cups; featuresets changed: Pot; jobs start: 1)"
+        "CommitResult(c1; datasets created: Pots; datasets removed: Cups; featuresets changed: Pot; "
+        "systems changed: Postgres bank; jobs start: 1)"
     )
     assert result.json()["summary"] == list(result.summary)
     assert capsys.readouterr().out == "committed: the branch holds 1 datasets\n"

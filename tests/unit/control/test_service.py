@@ -3,21 +3,27 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from caraway.control.service import CommitService
-from caraway.dtypes.types import BOOL
+from caraway.control.summary import differences
+from caraway.dtypes.types import BOOL, INT
 from caraway.errors import CommitError, ConflictError, UnavailableError
-from caraway.expr.nodes import Literal, Node
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
+from caraway.graph.connectors import TableConnector
 from caraway.graph.functions import PythonFunction
-from caraway.graph.operators import FilterFunction, Input
+from caraway.graph.operators import Filter, FilterFunction, Input
+from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph, Metadata, PipelineSpec
+from caraway.graph.systems import PostgresSystem
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
+from caraway.plan.model import IngestPlan, SinkPlan
 from caraway.state.allocation import Asset, allocate
 from caraway.state.blueprints import Blueprint, blueprints
 from caraway.state.model import Head, NewCommit
-from tests.unit.control.graphs import clicks, shopper, spend, users
+from tests.unit.control.graphs import HOUR_US, clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))
 
@@ -182,7 +188,9 @@ def test_what_is_computed_from_a_new_version_is_one_itself(service: CommitServic
     with pytest.raises(CommitError, match=r"'Spend' is computed from 'Clicks'.*@dataset\(version=2\)"):
         _lines(service, alone, incremental=incremental)
     both = replace(FIRST, datasets=(raised, spend(version=2)))
-    assert "datasets changed: Clicks, Spend" in _lines(service, both, incremental=incremental)
+    text = _lines(service, both, incremental=incremental)
+    changed = "Clicks (version 1 → 2; history 1:00:00 → 0:00:00.000005), Spend (version 1 → 2)"
+    assert f"datasets changed: {changed}\n" in text
 
 
 def test_an_incremental_commit_adds(world: World, service: CommitService) -> None:
@@ -305,3 +313,92 @@ def test_a_function_that_was_traced_is_not_checked_since_its_expression_runs(wor
     graph = Graph(datasets=(clicks(), filtered("Traced", Literal(value=True, dtype=BOOL)), filtered("Called", None)))
     CommitService(world, world, world, check_functions=check).commit(CommitRequest(message="", graph=graph))
     assert asked == [b"Called"]
+
+
+def of_bank(port: int = 55432, key: str = "first secret", **more: Any) -> Graph:
+    """Return a dataset that is read from the system "bank", and one computed from it that is written there."""
+    bank = PostgresSystem(
+        name="bank", host="db", port=port, database="bank", username="ada", password=key, jdbc_params="a=b"
+    )
+    table = TableConnector(system=bank, table="users", cursor="since")
+    read = replace(users(), sources=(SourceSpec(connector=table, disorder_us=HOUR_US, cdc=Cdc.UPSERT, **more),))
+    adult = Binary(op=BinaryOp.GT, left=Ref(name="age"), right=Literal(value=17, dtype=INT))
+    written = replace(
+        read,
+        name="Adults",
+        sources=(),
+        pipelines=(
+            PipelineSpec(name="adults", inputs=("Users",), operator=Filter(of=Input(dataset="Users"), predicate=adult)),
+        ),
+        sinks=(SinkSpec(connector=replace(table, table="adults", cursor=None)),),
+    )
+    return Graph(datasets=(read, written))
+
+
+@dataclass
+class Systems:
+    """The systems of sources and sinks: all can be reached until `away`."""
+
+    away: bool = False
+    tried: list[str] = field(default_factory=list)
+
+    def source(self, plans: Sequence[IngestPlan]) -> Sequence[str]:
+        self.tried += [f"source {plan.dataset.name}" for plan in plans]
+        return [f"dataset {plan.dataset.name}, source bank: away" for plan in plans if self.away]
+
+    def sink(self, plan: SinkPlan) -> None:
+        self.tried.append(f"sink {plan.dataset.name}")
+        if self.away:
+            raise UnavailableError("away")
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_other_settings_of_a_system_are_a_change_and_no_secret_is_shown(world: World, *, preview: bool) -> None:
+    service = CommitService(world, world, world)
+    service.commit(CommitRequest(message="first", graph=of_bank()))
+    after = of_bank(55433, "second secret")
+    found = service.commit(CommitRequest(message="moved", graph=after, preview=preview))
+    assert not found.summary[0].startswith("nothing to change")
+    assert "systems changed: Postgres bank (port 55432 → 55433; password changed)" in found.summary
+    assert "datasets unchanged: Users, Adults" in found.summary
+    shown = found.details["changes"]["systems"]  # type: ignore[index]
+    assert shown["changed"] == ("Postgres bank",)
+    assert shown["details"] == {"Postgres bank": ("port 55432 → 55433", "password changed")}
+    assert "secret" not in repr((found.summary, found.details))
+    if not preview:
+        differing = differences(decode_graph(world.commits[0].graph), decode_graph(world.commits[1].graph))
+        assert (differing.added, differing.removed, differing.changed) == ((), (), ("system Postgres bank",))
+        assert differing.details == {"system Postgres bank": ("port 55432 → 55433", "password changed")}
+        assert world.commits[1].summary == found.summary
+    # What is committed once more is no change.
+    same = CommitRequest(message="again", graph=of_bank() if preview else after)
+    assert service.commit(same).summary[0].startswith("nothing to change")
+
+
+def test_what_uses_a_changed_system_is_tried_and_refused_like_a_new_one(world: World) -> None:
+    systems = Systems()
+    service = CommitService(world, world, world, try_sources=systems.source, check_sink=systems.sink)
+    service.commit(CommitRequest(message="first", graph=of_bank()))
+    assert systems.tried == ["source Users", "sink Adults"]
+    systems.away = True
+    # A system that is away doesn't prevent the commit of something else.
+    read, written = of_bank().datasets
+    described = replace(read, metadata=Metadata(owner="test@example.com", description="accounts"))
+    for graph in (Graph(datasets=(described, written)), of_bank(every_us=5)):
+        service.commit(CommitRequest(message="other", graph=graph))
+    assert systems.tried == ["source Users", "sink Adults"]
+    commits = len(world.commits)
+    for preview in (True, False):
+        for changed in (of_bank(port=1), of_bank(key="another")):
+            with pytest.raises(CommitError, match="dataset Users, source bank: away"):
+                service.commit(CommitRequest(message="moved", graph=changed, preview=preview))
+    assert len(world.commits) == commits
+    only_sinks = CommitService(world, world, world, check_sink=systems.sink)
+    with pytest.raises(CommitError, match=r"dataset Adults, sink .*bank.*: away"):
+        only_sinks.commit(CommitRequest(message="moved", graph=of_bank(port=1)))
+    # A rollback must not fail because a system is away now, but it says what changes.
+    systems.away = False
+    service.commit(CommitRequest(message="moved", graph=of_bank(port=2)))
+    systems.away = True
+    back = service.roll_back(world.commits[0].id)
+    assert "systems changed: Postgres bank (port 2 → 55432)" in back.summary

@@ -140,8 +140,12 @@ def test_pauses_grow_to_a_bound() -> None:
 def test_differences_between_graphs() -> None:
     before = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent"),))
     after = Graph(datasets=(clicks(), spend(version=2, above=5.0), users()), featuresets=(shopper("user"),))
-    assert differences(before, before) == Differences(added=(), removed=(), changed=())
+    assert differences(before, before) == Differences(added=(), removed=(), changed=(), details={})
     found = differences(before, after)
     assert found.added == ("dataset Users",)
     assert found.removed == ("feature Shopper.spent",)
     assert found.changed == ("dataset Spend", "featureset Shopper")
+    assert found.details == {
+        "dataset Spend": ("version 1 → 2", "pipeline sum_up: operator changed"),
+        "featureset Shopper": ("feature spent removed", "extractor Shopper.spent removed"),
+    }

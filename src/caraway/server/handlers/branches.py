@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -145,9 +145,7 @@ async def branch_diff(context: ServerContext, request: Request[Nothing, DiffPara
         if len(context.differences) >= MAX_DIFFERENCES:
             context.differences.clear()
         context.differences[key] = found
-    return json_response(
-        {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
-    )
+    return json_response({"from": ends[0], "to": ends[1], **asdict(found)})
 
 
 def _differences(context: ServerContext, one: str, other: str, caller: Caller | None) -> Differences:

@@ -1,0 +1,247 @@
+"""The changes between two graphs: no part of a definition changes in silence, and no secret is shown."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from caraway.dtypes.types import INT, STRING
+from caraway.graph.changes import SHOWN_CHANGES, changes
+from caraway.graph.connectors import Connector, HTTPConnector, KafkaConnector, SystemConnector, WebhookConnector
+from caraway.graph.drift import Drift
+from caraway.graph.expectations import Expectation, ExpectationSuite
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import FilterFunction, Input
+from caraway.graph.sources import Cdc, Computed, SinkSpec, SourceSpec
+from caraway.graph.specs import (
+    AliasExtractor,
+    DatasetSpec,
+    FeaturesetSpec,
+    FeatureSpec,
+    FieldSpec,
+    Graph,
+    IndexSpec,
+    Metadata,
+    PipelineSpec,
+    PythonExtractor,
+)
+from caraway.graph.systems import SYSTEMS, KafkaSystem, RegistryFormat, SchemaRegistry, SecretRef, System
+from tests.unit.graph.samples import members, sample
+
+# What doesn't count: the environments that selected a part, the layout of code, and pickles.
+SILENT: dict[Any, set[str]] = {
+    DatasetSpec: {
+        *(f"{part}.env.{how}" for part in ("sources", "sinks", "pipelines") for how in ("", "fewer")),
+        "pipelines.source_code.",
+    },
+    FeaturesetSpec: {"extractors.env.", "extractors.env.fewer"},
+}
+SECRET = "never shown"
+HOUR_US = 3_600_000_000
+
+
+def altered(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a value with one of its leaves changed, for each leaf, after the names of the fields that lead to it."""
+    if isinstance(value, tuple) and value:
+        for place, item in enumerate(value):
+            for path, other in altered(item):
+                yield path, (*value[:place], other, *value[place + 1 :])
+        if len(set(map(type, value))) == 1:
+            yield "fewer", value[1:]
+    elif is_dataclass(value) and fields(value) and not isinstance(value, type):
+        for item in fields(value):
+            for path, other in altered(getattr(value, item.name)):
+                yield f"{item.name}.{path}", replace(value, **{item.name: other})
+    elif isinstance(value, Enum):
+        yield "", next(other for other in type(value) if other is not value)
+    elif isinstance(value, bool):
+        yield "", not value
+    elif isinstance(value, int | float):
+        yield "", value + 1
+    elif isinstance(value, str | bytes):
+        yield "", type(value)() if len(value) > 1 else value * 2
+
+
+@pytest.mark.parametrize("cls", [DatasetSpec, FeaturesetSpec])
+def test_every_field_of_a_definition_counts(cls: Any) -> None:
+    def graph(spec: Any) -> Graph:
+        return Graph(datasets=(spec,)) if cls is DatasetSpec else Graph(featuresets=(spec,))
+
+    before = sample(cls)
+    if cls is DatasetSpec:
+        before = replace(before, metadata=replace(before.metadata, drift=sample(Drift)))
+    silent = {path for path, after in altered(before) if not any(changes(graph(before), graph(after)).values())}
+    assert silent == SILENT[cls]
+    assert not any(changes(graph(before), graph(before)).values())
+
+
+def of(connector: Any) -> Graph:
+    return Graph(
+        datasets=(replace(DATASET, sources=(SourceSpec(connector=connector, cdc=Cdc.APPEND, disorder_us=1),)),)
+    )
+
+
+@pytest.mark.parametrize("kind", SYSTEMS.values(), ids=list(SYSTEMS))
+def test_every_setting_of_a_system_counts_and_no_secret_is_shown(kind: type[System]) -> None:
+    cls = next(
+        c for c in members(Connector) if issubclass(c, SystemConnector) and kind in members(get_type_hints(c)["system"])
+    )
+    connector = sample(cls)
+    system = sample(kind)
+    for item in fields(kind):
+        if item.name == "name":
+            continue
+        old = getattr(system, item.name)
+        secret = SecretRef in get_args(item.type) or item.name == "jdbc_params"
+        new = f"{SECRET} {item.name}" if isinstance(old, str) else old + 1
+        found = changes(
+            of(replace(connector, system=system)), of(replace(connector, system=replace(system, **{item.name: new})))
+        )
+        name = f"{kind.kind} name"
+        assert found["systems"].changed == (name,)
+        assert found["systems"].details == {name: (f"{item.name} changed" if secret else f"{item.name} {old} → {new}",)}
+        assert not found["datasets"]
+        assert secret <= (SECRET not in repr(found))
+
+
+SUITE = ExpectationSuite(name="suite", version=1, expectations=(Expectation(name="a", arguments="{}"),))
+DATASET = DatasetSpec(
+    name="Users",
+    version=1,
+    history_us=HOUR_US,
+    fields=(FieldSpec(name="user", dtype=STRING, key=True), FieldSpec(name="age", dtype=INT)),
+    index=IndexSpec(online=True, offline=False),
+    sources=(
+        SourceSpec(
+            connector=WebhookConnector(name="hook", endpoint="a", retention_us=1), cdc=Cdc.APPEND, disorder_us=1
+        ),
+    ),
+    expectations=SUITE,
+    metadata=Metadata(owner="ada"),
+)
+REGISTRY = SchemaRegistry(format=RegistryFormat.AVRO, registry="confluent", url="http://a:1", token=SECRET)
+TOPIC = KafkaConnector(
+    system=KafkaSystem(name="bus", bootstrap_servers="a:1", security_protocol="SSL", sasl_mechanism="PLAIN"),
+    topic="t",
+    format=REGISTRY,
+)
+HOOK = sample(HTTPConnector)
+
+
+def with_source(**more: Any) -> DatasetSpec:
+    return replace(DATASET, sources=(replace(DATASET.sources[0], **more),))
+
+
+def with_sink(connector: Any, **more: Any) -> DatasetSpec:
+    return replace(DATASET, sinks=(SinkSpec(connector=connector, **more),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (DATASET, with_source(every_us=HOUR_US), ("source [Webhook: hook](endpoint=a): every not set → 1:00:00",)),
+        (
+            DATASET,
+            with_source(disorder_us=2),
+            ("source [Webhook: hook](endpoint=a): disorder 0:00:00.000001 → 0:00:00.000002",),
+        ),
+        (
+            replace(DATASET, metadata=Metadata(owner="ada", tags=("a",))),
+            replace(DATASET, metadata=Metadata(owner="bo", tags=("a", "b"), deprecated=True, drift=Drift(psi=0.5))),
+            ("owner ada → bo", "tags a → a, b", "deprecated False → True", "drift changed"),
+        ),
+        (
+            replace(DATASET, metadata=Metadata(drift=Drift(psi=0.5))),
+            replace(DATASET, metadata=Metadata(drift=Drift(psi=math.inf), description="x" * 100)),
+            ("description changed", "drift psi 0.5 → inf"),
+        ),
+        (DATASET, replace(DATASET, index=IndexSpec(online=True, offline=True)), ("index offline False → True",)),
+        (DATASET, replace(DATASET, index=None), ("index changed",)),
+        (
+            DATASET,
+            replace(DATASET, fields=(DATASET.fields[0], replace(DATASET.fields[1], erase_key=True))),
+            ("field age: erase_key False → True",),
+        ),
+        (
+            DATASET,
+            replace(DATASET, expectations=replace(SUITE, version=2, expectations=())),
+            ("expectations version 1 → 2", "expectation a removed"),
+        ),
+        (DATASET, with_sink(HOOK), (f"sink {HOOK.identifier} added",)),
+        (
+            with_sink(HOOK),
+            with_sink(replace(HOOK, limit=9, headers=(("token", SECRET),)), every_us=1, create=True),
+            (
+                f"sink {HOOK.identifier}: limit 7 → 9",
+                f"sink {HOOK.identifier}: headers changed",
+                f"sink {HOOK.identifier}: every not set → 0:00:00.000001",
+                f"sink {HOOK.identifier}: create False → True",
+            ),
+        ),
+        (
+            with_source(connector=TOPIC),
+            with_source(connector=replace(TOPIC, format=replace(REGISTRY, url="http://b:1", token=f"{SECRET} 2"))),
+            (
+                "source [Kafka: bus](topic=t, format=avro): format url http://a:1 → http://b:1",
+                "source [Kafka: bus](topic=t, format=avro): format token changed",
+            ),
+        ),
+        (
+            with_source(connector=TOPIC),
+            with_source(connector=replace(TOPIC, format=replace(REGISTRY, url=f"http://me:{SECRET}@a:1"))),
+            ("source [Kafka: bus](topic=t, format=avro): format url changed",),
+        ),
+    ],
+)
+def test_the_changes_of_a_dataset_in_words(before: DatasetSpec, after: DatasetSpec, expected: tuple[str, ...]) -> None:
+    for graphs in ((Graph(datasets=(before,)), Graph(datasets=(after,))),):
+        found = changes(*graphs)
+        assert found["datasets"].details == {"Users": expected}
+        assert SECRET not in repr(found)
+
+
+def test_pickles_layout_environments_and_nan_are_no_change() -> None:
+    def graph(pickled: bytes, code: str, env: str) -> Graph:
+        function = PythonFunction(name="f", source_code="text", pickled=pickled)
+        operator = FilterFunction(of=Input(dataset="Users"), function=function)
+        derived = replace(
+            DATASET,
+            sources=(),
+            pipelines=(PipelineSpec(name="p", inputs=("Users",), operator=operator, env=(env,), source_code=code),),
+        )
+        read = with_source(where=Computed(by=function), env=(env,))
+        extractors = (
+            PythonExtractor(
+                name="e",
+                inputs=(),
+                outputs=("S.a",),
+                datasets=(),
+                version=1,
+                source_code="x",
+                pickled=pickled,
+                env=(env,),
+            ),
+            AliasExtractor(name="b", input="S.a", output="S.b", default=float("nan")),
+        )
+        return Graph(
+            datasets=(read, derived), featuresets=(FeaturesetSpec(name="S", features=(), extractors=extractors),)
+        )
+
+    assert not any(changes(graph(b"1", "a", "dev"), graph(b"2", "b", "prod")).values())
+
+
+def test_features_and_featuresets_and_many_changes_are_listed_up_to_a_bound() -> None:
+    def graph(owner: str) -> Graph:
+        features = tuple(
+            FeatureSpec(name=f"f{number}", dtype=INT, metadata=Metadata(owner=owner)) for number in range(20)
+        )
+        return Graph(featuresets=(FeaturesetSpec(name="S", features=features, extractors=()),))
+
+    found = changes(graph("ada"), graph("bo"))
+    details = found["featuresets"].details["S"]
+    assert details[0] == "feature f0: owner ada → bo"
+    assert details[SHOWN_CHANGES:] == (f"{20 - SHOWN_CHANGES} more",)
+    assert found["features"].details["S.f7"] == ("owner ada → bo",)
