@@ -179,7 +179,7 @@ def test_other_settings_of_a_system_are_tried_and_shown_by_all_commands(
     assert f"systems changed: {change}\n" in answer["summary"]
     assert f"systems changed: {change}" in run("history")[1]
     assert run("diff", first.commit_id, answer["commit_id"]) == (1, f"~ system {change}\n")
-    # What was read before isn't read again, and the source goes on at the other address.
+    # Rows that were read before aren't read again, and the source goes on at the other address.
     producer = Producer({"bootstrap.servers": kafka})
     producer.produce(topic, orjson.dumps({"pot": 7, "moisture": 0.7, "at": 1_700_000_009}), "key")
     assert producer.flush(30) == 0

@@ -315,12 +315,12 @@ def test_a_function_that_was_traced_is_not_checked_since_its_expression_runs(wor
     assert asked == [b"Called"]
 
 
-def of_bank(port: int = 55432, key: str = "first secret", **more: Any) -> Graph:
-    """Return a dataset that is read from the system "bank", and one computed from it that is written there."""
-    bank = PostgresSystem(
-        name="bank", host="db", port=port, database="bank", username="ada", password=key, jdbc_params="a=b"
+def of_shop(port: int = 55432, key: str = "first secret", **more: Any) -> Graph:
+    """Return a dataset that is read from the system "shop", and one computed from it that is written there."""
+    shop = PostgresSystem(
+        name="shop", host="db", port=port, database="shop", username="ada", password=key, jdbc_params="a=b"
     )
-    table = TableConnector(system=bank, table="users", cursor="since")
+    table = TableConnector(system=shop, table="users", cursor="since")
     read = replace(users(), sources=(SourceSpec(connector=table, disorder_us=HOUR_US, cdc=Cdc.UPSERT, **more),))
     adult = Binary(op=BinaryOp.GT, left=Ref(name="age"), right=Literal(value=17, dtype=INT))
     written = replace(
@@ -344,7 +344,7 @@ class Systems:
 
     def source(self, plans: Sequence[IngestPlan]) -> Sequence[str]:
         self.tried += [f"source {plan.dataset.name}" for plan in plans]
-        return [f"dataset {plan.dataset.name}, source bank: away" for plan in plans if self.away]
+        return [f"dataset {plan.dataset.name}, source shop: away" for plan in plans if self.away]
 
     def sink(self, plan: SinkPlan) -> None:
         self.tried.append(f"sink {plan.dataset.name}")
@@ -355,50 +355,50 @@ class Systems:
 @pytest.mark.parametrize("preview", [True, False])
 def test_other_settings_of_a_system_are_a_change_and_no_secret_is_shown(world: World, *, preview: bool) -> None:
     service = CommitService(world, world, world)
-    service.commit(CommitRequest(message="first", graph=of_bank()))
-    after = of_bank(55433, "second secret")
+    service.commit(CommitRequest(message="first", graph=of_shop()))
+    after = of_shop(55433, "second secret")
     found = service.commit(CommitRequest(message="moved", graph=after, preview=preview))
     assert not found.summary[0].startswith("nothing to change")
-    assert "systems changed: Postgres bank (port 55432 → 55433; password changed)" in found.summary
+    assert "systems changed: Postgres shop (port 55432 → 55433; password changed)" in found.summary
     assert "datasets unchanged: Users, Adults" in found.summary
     shown = found.details["changes"]["systems"]  # type: ignore[index]
-    assert shown["changed"] == ("Postgres bank",)
-    assert shown["details"] == {"Postgres bank": ("port 55432 → 55433", "password changed")}
+    assert shown["changed"] == ("Postgres shop",)
+    assert shown["details"] == {"Postgres shop": ("port 55432 → 55433", "password changed")}
     assert "secret" not in repr((found.summary, found.details))
     if not preview:
         differing = differences(decode_graph(world.commits[0].graph), decode_graph(world.commits[1].graph))
-        assert (differing.added, differing.removed, differing.changed) == ((), (), ("system Postgres bank",))
-        assert differing.details == {"system Postgres bank": ("port 55432 → 55433", "password changed")}
+        assert (differing.added, differing.removed, differing.changed) == ((), (), ("system Postgres shop",))
+        assert differing.details == {"system Postgres shop": ("port 55432 → 55433", "password changed")}
         assert world.commits[1].summary == found.summary
     # What is committed once more is no change.
-    same = CommitRequest(message="again", graph=of_bank() if preview else after)
+    same = CommitRequest(message="again", graph=of_shop() if preview else after)
     assert service.commit(same).summary[0].startswith("nothing to change")
 
 
 def test_what_uses_a_changed_system_is_tried_and_refused_like_a_new_one(world: World) -> None:
     systems = Systems()
     service = CommitService(world, world, world, try_sources=systems.source, check_sink=systems.sink)
-    service.commit(CommitRequest(message="first", graph=of_bank()))
+    service.commit(CommitRequest(message="first", graph=of_shop()))
     assert systems.tried == ["source Users", "sink Adults"]
     systems.away = True
     # A system that is away doesn't prevent the commit of something else.
-    read, written = of_bank().datasets
+    read, written = of_shop().datasets
     described = replace(read, metadata=Metadata(owner="test@example.com", description="accounts"))
-    for graph in (Graph(datasets=(described, written)), of_bank(every_us=5)):
+    for graph in (Graph(datasets=(described, written)), of_shop(every_us=5)):
         service.commit(CommitRequest(message="other", graph=graph))
     assert systems.tried == ["source Users", "sink Adults"]
     commits = len(world.commits)
     for preview in (True, False):
-        for changed in (of_bank(port=1), of_bank(key="another")):
-            with pytest.raises(CommitError, match="dataset Users, source bank: away"):
+        for changed in (of_shop(port=1), of_shop(key="another")):
+            with pytest.raises(CommitError, match="dataset Users, source shop: away"):
                 service.commit(CommitRequest(message="moved", graph=changed, preview=preview))
     assert len(world.commits) == commits
     only_sinks = CommitService(world, world, world, check_sink=systems.sink)
-    with pytest.raises(CommitError, match=r"dataset Adults, sink .*bank.*: away"):
-        only_sinks.commit(CommitRequest(message="moved", graph=of_bank(port=1)))
+    with pytest.raises(CommitError, match=r"dataset Adults, sink .*shop.*: away"):
+        only_sinks.commit(CommitRequest(message="moved", graph=of_shop(port=1)))
     # A rollback must not fail because a system is away now, but it says what changes.
     systems.away = False
-    service.commit(CommitRequest(message="moved", graph=of_bank(port=2)))
+    service.commit(CommitRequest(message="moved", graph=of_shop(port=2)))
     systems.away = True
     back = service.roll_back(world.commits[0].id)
-    assert "systems changed: Postgres bank (port 2 → 55432)" in back.summary
+    assert "systems changed: Postgres shop (port 2 → 55432)" in back.summary

@@ -31,7 +31,7 @@ from caraway.graph.specs import (
 from caraway.graph.systems import SYSTEMS, KafkaSystem, RegistryFormat, SchemaRegistry, SecretRef, System
 from tests.unit.graph.samples import members, sample
 
-# What doesn't count: the environments that selected a part, the layout of code, and pickles.
+# The environments that selected a part, the layout of code, and pickles don't count.
 SILENT: dict[Any, set[str]] = {
     DatasetSpec: {
         *(f"{part}.env.{how}" for part in ("sources", "sinks", "pipelines") for how in ("", "fewer")),
