@@ -370,7 +370,7 @@ def test_other_settings_of_a_system_are_a_change_and_no_secret_is_shown(world: W
         assert (differing.added, differing.removed, differing.changed) == ((), (), ("system Postgres shop",))
         assert differing.details == {"system Postgres shop": ("port 55432 → 55433", "password changed")}
         assert world.commits[1].summary == found.summary
-    # What is committed once more is no change.
+    # The same graph once more is no change.
     same = CommitRequest(message="again", graph=of_shop() if preview else after)
     assert service.commit(same).summary[0].startswith("nothing to change")
 
