@@ -1,6 +1,7 @@
 """`caraway status`."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +25,8 @@ from caraway.stack.report import (
     SinkReport,
     SourceReport,
     StackReport,
-    report_indexes,
-    report_sinks,
-    report_sources,
     report_stack,
+    with_status,
 )
 
 # The most seconds for which this command waits until the server reports on its sources and indexes. It is short because
@@ -42,7 +41,7 @@ def status(
     data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Show each part of the stack; exit code 0 only if all of it runs."""
+    """Show each part of the stack, and what is wrong on the branch main; exit code 0 only if all parts run."""
     report = report_stack(DataFolder(load_settings(data).data_dir))
     if report.url and _serves(report):
         report = _with_answer(report, report.url)
@@ -81,6 +80,11 @@ def _show(report: StackReport) -> None:
     for sink in report.sinks:
         if sink.error:
             out.print(f"{sink.sink}: {sink.error}", markup=False, soft_wrap=True)
+    for problem in report.problems:
+        # The tables above show the parts that have no page, and why they don't work.
+        if problem["link"]:
+            since = f" Since {problem['since']}." if problem["since"] else ""
+            out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True, style="yellow")
 
 
 def _serves(report: StackReport) -> bool:
@@ -90,21 +94,16 @@ def _serves(report: StackReport) -> bool:
 
 
 def _with_answer(report: StackReport, url: str) -> StackReport:
-    """Return the report with the server's sources, sinks and indexes.
+    """Return the report with the server's sources, sinks and indexes, and with what is wrong now.
 
-    It is unchanged if the server doesn't answer, since the table of parts shows that.
+    What the server doesn't answer is left out, since the table of parts shows that.
     """
     server = ServerOptions(url=url, token=RunningStack(url, Path(report.data_dir)).token())
-    try:
-        answer = ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
-        return msgspec.structs.replace(
-            report,
-            sources=report_sources(answer),
-            sinks=report_sinks(answer),
-            indexes=report_indexes(answer),
-        )
-    except (CarawayError, msgspec.ValidationError, KeyError):
-        return report
+    with suppress(CarawayError, msgspec.ValidationError, KeyError):
+        report = with_status(report, ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS))
+        answer = ask("GET", "/problems", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
+        report = msgspec.structs.replace(report, problems=tuple(answer["problems"]))
+    return report
 
 
 def _part_table(report: StackReport) -> Table:

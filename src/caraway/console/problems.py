@@ -1,9 +1,11 @@
 """The problems of now in plain words: which part doesn't run, since when, what that means, and what to do about it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from caraway.console.figures import ago, duration, instant, number
 
@@ -11,8 +13,10 @@ from caraway.console.figures import ago, duration, instant, number
 LATE_S = 30.0
 # A job's engine reports every few seconds. After so long without a report nobody knows what the job does.
 SILENT = timedelta(seconds=60)
-# The most names in a sentence.
+# The most names in a sentence, and the most problems of a kind.
 LISTED = 5
+# Values within a reason; reasons that differ only in values are the same one.
+VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d[\d.,:+TZ-]*")
 
 Json = Mapping[str, Any]
 
@@ -54,6 +58,92 @@ def problems_of(status: Json, datasets: Iterable[str], now: datetime) -> list[Pr
     found += _ends("sink", status["sinks"], seen, now)
     found += _indexes(status["index"].get("indexes", ()), seen)
     return found
+
+
+def problems_found(answers: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with rows and features, at most some problems of each kind and the number of the others.
+
+    Args:
+        answers: The answers about dead letters, expectations, skew and drift; a text says why there is none.
+    """
+    problems: list[Problem] = []
+    for kind, answer in answers.items():
+        page, of = FOUND[kind]
+        if isinstance(answer, str):
+            problems.append(Problem(what=f"The {kind} can't be looked at: {answer}.", remedy="Try again later."))
+            continue
+        found = list(of(answer))
+        problems += found[:LISTED]
+        if len(found) > LISTED:
+            what = f"{number(len(found) - LISTED)} more problems of this sort: {kind}."
+            problems.append(Problem(what=what, remedy="The page lists all of them.", link=f"/console/{page}?"))
+    return problems
+
+
+def _letters(letters: Iterable[Json]) -> Iterator[Problem]:
+    groups: dict[tuple[str, str], list[Json]] = {}
+    for letter in letters:
+        groups.setdefault((letter["dataset"], VALUES.sub("", letter["reason"])), []).append(letter)
+    for (dataset, _), group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        yield Problem(
+            what=f"{dataset}: {_counted(len(group), 'waiting dead letter')} of one reason, such as: {group[0]['reason']}",
+            remedy="Correct what sends such rows, then send them again with `caraway dead-letters replay`; rows at "
+            "which a pipeline failed need another pipeline.",
+            since=min(filter(None, (instant(letter["at"]) for letter in group)), default=None),
+            datasets=(dataset,),
+            link=f"/console/dead-letters?dataset={quote(dataset)}",
+        )
+
+
+def _expectations(answer: Json) -> Iterator[Problem]:
+    for found in answer["expectations"]:
+        if found["status"] == "violated":
+            rows = f"{number(found['total']['failed'])} of {number(found['total']['evaluated'])} rows failed so far"
+            yield Problem(
+                what=f"{found['dataset']}: {found['expectation']} is violated; {rows}.",
+                remedy="The page has some of the rows: correct what sends them, or the expectation.",
+                since=instant(found["status_since"]),
+                datasets=(found["dataset"],),
+                link=f"/console/quality?dataset={quote(found['dataset'])}",
+            )
+
+
+def _skew(answer: Json) -> Iterator[Problem]:
+    for found in answer["features"]:
+        # Training sets have late rows on purpose, so values that differ by them are no fault.
+        reasons = {why: count for why, count in found["reasons"].items() if why != "late data" and count}
+        if found["served_now"] and reasons:
+            yield Problem(
+                what=f"{found['feature']}: of {number(found['checked'])} values that were served in the last day, some "
+                f"aren't as computed again: {', '.join(f'{why} {number(count)}' for why, count in reasons.items())}.",
+                remedy="`caraway skew` shows samples, and what to do about each reason.",
+                link=f"/console/feature?name={quote(found['feature'])}",
+            )
+
+
+def _drift(answer: Json) -> Iterator[Problem]:
+    drifted: dict[tuple[str, str], list[str]] = {}
+    for found in answer["findings"]:
+        if found["drifted"]:
+            page = f"dataset={found['dataset']}" if "dataset" in found else f"feature={found['feature']}"
+            name = found.get("feature") or f"{found['dataset']}.{found['field']}"
+            drifted.setdefault((name, page), []).append(f"{found['distance']} {number(found['value'])}")
+    for (name, page), distances in drifted.items():
+        yield Problem(
+            what=f"{name} has drifted: {', '.join(distances)}.",
+            remedy="The page compares it with its reference. If the values are right, set a new reference.",
+            link=f"/console/drift?{page}",
+        )
+
+
+# The page of each kind of findings, and the function that makes problems of them.
+FOUND: Mapping[str, tuple[str, Callable[[Any], Iterable[Problem]]]] = {
+    "dead letters": ("dead-letters", _letters),
+    "expectations": ("quality", _expectations),
+    "skew": ("catalog", _skew),
+    "drift of features": ("drift", _drift),
+    "drift of datasets": ("drift", _drift),
+}
 
 
 def _parts(status: Json) -> Iterator[Problem]:
@@ -159,4 +249,4 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"{count} {what}" if count == 1 else f"{number(count)} {what}s"

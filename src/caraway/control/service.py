@@ -231,10 +231,11 @@ class CommitService:
     def _check_sinks(self, change: CommitChange) -> None:
         """Raise `CommitError` if a sink that is new, or whose system has other settings now, can't be written."""
         created = change.allocation.created_names
-        known = {_sink(sink): sink.sink.connector for sink in change.plan_before.sinks}
+        known = {sink_fingerprint(sink.sink): sink.sink.connector for sink in change.plan_before.sinks}
         faults = []
         for sink in change.plan_after.sinks:
-            if sink.sink_id in created or known.get(_sink(sink)) not in {None, sink.sink.connector}:
+            before = known.get(sink_fingerprint(sink.sink))
+            if sink.sink_id in created or before not in {None, sink.sink.connector}:
                 try:
                     self._check_sink(sink)
                 except (CommitError, UnavailableError) as error:
@@ -249,11 +250,12 @@ class CommitService:
         something else.
         """
         created = {asset.content for asset in change.allocation.created}
-        known = {_source(ingest): ingest.source.connector for ingest in change.plan_before.ingests}
+        known = {source_fingerprint(each.source): each.source.connector for each in change.plan_before.ingests}
         plans = [
             ingest
             for ingest in change.plan.ingests
-            if content_of(ingest) in created or known.get(_source(ingest)) not in {None, ingest.source.connector}
+            if content_of(ingest) in created
+            or known.get(source_fingerprint(ingest.source)) not in {None, ingest.source.connector}
         ]
         if faults := self._try_sources(plans):
             raise CommitError("\n".join(faults))
@@ -313,16 +315,6 @@ class CommitService:
         self._commits.publish(commit)
         self._reconciler.converge()
         return CommitOutcome(commit_id=commit.id, summary=summary, plan=change.plan_after, details=details(change))
-
-
-def _source(plan: IngestPlan) -> tuple[str, bytes]:
-    """Return what stays the same of a source whose system gets other settings."""
-    return plan.dataset.name, source_fingerprint(plan.source)
-
-
-def _sink(plan: SinkPlan) -> tuple[str, bytes]:
-    """Return what stays the same of a sink whose system gets other settings."""
-    return plan.dataset.name, sink_fingerprint(plan.sink)
 
 
 def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:

@@ -17,7 +17,6 @@ from caraway.state.allocation import Allocation
 # The number of names after which a line ends with "and n more".
 SHOWN_NAMES = 12
 # The names of the groups of entities in the lines of a summary, in the order of these lines.
-NONE: Mapping[str, Sequence[str]] = {}
 SHOWN_GROUPS = {"created": "new", "changed": "changed", "unchanged": "unchanged", "removed": "removed"}
 
 
@@ -106,28 +105,20 @@ def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChang
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Differences:
-    """The sorted names of the entities that a second graph adds to a first one, lacks, or defines otherwise.
+def differences(before: Graph, after: Graph) -> dict[str, object]:
+    """Return the sorted names, such as "dataset Orders", that a second graph adds to a first, lacks, or has otherwise.
 
-    `details` has the changes of those that it defines otherwise.
+    The value of "details" has the changes of those that it has otherwise.
     """
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-    details: Mapping[str, tuple[str, ...]]
-
-
-def differences(before: Graph, after: Graph) -> Differences:
-    """Return the differences of two graphs, by kinds and names such as "dataset Orders"."""
     found = [(kind.removesuffix("s"), each) for kind, each in changes(before, after).items()]
-    return Differences(
-        added=tuple(sorted(f"{kind} {name}" for kind, each in found for name in each.created)),
-        removed=tuple(sorted(f"{kind} {name}" for kind, each in found for name in each.removed)),
-        changed=tuple(sorted(f"{kind} {name}" for kind, each in found for name in each.changed)),
-        details={f"{kind} {name}": texts for kind, each in found for name, texts in each.details.items()},
-    )
+    groups = {"added": "created", "removed": "removed", "changed": "changed"}
+    return {
+        **{
+            shown: sorted(f"{kind} {name}" for kind, each in found for name in getattr(each, group))
+            for shown, group in groups.items()
+        },
+        "details": {f"{kind} {name}": texts for kind, each in found for name, texts in each.details.items()},
+    }
 
 
 def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
@@ -136,7 +127,7 @@ def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
     lines = [
         _gist(change, preview=preview),
         *(
-            f"{kind} {shown}: {_listed(names, found.details)}"
+            f"{kind} {shown}: {_listed([found.label(name) for name in names])}"
             for kind, found in change.changes.items()
             for group, shown in SHOWN_GROUPS.items()
             if (names := getattr(found, group))
@@ -188,10 +179,8 @@ def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -
     return [f"{kind} {group}: {_listed(names)}" for group, names in groups.items() if names]
 
 
-def _listed(names: Sequence[str], details: Mapping[str, Sequence[str]] = NONE) -> str:
-    shown = ", ".join(
-        f"{name} ({'; '.join(details[name])})" if name in details else name for name in names[:SHOWN_NAMES]
-    )
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:SHOWN_NAMES])
     rest = len(names) - SHOWN_NAMES
     return f"{shown} and {rest} more" if rest > 0 else shown
 

@@ -5,29 +5,40 @@ settings of systems count too, so that no commit changes anything in silence. On
 bytes vary between processes, and the environments that selected a part don't count.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
+from functools import partial
+from itertools import islice
 from typing import Any, get_args
 
 from caraway.graph.connectors import Connector, SystemConnector
 from caraway.graph.drift import Drift
-from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.fingerprints import source_identity
-from caraway.graph.references import outputs_of
 from caraway.graph.sources import SinkSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, Extractor, Graph, IndexSpec, Metadata, PythonExtractor
+from caraway.graph.specs import (
+    DatasetSpec,
+    FeaturesetSpec,
+    FeatureSpec,
+    FieldSpec,
+    Graph,
+    IndexSpec,
+    Metadata,
+    PipelineSpec,
+    PythonExtractor,
+)
 from caraway.graph.systems import RegisteredSystem, SchemaRegistry, SecretRef, System
 from caraway.graph.trees import without_pickles
 
-# The most changes of one definition that are listed; the others are only counted.
+# The most changes of one definition that are listed.
 SHOWN_CHANGES = 8
 # The most characters of a value that is shown; a longer one is only said to have changed.
 MAX_SHOWN = 80
-# The parts of a definition whose fields are compared one by one; those of the first two are named like the whole's own.
+# The parts whose fields are compared one by one; those of the first ones are named as if they were the whole's own.
 FLAT = (Metadata, Connector)
-DEEP = (*FLAT, System, SchemaRegistry, Drift, IndexSpec, ExpectationSuite)
-# Fields whose values aren't shown: parameters that may have a password among them, and instants, which aren't readable.
+PARTS = (*FLAT, FeatureSpec, FieldSpec, PipelineSpec, SourceSpec, SinkSpec, SchemaRegistry, System, Drift, IndexSpec)
+WHOLE = (*PARTS, DatasetSpec, FeaturesetSpec)
+# Parameters that may have a password among them, and instants in microseconds, aren't shown.
 HIDDEN = frozenset({"jdbc_params", "since_us", "until_us"})
 
 
@@ -48,11 +59,15 @@ class Changes:
         """Return whether anything is created, changed or removed."""
         return bool(self.created or self.changed or self.removed)
 
+    def label(self, name: str) -> str:
+        """Return a name, with its changes behind it if it is changed."""
+        return f"{name} ({'; '.join(self.details[name])})" if name in self.details else name
+
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield each name that isn't unchanged, with its change."""
         for change in ("created", "changed", "removed"):
             for name in getattr(self, change):
-                yield name, "; ".join((change, *self.details.get(name, ())))
+                yield self.label(name), change
 
 
 def changes(before: Graph, after: Graph) -> dict[str, Changes]:
@@ -65,9 +80,7 @@ def _definitions(graph: Graph) -> dict[str, dict[str, Any]]:
     connectors = [end.connector for spec in graph.datasets for ends in (spec.sources, spec.sinks) for end in ends]
     return {
         "datasets": {spec.name: _dataset(spec) for spec in graph.datasets},
-        "featuresets": {
-            spec.name: replace(spec, extractors=tuple(map(_extractor, spec.extractors))) for spec in graph.featuresets
-        },
+        "featuresets": {spec.name: _featureset(spec) for spec in graph.featuresets},
         "features": {f"{spec.name}.{f.name}": f for spec in graph.featuresets for f in spec.features},
         "systems": {
             f"{one.kind} {one.system_name}": one.settings for one in connectors if isinstance(one, SystemConnector)
@@ -85,6 +98,14 @@ def _dataset(spec: DatasetSpec) -> DatasetSpec:
     return replace(spec, sources=tuple(sources), sinks=tuple(sinks), pipelines=tuple(pipelines))
 
 
+def _featureset(spec: FeaturesetSpec) -> FeaturesetSpec:
+    extractors = (
+        replace(e, env=(), pickled=b"") if isinstance(e, PythonExtractor) else replace(e, env=())
+        for e in spec.extractors
+    )
+    return replace(spec, extractors=tuple(extractors))
+
+
 def _named(connector: Connector) -> Connector:
     """Return a connector with only the name of its system, since systems are compared as entities of their own."""
     if not isinstance(connector, SystemConnector):
@@ -93,13 +114,9 @@ def _named(connector: Connector) -> Connector:
     return replace(connector, system=system)
 
 
-def _extractor(spec: Extractor) -> Extractor:
-    return replace(spec, env=(), pickled=b"") if isinstance(spec, PythonExtractor) else replace(spec, env=())
-
-
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
     changed = [name for name in new if name in old and _differ(old[name], new[name])]
-    details = {name: _bounded(list(_details(old[name], new[name]))) for name in changed}
+    details = {name: tuple(islice(_details(old[name], new[name]), SHOWN_CHANGES)) for name in changed}
     return Changes(
         created=tuple(name for name in new if name not in old),
         changed=tuple(changed),
@@ -114,50 +131,30 @@ def _differ(old: object, new: object) -> bool:
     return old != new and repr(old) != repr(new)
 
 
-def _bounded(found: list[str]) -> tuple[str, ...]:
-    more = len(found) - SHOWN_CHANGES
-    return (*found[:SHOWN_CHANGES], f"{more} more") if more > 0 else tuple(found)
-
-
-def _details(old: Any, new: Any, within: str = "") -> Iterator[str]:
-    if type(old) is not type(new):
-        yield f"{within}another kind"
+def _details(old: Any, new: Any, name: str = "", shown: Callable[[object], str] = str) -> Iterator[str]:
+    within = f"{name} " if name else ""
+    if not _differ(old, new):
         return
-    for item in fields(old):
-        a, b = getattr(old, item.name), getattr(new, item.name)
-        if not _differ(a, b):
-            continue
-        name = f"{within}{item.name.removesuffix('_us')}"
-        if isinstance(a, tuple) and any(map(is_dataclass, (*a, *b))):
-            yield from _parts(item.name.removesuffix("s"), a, b)
-        elif isinstance(a, DEEP) and type(a) is type(b):
-            yield from _details(a, b, within if isinstance(a, FLAT) else f"{name} ")
-        else:
-            was, now = _shown(item, a), _shown(item, b)
-            yield f"{name} {was} → {now}" if was and now else f"{name} changed"
+    if isinstance(old, WHOLE) and type(old) is type(new):
+        for item in fields(old):
+            a, b = getattr(old, item.name), getattr(new, item.name)
+            own = name if isinstance(a, FLAT) else f"{within}{item.name.removesuffix('_us')}"
+            yield from _details(a, b, own, partial(_shown, item))
+    elif isinstance(old, tuple) and any(isinstance(part, PARTS) for part in (*old, *new)):
+        before, after = ({_label(part): part for part in parts} for parts in (old, new))
+        for label in dict.fromkeys((*before, *after)):
+            one = f"{within.removesuffix('s ')} {label}"
+            if label in before and label in after:
+                yield from _details(before[label], after[label], one)
+            else:
+                yield f"{one} {'removed' if label in before else 'added'}"
+    else:
+        was, now = shown(old), shown(new)
+        yield f"{name} {was} → {now}" if was and now else f"{name} changed"
 
 
-def _parts(kind: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Iterator[str]:
-    """Yield the changes of a list of parts; two parts of one label are the same one, before and after."""
-    before, after = set(map(repr, old)), set(map(repr, new))
-    came = [part for part in new if repr(part) not in before]
-    for part in old:
-        if repr(part) in after:
-            continue
-        label = _label(kind, part)
-        other = next((one for one in came if _label(kind, one) == label), None)
-        if other is None:
-            yield f"{label} removed"
-        else:
-            came.remove(other)
-            yield from _details(part, other, f"{label}: ")
-    yield from (f"{_label(kind, part)} added" for part in came)
-
-
-def _label(kind: str, part: Any) -> str:
-    if isinstance(part, SourceSpec | SinkSpec):
-        return f"{kind} {part.connector.identifier}"
-    return f"{kind} {', '.join(outputs_of(part)) if isinstance(part, Extractor) else part.name}"
+def _label(part: Any) -> str:
+    return str(part.connector.identifier if isinstance(part, SourceSpec | SinkSpec) else part.name)
 
 
 def _shown(item: "Field[Any]", value: object) -> str:
@@ -170,10 +167,6 @@ def _shown(item: "Field[Any]", value: object) -> str:
         return str(timedelta(microseconds=value))
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
+    text = str(value) if isinstance(value, int | float | str) else ""
     # A URL may have a password before its host.
-    shown = (
-        isinstance(value, int | float | str)
-        and len(str(value)) <= MAX_SHOWN
-        and "@" not in str(value).partition("://")[2]
-    )
-    return str(value) if shown and str(value).isprintable() else ""
+    return text if len(text) <= MAX_SHOWN and text.isprintable() and "@" not in text.partition("://")[2] else ""

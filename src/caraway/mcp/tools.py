@@ -50,9 +50,11 @@ class Tools:
         )
 
     def status(self, ctx: Context, branch: Branch = "") -> Row:
-        """Report whether the deployment is healthy: its jobs, sources, sinks, and how far indexes are behind."""
+        """Report what is wrong now (`wrong`), and on jobs, sources, sinks, and how far indexes are behind."""
         with self._asked(ctx) as asker:
-            return _object(fitting(asker.get("/status", branch=branch), "ask about single datasets with describe"))
+            wrong = asker.get("/problems", branch=branch)["problems"]
+            answer = {"wrong": wrong, **asker.get("/status", branch=branch)}
+            return _object(fitting(answer, "ask about single datasets with describe"))
 
     def search_catalog(
         self,

@@ -22,6 +22,7 @@ from caraway.server.handlers import (
     inspection,
     offline,
     openapi,
+    problems,
     reads,
     secrets,
     skew,
@@ -260,6 +261,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/audit", accounts.list_audit, ADMINISTRATION, answer=accounts.AuditAnswer),
     Endpoint("GET", f"{API}/health", admin.health, PUBLIC, probe=True),
     Endpoint("GET", f"{API}/status", admin.status, READ_DEFINITION_ANYWHERE),
+    Endpoint("GET", f"{API}/problems", problems.problems, READ_DEFINITION),
     Endpoint("GET", f"{API}/freshness", freshness.freshness, READ_DEFINITION, answer=freshness.FreshnessAnswer),
     Endpoint(
         "GET",

@@ -170,6 +170,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
         sources: The sources that the server reads; empty if the server doesn't answer.
         indexes: The indexes of the server; empty if the server doesn't answer.
         functions: The means by which users' functions are isolated, and those that are missing.
+        problems: What is wrong now, as `GET /problems` answers it; empty if the server doesn't answer.
     """
 
     state: str
@@ -183,33 +184,21 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[SourceReport, ...] = ()
     sinks: tuple[SinkReport, ...] = ()
     indexes: tuple[IndexReport, ...] = ()
+    problems: tuple[Mapping[str, Any], ...] = ()
 
 
-def report_sources(status: Mapping[str, Any]) -> tuple[SourceReport, ...]:
-    """Return the sources in a server's answer to `GET /status`.
-
-    Raises:
-        KeyError, msgspec.ValidationError: The answer has another structure.
-    """
-    return msgspec.convert(status["sources"], tuple[SourceReport, ...])
-
-
-def report_sinks(status: Mapping[str, Any]) -> tuple[SinkReport, ...]:
-    """Return the sinks in a server's answer to `GET /status`; none if it is of an earlier release.
-
-    Raises:
-        msgspec.ValidationError: The answer has another structure.
-    """
-    return msgspec.convert(status.get("sinks", ()), tuple[SinkReport, ...])
-
-
-def report_indexes(status: Mapping[str, Any]) -> tuple[IndexReport, ...]:
-    """Return the indexes in a server's answer to `GET /status`.
+def with_status(report: StackReport, status: Mapping[str, Any]) -> StackReport:
+    """Return a report with the sources, sinks and indexes in a server's answer to `GET /status`.
 
     Raises:
         KeyError, msgspec.ValidationError: The answer has another structure.
     """
-    return msgspec.convert(status["index"]["indexes"], tuple[IndexReport, ...])
+    return msgspec.structs.replace(
+        report,
+        sources=msgspec.convert(status["sources"], tuple[SourceReport, ...]),
+        sinks=msgspec.convert(status.get("sinks", ()), tuple[SinkReport, ...]),
+        indexes=msgspec.convert(status["index"]["indexes"], tuple[IndexReport, ...]),
+    )
 
 
 def report_stack(folder: DataFolder) -> StackReport:

@@ -128,3 +128,23 @@ def test_a_server_that_does_not_answer_leaves_the_sources_out(monkeypatch: pytes
     output = shown(monkeypatch, tmp_path)
     assert "running" in output
     assert "dead letters" not in output
+
+
+def test_what_is_wrong_with_rows_and_features_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    problem = {
+        "what": "Clicks: 306 waiting dead letters.",
+        "remedy": "Send them again.",
+        "since": "2026-01-01T00:00:00Z",
+    }
+    part = {"what": "The source [Kafka: k] can't be read.", "remedy": "", "since": None, "link": ""}
+    problems = {"problems": [{**problem, "link": "/console/dead-letters?dataset=Clicks"}, part]}
+
+    def ask(_: str, path: str, **__: object) -> dict[str, Any]:
+        return problems if path == "/problems" else answer(*SOURCES)
+
+    monkeypatch.setattr(command, "ask", ask)
+    text = shown(monkeypatch, tmp_path)
+    assert "Clicks: 306 waiting dead letters. Since 2026-01-01T00:00:00Z. Send them again." in text
+    # The table of sources shows it already.
+    assert "The source [Kafka: k] can't be read" not in text
+    assert msgspec.json.decode(shown(monkeypatch, tmp_path, "--json"))["problems"] == problems["problems"]

@@ -101,7 +101,7 @@ def test_the_result_of_commit_has_the_changes(capsys: pytest.CaptureFixture[str]
     assert result.systems == Changes(
         changed=("Postgres bank",), details={"Postgres bank": ("port 1 → 2", "password changed")}
     )
-    assert "changed; port 1 → 2; password changed</td>" in result._repr_html_()
+    assert "Postgres bank (port 1 → 2; password changed)" in result._repr_html_()
     assert [(job.action, job.mode, job.reason) for job in result.backfills] == [
         ("start", "micro-batch", "step transform needs Python")
     ]

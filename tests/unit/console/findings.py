@@ -26,7 +26,8 @@ from caraway.profiles.tables import profiled
 from caraway.quality.profiles import FoundInField
 from caraway.quality.store import Sample, Total, Windows
 from caraway.served.drift import Reference
-from caraway.served.findings import Found
+from caraway.served.findings import FeatureCounts, Finding, Found
+from caraway.served.findings import Sample as SkewSample
 from caraway.state.access import TokenRecord
 from caraway.state.audit import Act, AuditRecord
 from caraway.state.permissions import Caller, Grant
@@ -44,6 +45,7 @@ class Quality:
 
     def __init__(self, plan: GraphPlan) -> None:
         self.checks = {check.check_id: check for check in plan.checks}
+        self.violated = True
 
     def windows(self, check_ids: Collection[str], hours: float) -> dict[str, Windows]:
         return {
@@ -59,7 +61,7 @@ class Quality:
         return {
             (check_id, number): Total(
                 counts=Counts(2_880, 0 if number else 126),
-                status=Status.OK if number else Status.VIOLATED,
+                status=Status.VIOLATED if self.violated and not number else Status.OK,
                 changed_at=NOW,
                 violated_at=None if number else NOW,
                 notified_at=None,
@@ -110,6 +112,26 @@ class Drift:
         }
 
 
+class Skew:
+    """The findings of the skew watch: some values of the mean moisture weren't indexed when they were served."""
+
+    def __init__(self) -> None:
+        counts = {Finding.SAME: 890, Finding.NOT_INDEXED: 110, Finding.LATE_DATA: 7}
+        late = {Finding.SAME: 10, Finding.LATE_DATA: 10}
+        self.found = [
+            FeatureCounts(feature="State.mean", commit="a" * 32, counts=counts),
+            FeatureCounts(feature="State.mean", commit="b" * 32, counts={Finding.UNKNOWN: 5}),
+            FeatureCounts(feature="State.species", commit="a" * 32, counts=late),
+        ]
+
+    def counts(self, branch: str, since: datetime) -> list[FeatureCounts]:
+        return self.found if branch == "main" else []
+
+    def samples(self, _branch: str, _since: datetime, _features: Collection[str], limit: int) -> list[SkewSample]:
+        assert limit == 0
+        return []
+
+
 class Profiles:
     """The profiles of datasets: their numbers have changed since a day before, and nothing else has."""
 
@@ -119,6 +141,7 @@ class Profiles:
         before = profiled([pa.table({"": numbers})]).columns[""]
         now = profiled([pa.table({"": [number + 25 for number in numbers]})]).columns[""]
         same = profiled([pa.table({"": texts})]).columns[""]
+        self.drifted = True
         self.of_kind = {Kind.NUMBER: (before, now), Kind.CATEGORY: (same, same)}
 
     def newest(self, _check_id: str) -> datetime:
@@ -135,7 +158,7 @@ class Profiles:
         return {}
 
     def found(self, check_ids: Collection[str]) -> dict[str, list[FoundInField]]:
-        moved = FoundInField(field="moisture", distance="mean", value=1.75, drifted=True)
+        moved = FoundInField(field="moisture", distance="mean", value=1.75, drifted=self.drifted)
         same = FoundInField(field="species", distance="psi", value=0.0, drifted=False)
         return {check_id: [moved, same] for check_id in check_ids}
 

@@ -36,7 +36,7 @@ from caraway.state.access import AccessList, TokenOwner, digest_of
 from caraway.state.model import BranchRecord, CommitRecord, DesiredState, JobRecord, JobState, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.topics.letters import Letter
-from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Profiles, Quality
+from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Profiles, Quality, Skew
 from tests.unit.server.test_access import Headers, Nothing
 from tests.unit.server.test_answers import Writer
 
@@ -129,6 +129,10 @@ class Site:
     explanations: Explanations
     drift: Drift
     rolled_back: list[str]
+    quality: Quality
+    profiles: Profiles
+    skew: Skew
+    letters: Letters
 
     @property
     def recorded(self) -> list[str]:
@@ -202,6 +206,7 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
     engines: list[LeaseRecord] = []
     lags: list[IndexLag] = []
     audit, accounts, explanations, drift = Audit(), Accounts(ROLES), Explanations(), Drift()
+    quality, profiles, skew, dead_letters = Quality(plan), Profiles(), Skew(), Letters(letters)
     rolled_back: list[str] = []
     indexes = [
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
@@ -234,8 +239,9 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         offline_queries=explanations,
         offline_runner=explanations,
         objects=explanations,
-        quality=Quality(plan),
-        profiles=Profiles(),
+        quality=quality,
+        profiles=profiles,
+        skew=skew,
         freshness=MADE(
             ages=dict,
             of=lambda plan: [_age(index.dataset) for index in plan.indexes],
@@ -258,7 +264,7 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         sources=MADE(statuses=list),
         newest=MADE(newest=lambda *_, **__: []),
         erased=ErasedKeys(dict),
-        letters=Letters(letters),
+        letters=dead_letters,
         replays=replays,
     )
     context = ServerContext(
@@ -271,7 +277,24 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
     answered = bound(ENDPOINTS, context)
     router = Router((*answered, *pages(context, answered)))
     app = App(router, gate, sites=Sites(ServerSettings()))
-    return Site(graph, plan, app, jobs, engines, lags, replays, audit, accounts, explanations, drift, rolled_back)
+    return Site(
+        graph,
+        plan,
+        app,
+        jobs,
+        engines,
+        lags,
+        replays,
+        audit,
+        accounts,
+        explanations,
+        drift,
+        rolled_back,
+        quality,
+        profiles,
+        skew,
+        dead_letters,
+    )
 
 
 def _age(dataset: str) -> Freshness:

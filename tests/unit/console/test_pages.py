@@ -1,5 +1,6 @@
 """Tests of the pages of the console: their structure, what each role sees of them, sign-in, forms, size and time."""
 
+import json
 import re
 import time
 from dataclasses import replace
@@ -9,10 +10,11 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 import pytest
 
+from caraway.errors import UnavailableError
 from caraway.graph.specs import Metadata
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
-from caraway.served.findings import Found
+from caraway.served.findings import FeatureCounts, Finding, Found
 from caraway.server.pages import why
 from caraway.server.pages.session import COOKIE, code_of
 from caraway.server.pages.surface import PAGES
@@ -444,9 +446,74 @@ def test_differences_are_those_that_one_may_read(console: Site) -> None:
         assert (found.status, Structure(found.text).faults) == (status, [])
 
 
+def refused(number: int, dataset: str, field: str, message: str) -> Letter:
+    body = {**LETTER.body, "dataset": dataset, "reason": [{"field": field, "message": message}]}
+    body |= {"endpoint": dataset.lower(), "row": {"pot": number}}
+    return replace(LETTER, offset=number, written_ms=LETTER.written_ms + number * 1_000, body=body)
+
+
+def test_the_overview_says_what_was_found_in_rows_and_features(console: Site) -> None:
+    """No page is green while rows were refused, expectations are violated, or features differ or drift."""
+    console.letters.letters = [
+        *(refused(number, "Readings", "pot", f"expected int, found str 'no {number}'") for number in range(306)),
+        refused(400, "Readings", "moisture", "is missing; expected float"),
+    ]
+    shown = Structure(console.get("/console").text)
+    assert shown.faults == []
+    assert "Nothing:" not in shown.text
+    for text in (
+        "Readings: 306 waiting dead letters of one reason, such as: pot expected int, found str 'no 305'",
+        "Since 2023-11-14 22:13:20, ",
+        "Readings: 1 waiting dead letter of one reason, such as: moisture is missing; expected float",
+        "is violated; 126 of 2,880 rows failed so far.",
+        "State.mean: of 1,007 values that were served in the last day, some aren't as computed again: "
+        "not yet indexed 110.",
+        "State.mean has drifted: psi 1.25.",
+        "Readings.moisture has drifted: mean 1.75.",
+    ):
+        assert text in shown.text, text
+    assert shown.text.count("dead letters of one reason") == 1
+    # Another commit's values, and those that differ only because rows came late, are no fault of now.
+    assert "unknown 5" not in shown.text
+    assert "State.species: of" not in shown.text
+    for link in ("dead-letters?dataset=Readings", "quality?dataset=Readings", "drift?feature=State.mean"):
+        assert f"/console/{link}" in shown.links
+    answer = json.loads(console.get("/api/v1/problems", None, authorization="Bearer admin").text)
+    assert [one["what"] for one in answer["problems"]][:2] == [
+        "Readings: 306 waiting dead letters of one reason, such as: pot expected int, found str 'no 305'",
+        "Readings: 1 waiting dead letter of one reason, such as: moisture is missing; expected float",
+    ]
+    # Somebody who may not read data isn't told that nothing was found in them.
+    definitions = Structure(console.get("/console", "definitions").text).text
+    assert "no expectation is violated" not in definitions
+    assert "they need read-data" in definitions
+    limited = Structure(console.get("/console", "limited").text).text
+    assert ("Readings: 306 waiting dead letters" in limited, "Pots:" in limited) == (True, False)
+
+
+def test_the_overview_is_green_once_nothing_is_wrong(console: Site) -> None:
+    console.quality.violated = console.profiles.drifted = False
+    console.drift.found, console.skew.found = [], []
+    assert "1 waiting dead letter of one reason" in Structure(console.get("/console").text).text
+    console.replays.finished.append(LETTER.id)
+    shown = Structure(console.get("/console").text).text
+    assert "Nothing: all parts work" in shown
+    assert "no expectation is violated, no dead letter waits, and no skew or drift was found" in shown
+
+
+def test_what_can_not_be_looked_at_is_said(console: Site) -> None:
+    def away(*_: object) -> list[Letter]:
+        raise UnavailableError("Kafka doesn't answer")
+
+    console.letters.newest = away  # type: ignore[method-assign, assignment]
+    shown = Structure(console.get("/console").text).text
+    assert "The dead letters can't be looked at: Kafka doesn't answer." in shown
+    assert "is violated" in shown
+
+
 def test_a_page_names_the_engine_that_does_not_run(console: Site) -> None:
     """The way of a person who is on call: from the overview, and from the stale feature."""
-    assert "Nothing: all parts work" in Structure(console.get("/console").text).text
+    assert "No engine runs" not in Structure(console.get("/console").text).text
     console.engines[0] = engine(alive=False, ago=timedelta(minutes=3, seconds=1))
     console.jobs[0] = job_of(console.plan, updated_at=datetime.now(UTC) - timedelta(minutes=3))
     for address in (
@@ -526,6 +593,14 @@ def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
     names = [f"{spec.name}.{feature.name}" for spec in graph.featuresets for feature in spec.features]
     console.drift.found = [
         Found(branch="main", feature=name, distance="psi", value=0.5, drifted=name.endswith("7")) for name in names
+    ]
+    console.skew.found = [
+        FeatureCounts(feature=name, commit="a" * 32, counts={Finding.SAME: 90, Finding.NOT_INDEXED: 10})
+        for name in names
+    ]
+    console.letters.letters = [
+        refused(number, f"Readings{number % 1_000:04}", "pot", f"expected int, found str 'no {number}'")
+        for number in range(2_000)
     ]
     console.drift.served = dict.fromkeys(names, console.drift.served["State.mean"])
     console.drift.reference = dict.fromkeys(names, console.drift.reference["State.mean"])

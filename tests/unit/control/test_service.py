@@ -367,8 +367,12 @@ def test_other_settings_of_a_system_are_a_change_and_no_secret_is_shown(world: W
     assert "secret" not in repr((found.summary, found.details))
     if not preview:
         differing = differences(decode_graph(world.commits[0].graph), decode_graph(world.commits[1].graph))
-        assert (differing.added, differing.removed, differing.changed) == ((), (), ("system Postgres shop",))
-        assert differing.details == {"system Postgres shop": ("port 55432 → 55433", "password changed")}
+        assert differing == {
+            "added": [],
+            "removed": [],
+            "changed": ["system Postgres shop"],
+            "details": {"system Postgres shop": ("port 55432 → 55433", "password changed")},
+        }
         assert world.commits[1].summary == found.summary
     # The same graph once more is no change.
     same = CommitRequest(message="again", graph=of_shop() if preview else after)

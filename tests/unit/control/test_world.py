@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from caraway.control.summary import Differences, differences
+from caraway.control.summary import differences
 from caraway.control.worker import perform
 from caraway.control.world import Deployed, unready, unstopped
 from caraway.errors import UnavailableError
@@ -140,12 +140,12 @@ def test_pauses_grow_to_a_bound() -> None:
 def test_differences_between_graphs() -> None:
     before = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent"),))
     after = Graph(datasets=(clicks(), spend(version=2, above=5.0), users()), featuresets=(shopper("user"),))
-    assert differences(before, before) == Differences(added=(), removed=(), changed=(), details={})
+    assert differences(before, before) == {"added": [], "removed": [], "changed": [], "details": {}}
     found = differences(before, after)
-    assert found.added == ("dataset Users",)
-    assert found.removed == ("feature Shopper.spent",)
-    assert found.changed == ("dataset Spend", "featureset Shopper")
-    assert found.details == {
-        "dataset Spend": ("version 1 → 2", "pipeline sum_up: operator changed"),
-        "featureset Shopper": ("feature spent removed", "extractor Shopper.spent removed"),
+    assert found["added"] == ["dataset Users"]
+    assert found["removed"] == ["feature Shopper.spent"]
+    assert found["changed"] == ["dataset Spend", "featureset Shopper"]
+    assert found["details"] == {
+        "dataset Spend": ("version 1 → 2", "pipeline sum_up operator changed"),
+        "featureset Shopper": ("feature spent removed", "extractors changed"),
     }

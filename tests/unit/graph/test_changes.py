@@ -142,11 +142,11 @@ def with_sink(connector: Any, **more: Any) -> DatasetSpec:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (DATASET, with_source(every_us=HOUR_US), ("source [Webhook: hook](endpoint=a): every not set → 1:00:00",)),
+        (DATASET, with_source(every_us=HOUR_US), ("source [Webhook: hook](endpoint=a) every not set → 1:00:00",)),
         (
             DATASET,
             with_source(disorder_us=2),
-            ("source [Webhook: hook](endpoint=a): disorder 0:00:00.000001 → 0:00:00.000002",),
+            ("source [Webhook: hook](endpoint=a) disorder 0:00:00.000001 → 0:00:00.000002",),
         ),
         (
             replace(DATASET, metadata=Metadata(owner="ada", tags=("a",))),
@@ -163,36 +163,36 @@ def with_sink(connector: Any, **more: Any) -> DatasetSpec:
         (
             DATASET,
             replace(DATASET, fields=(DATASET.fields[0], replace(DATASET.fields[1], erase_key=True))),
-            ("field age: erase_key False → True",),
+            ("field age erase_key False → True",),
         ),
         (
             DATASET,
             replace(DATASET, expectations=replace(SUITE, version=2, expectations=())),
-            ("expectations version 1 → 2", "expectation a removed"),
+            ("expectations changed",),
         ),
         (DATASET, with_sink(HOOK), (f"sink {HOOK.identifier} added",)),
         (
             with_sink(HOOK),
             with_sink(replace(HOOK, limit=9, headers=(("token", SECRET),)), every_us=1, create=True),
             (
-                f"sink {HOOK.identifier}: limit 7 → 9",
-                f"sink {HOOK.identifier}: headers changed",
-                f"sink {HOOK.identifier}: every not set → 0:00:00.000001",
-                f"sink {HOOK.identifier}: create False → True",
+                f"sink {HOOK.identifier} limit 7 → 9",
+                f"sink {HOOK.identifier} headers changed",
+                f"sink {HOOK.identifier} every not set → 0:00:00.000001",
+                f"sink {HOOK.identifier} create False → True",
             ),
         ),
         (
             with_source(connector=TOPIC),
             with_source(connector=replace(TOPIC, format=replace(REGISTRY, url="http://b:1", token=f"{SECRET} 2"))),
             (
-                "source [Kafka: bus](topic=t, format=avro): format url http://a:1 → http://b:1",
-                "source [Kafka: bus](topic=t, format=avro): format token changed",
+                "source [Kafka: bus](topic=t, format=avro) format url http://a:1 → http://b:1",
+                "source [Kafka: bus](topic=t, format=avro) format token changed",
             ),
         ),
         (
             with_source(connector=TOPIC),
             with_source(connector=replace(TOPIC, format=replace(REGISTRY, url=f"http://me:{SECRET}@a:1"))),
-            ("source [Kafka: bus](topic=t, format=avro): format url changed",),
+            ("source [Kafka: bus](topic=t, format=avro) format url changed",),
         ),
     ],
 )
@@ -242,6 +242,6 @@ def test_features_and_featuresets_and_many_changes_are_listed_up_to_a_bound() ->
 
     found = changes(graph("ada"), graph("bo"))
     details = found["featuresets"].details["S"]
-    assert details[0] == "feature f0: owner ada → bo"
-    assert details[SHOWN_CHANGES:] == (f"{20 - SHOWN_CHANGES} more",)
+    assert details[0] == "feature f0 owner ada → bo"
+    assert len(details) == SHOWN_CHANGES < 20
     assert found["features"].details["S.f7"] == ("owner ada → bo",)

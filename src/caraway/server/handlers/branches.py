@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from caraway.control.summary import Differences, differences
+from caraway.control.summary import differences
 from caraway.errors import ForbiddenError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire.graphs import decode_graph
@@ -145,10 +145,10 @@ async def branch_diff(context: ServerContext, request: Request[Nothing, DiffPara
         if len(context.differences) >= MAX_DIFFERENCES:
             context.differences.clear()
         context.differences[key] = found
-    return json_response({"from": ends[0], "to": ends[1], **asdict(found)})
+    return json_response({"from": ends[0], "to": ends[1], **found})
 
 
-def _differences(context: ServerContext, one: str, other: str, caller: Caller | None) -> Differences:
+def _differences(context: ServerContext, one: str, other: str, caller: Caller | None) -> dict[str, object]:
     """Return the differences between two commits, as far as a caller may read their definitions; None: all."""
     state = context.deployment.state
     before, after = decode_graph(state.graph(one)), decode_graph(state.graph(other))

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from caraway.control.summary import Differences
 from caraway.ingest.service import IngestService
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
@@ -43,5 +42,5 @@ class ServerContext(ReadContext):
     deployment: Deployment
     ingest: IngestService
     document: dict[str, Any]
-    differences: dict[object, Differences] = field(default_factory=dict)
+    differences: dict[object, dict[str, object]] = field(default_factory=dict)
     waits: int = 0

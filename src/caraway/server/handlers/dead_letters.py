@@ -66,15 +66,41 @@ class Replay(Struct):
 
 async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
     """Return the newest rows that were refused or failed, without their values."""
-    served = context.deployment.graphs.require_served_graph(request.branch)
     asked = request.parameters()
+    found, before = await _newest(context, request, asked, asked.limit)
+    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
+    return json_response(
+        {
+            "branch": request.branch,
+            "dead_letters": [
+                {**_summary(dead_letter), "replayed_at": again.get(dead_letter.id)} for dead_letter in found
+            ],
+            "next": None
+            if before is None
+            else ",".join(f"{partition}-{offset}" for partition, offset in before.items()),
+        }
+    )
+
+
+async def waiting(context: ServerContext, request: Request[Nothing, DeadLettersParameters]) -> HttpResponse:
+    """Return those of the newest dead letters that weren't replayed."""
+    found, _ = await _newest(context, request, request.parameters(), SCANNED)
+    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
+    return json_response([_summary(dead_letter) for dead_letter in found if dead_letter.id not in again])
+
+
+async def _newest(
+    context: ServerContext, request: Request[Any, Any], asked: DeadLettersParameters, limit: int
+) -> tuple[list[Letter], dict[int, int] | None]:
+    """Return the newest dead letters that are asked for, and where older ones begin; None if none was there to read."""
+    served = context.deployment.graphs.require_served_graph(request.branch)
     before = _cursor(asked.before)
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
     dead_letters = await asyncio.to_thread(context.deployment.letters.newest, before, SCANNED)
     found: list[Letter] = []
     of_indexes: set[tuple[object, object]] = set()
     for dead_letter in dead_letters:
-        if len(found) == asked.limit:
+        if len(found) == limit:
             break
         before[dead_letter.partition] = dead_letter.offset
         if "index" in dead_letter.body:
@@ -85,16 +111,7 @@ async def dead_letters(context: ServerContext, request: Request[Nothing, DeadLet
             of_indexes.add(row)
         if _is_asked(dead_letter, asked) and _is_seen(context, dead_letter, served, topics, request):
             found.append(dead_letter)
-    again = await asyncio.to_thread(context.deployment.replays.of, [dead_letter.id for dead_letter in found])
-    return json_response(
-        {
-            "branch": request.branch,
-            "dead_letters": [
-                {**_summary(dead_letter), "replayed_at": again.get(dead_letter.id)} for dead_letter in found
-            ],
-            "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items()) if dead_letters else None,
-        }
-    )
+    return found, before if dead_letters else None
 
 
 async def dead_letter(context: ServerContext, request: Request, name: str) -> HttpResponse:

@@ -134,7 +134,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         """Set what derives from the handler: the Structs, and the target if the row has none."""
-        body, parameters = _forms(self.handler.func if isinstance(self.handler, partial) else self.handler)
+        body, parameters = forms(self.handler.func if isinstance(self.handler, partial) else self.handler)
         prepare(body)
         prepare(parameters)
         object.__setattr__(self, "body", body)
@@ -152,7 +152,7 @@ class Endpoint:
 
 
 @lru_cache(maxsize=200)
-def _forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
+def forms(handler: Handler) -> tuple[type[Struct], type[Struct]]:
     """Return the Structs of the body and the query string that a handler's parameter `request` has as arguments."""
     forms: tuple[Any, ...] = (*get_args(get_type_hints(handler)["request"]), Nothing, Nothing)
     # `Any` names no Struct, so a handler of `Request[Any, Any]` gets at most the bytes of a body, and nothing is

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client import REGISTRY
 
 from caraway.console.catalogue import Kind
-from caraway.console.problems import problems_of
 from caraway.errors import InvalidInputError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.context import PageContext
@@ -37,16 +35,15 @@ class Calls:
 
 async def overview(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Return the page with what is wrong now, how fresh datasets are, rates, and errors."""
-    catalogue, now = context.catalogue(request), datetime.now(UTC)
+    catalogue = context.catalogue(request)
     status = await context.ask(request, "status")
-    letters = await context.ask_if_allowed(request, "dead_letters", limit=LISTED)
     indexes = [index for index in status["index"].get("indexes", ()) if index["dataset"] in catalogue.datasets]
     indexes.sort(key=lambda index: (-(index["lag_seconds"] or 0.0), -(index["lag"] or 0), index["dataset"]))
     jobs = wanted_jobs(status, catalogue.datasets)
     return context.page(
         request,
         "overview.html",
-        problems=problems_of(status, catalogue.datasets, now),
+        wrong=await context.ask(request, "problems"),
         status=status,
         counts={kind: sum(entry.kind is kind for entry in catalogue.entries) for kind in Kind},
         indexes=indexes[:LISTED],
@@ -55,7 +52,6 @@ async def overview(context: PageContext, request: Request[Any, Any]) -> HttpResp
         more_jobs=max(0, len(jobs) - LISTED),
         sources=[source for source in status["sources"] if source["dataset"] in catalogue.datasets][:LISTED],
         sinks=[sink for sink in status["sinks"] if sink["dataset"] in catalogue.datasets][:LISTED],
-        letters=letters if isinstance(letters, str) else letters["dead_letters"],
         calls=calls(),
     )
 
