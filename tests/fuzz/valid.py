@@ -161,6 +161,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/query_offline/result?request_id=0&part=1"),
         Valid("GET", f"{API}/health"),
         Valid("GET", f"{API}/status"),
+        Valid("GET", f"{API}/problems"),
         Valid("GET", f"{API}/freshness"),
         Valid("GET", f"{API}/freshness/history"),
         Valid("GET", f"{API}/metrics"),

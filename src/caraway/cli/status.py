@@ -80,11 +80,15 @@ def _show(report: StackReport) -> None:
     for sink in report.sinks:
         if sink.error:
             out.print(f"{sink.sink}: {sink.error}", markup=False, soft_wrap=True)
+    _show_problems(report)
+
+
+def _show_problems(report: StackReport) -> None:
     for problem in report.problems:
-        # The tables above show the parts that have no page, and why they don't work.
+        # Tables show the parts that have no page, and why they don't work.
         if problem["link"]:
             since = f" Since {problem['since']}." if problem["since"] else ""
-            out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True, style="yellow")
+            out.print(f"{problem['what']}{since} {problem['remedy']}", markup=False, soft_wrap=True)
 
 
 def _serves(report: StackReport) -> bool:

@@ -89,6 +89,7 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/query_offline/result"): ("offline_result", None),
     ("get", "/api/v1/health"): ("health", None),
     ("get", "/api/v1/status"): ("status", None),
+    ("get", "/api/v1/problems"): ("problems", None),
     ("get", "/api/v1/freshness"): ("freshness", None),
     ("get", "/api/v1/freshness/history"): ("freshness_history", None),
     ("get", "/api/v1/metrics"): ("metrics", None),
@@ -280,6 +281,10 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     # A feature that may not be read is told from one that doesn't exist neither here nor in what is said of drift.
     assert client.get("/api/v1/skew", params={"feature": "State.species"}).status_code == 404
     assert client.get("/api/v1/skew", params={"feature": "State"}).json()["features"] == found["features"]
+    # What is found in private features and datasets isn't told as a problem either.
+    wrong = client.get("/api/v1/problems").json()
+    assert wrong["reads_data"]
+    assert not any("species" in problem["what"] for problem in wrong["problems"])
     for path in ("/freshness", "/freshness/history"):
 
         def measured(asked: httpx.Client, path: str) -> set[str]:

@@ -133,6 +133,7 @@ def test_an_agent_reads_all_that_its_token_may_see(world: World) -> None:
     assert answer(agent, "explain_query", outputs=["State.big"], inputs=["Tap.pot"])["steps"]
     assert len(answer(agent, "commits")["commits"]) == 1
     assert answer(agent, "status")["topics"]
+    assert answer(agent, "status")["wrong"] == []
     assert answer(agent, "skew")["features"] == []
     world.server.log("pots", [{"pot": "no number"}])
     assert answer(agent, "dead_letters", dataset="Pots")["dead_letters"][0]["dataset"] == "Pots"

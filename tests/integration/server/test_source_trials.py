@@ -205,6 +205,9 @@ def test_a_dead_letter_is_repaired_and_replayed_once(
     assert (
         server.http.get("/dead_letters", params={**asked, "since": "2999-01-01T00:00:00Z"}).json()["dead_letters"] == []
     )
+    (wrong,) = server.http.get("/problems").json()["problems"][:1]
+    assert wrong["what"].startswith("Tried: 1 waiting dead letter of one reason: ")
+    assert wrong["link"] == "/console/dead-letters?dataset=Tried"
     before = end_of(kafka, server.topic("Tried"))
 
     def replay(letter: str, *options: str) -> tuple[int, str]:
@@ -223,3 +226,4 @@ def test_a_dead_letter_is_repaired_and_replayed_once(
     row = {"pot": 5, "moisture": 0.9, "at": 1_700_000_009}
     assert server.http.post(f"/dead_letters/{letters()['text']}/replay", json={"row": row}).status_code == 200
     assert end_of(kafka, server.topic("Tried")) == before + 2
+    assert server.http.get("/problems").json()["problems"] == []
