@@ -6,40 +6,29 @@ bytes vary between processes, and the environments that selected a part don't co
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, get_args
 
+from caraway.dtypes.types import DataType
+from caraway.expr.nodes import Node
 from caraway.graph.connectors import Connector, SystemConnector
-from caraway.graph.drift import Drift
-from caraway.graph.fingerprints import source_identity
-from caraway.graph.sources import SinkSpec, SourceSpec
-from caraway.graph.specs import (
-    DatasetSpec,
-    FeaturesetSpec,
-    FeatureSpec,
-    FieldSpec,
-    Graph,
-    IndexSpec,
-    Metadata,
-    PipelineSpec,
-    PythonExtractor,
-)
-from caraway.graph.systems import RegisteredSystem, SchemaRegistry, SecretRef, System
-from caraway.graph.trees import without_pickles
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import Operator
+from caraway.graph.specs import Graph, Metadata, PipelineSpec
+from caraway.graph.systems import SecretRef
 
 # The most changes of one definition that are listed.
 SHOWN_CHANGES = 8
 # The most characters of a value that is shown; a longer one is only said to have changed.
 MAX_SHOWN = 80
-# The parts whose fields are compared one by one; those of the first ones are named as if they were the whole's own.
-FLAT = (Metadata, Connector)
-PARTS = (*FLAT, FeatureSpec, FieldSpec, PipelineSpec, SourceSpec, SinkSpec, SchemaRegistry, System, Drift, IndexSpec)
-WHOLE = (*PARTS, DatasetSpec, FeaturesetSpec)
+# Fields that don't count. A connector's system is compared as an entity of its own.
+IGNORED = frozenset({"env", "pickled", "system"})
 # Parameters that may have a password among them, and instants in microseconds, aren't shown.
 HIDDEN = frozenset({"jdbc_params", "since_us", "until_us"})
+ABSENT = "not there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +68,8 @@ def changes(before: Graph, after: Graph) -> dict[str, Changes]:
 def _definitions(graph: Graph) -> dict[str, dict[str, Any]]:
     connectors = [end.connector for spec in graph.datasets for ends in (spec.sources, spec.sinks) for end in ends]
     return {
-        "datasets": {spec.name: _dataset(spec) for spec in graph.datasets},
-        "featuresets": {spec.name: _featureset(spec) for spec in graph.featuresets},
+        "datasets": {spec.name: spec for spec in graph.datasets},
+        "featuresets": {spec.name: spec for spec in graph.featuresets},
         "features": {f"{spec.name}.{f.name}": f for spec in graph.featuresets for f in spec.features},
         "systems": {
             f"{one.kind} {one.system_name}": one.settings for one in connectors if isinstance(one, SystemConnector)
@@ -88,73 +77,68 @@ def _definitions(graph: Graph) -> dict[str, dict[str, Any]]:
     }
 
 
-def _dataset(spec: DatasetSpec) -> DatasetSpec:
-    pipelines = (replace(p, operator=without_pickles(p.operator), env=(), source_code="") for p in spec.pipelines)
-    sources = (
-        replace(source_identity(source), connector=_named(source.connector), every_us=source.every_us, env=())
-        for source in spec.sources
-    )
-    sinks = (replace(sink, connector=_named(sink.connector), env=()) for sink in spec.sinks)
-    return replace(spec, sources=tuple(sources), sinks=tuple(sinks), pipelines=tuple(pipelines))
-
-
-def _featureset(spec: FeaturesetSpec) -> FeaturesetSpec:
-    extractors = (
-        replace(e, env=(), pickled=b"") if isinstance(e, PythonExtractor) else replace(e, env=())
-        for e in spec.extractors
-    )
-    return replace(spec, extractors=tuple(extractors))
-
-
-def _named(connector: Connector) -> Connector:
-    """Return a connector with only the name of its system, since systems are compared as entities of their own."""
-    if not isinstance(connector, SystemConnector):
-        return connector
-    system: Any = RegisteredSystem(kind=connector.kind, name=connector.system_name)
-    return replace(connector, system=system)
-
-
 def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    changed = [name for name in new if name in old and _differ(old[name], new[name])]
-    details = {name: tuple(islice(_details(old[name], new[name]), SHOWN_CHANGES)) for name in changed}
+    found = {name: tuple(islice(parts_changed(old[name], new[name]), SHOWN_CHANGES)) for name in new if name in old}
     return Changes(
         created=tuple(name for name in new if name not in old),
-        changed=tuple(changed),
+        changed=tuple(name for name in found if found[name]),
         removed=tuple(name for name in old if name not in new),
-        unchanged=tuple(name for name in new if name in old and name not in details),
-        details=details,
+        unchanged=tuple(name for name in found if not found[name]),
+        details={name: tuple(map(_text, parts)) for name, parts in found.items() if parts},
     )
 
 
-def _differ(old: object, new: object) -> bool:
-    # The texts of two NaN are equal, while the numbers aren't.
-    return old != new and repr(old) != repr(new)
+def _text(change: tuple[str, str, str]) -> str:
+    what, was, now = change
+    return f"{what} {was} → {now}" if was and now else f"{what} changed"
 
 
-def _details(old: Any, new: Any, name: str = "", shown: Callable[[object], str] = str) -> Iterator[str]:
-    within = f"{name} " if name else ""
-    if not _differ(old, new):
+def parts_changed(
+    old: Any, new: Any, name: str = "", shown: Callable[[object], str] = str
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each part that differs between two definitions of one thing, with its old and new value.
+
+    A value is "" if it may be secret, isn't short, or has parts; `shown` returns it as people read it.
+    """
+    if old == new:
         return
-    if isinstance(old, WHOLE) and type(old) is type(new):
-        for item in fields(old):
-            a, b = getattr(old, item.name), getattr(new, item.name)
-            own = name if isinstance(a, FLAT) else f"{within}{item.name.removesuffix('_us')}"
-            yield from _details(a, b, own, partial(_shown, item))
-    elif isinstance(old, tuple) and any(isinstance(part, PARTS) for part in (*old, *new)):
-        before, after = ({_label(part): part for part in parts} for parts in (old, new))
+    before, after = _labelled(old), _labelled(new)
+    if before is not None and after is not None:
         for label in dict.fromkeys((*before, *after)):
-            one = f"{within.removesuffix('s ')} {label}"
+            part = f"{name.partition(' of ')[0].removesuffix('s')} {label}"
             if label in before and label in after:
-                yield from _details(before[label], after[label], one)
+                yield from parts_changed(before[label], after[label], part)
             else:
-                yield f"{one} {'removed' if label in before else 'added'}"
-    else:
-        was, now = shown(old), shown(new)
-        yield f"{name} {was} → {now}" if was and now else f"{name} changed"
+                yield part, *(("there", ABSENT) if label in before else (ABSENT, "there"))
+        if list(before) != list(after) and before.keys() == after.keys():
+            yield f"order of {name}", "", ""
+    elif (
+        is_dataclass(old)
+        and type(old) is type(new)
+        and not isinstance(old, Node | Operator | DataType | PythonFunction)
+    ):
+        for item in fields(old):
+            # A pipeline is compared by its operators, so that its layout doesn't count.
+            if item.name not in IGNORED and (item.name != "source_code" or not isinstance(old, PipelineSpec)):
+                a, b = getattr(old, item.name), getattr(new, item.name)
+                own = item.name.removesuffix("_us") + (name and f" of {name}")
+                yield from parts_changed(
+                    a, b, name if isinstance(a, Metadata | Connector) else own, partial(_shown, item)
+                )
+    elif repr(old) != repr(new):
+        # The texts of two NaN are equal, while the numbers aren't.
+        yield name, shown(old), shown(new)
 
 
-def _label(part: Any) -> str:
-    return str(part.connector.identifier if isinstance(part, SourceSpec | SinkSpec) else part.name)
+def _labelled(parts: Any) -> dict[str, Any] | None:
+    """Return parts by their labels; None if these aren't parts, or two have the same label."""
+    if not isinstance(parts, tuple) or not all(hasattr(part, "connector") or hasattr(part, "name") for part in parts):
+        return None
+    found = {
+        part.connector.identifier if hasattr(part, "connector") else getattr(part, "output", part.name): part
+        for part in parts
+    }
+    return found if len(found) == len(parts) else None
 
 
 def _shown(item: "Field[Any]", value: object) -> str:

@@ -6,13 +6,13 @@ reformatted pipeline is the same; functions are compared as text, including thei
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.graph import specs
+from caraway.graph.changes import ABSENT, parts_changed
 from caraway.graph.expectations import ExpectationSuite, strict_part
 from caraway.graph.fingerprints import (
     extractor_fingerprint,
@@ -26,7 +26,6 @@ from caraway.graph.sources import SourceSpec
 # The number of lines that a difference quotes of the old and of the new text of a pipeline or function, from the first
 # line on that differs.
 SHOWN_LINES = 3
-ABSENT = "not there"
 
 WithDefault = specs.LookupExtractor | specs.AliasExtractor
 
@@ -119,48 +118,13 @@ def _field_differences(old: tuple[specs.FieldSpec, ...], new: tuple[specs.FieldS
 
 
 def _source_differences(old: tuple[SourceSpec, ...], new: tuple[SourceSpec, ...]) -> list[Difference]:
-    known = Counter(source_fingerprint(s) for s in old)
-    wanted = Counter(source_fingerprint(s) for s in new)
-    if known == wanted:
-        return []
-    before = _by_identifier(s for s in old if known[source_fingerprint(s)] > wanted[source_fingerprint(s)])
-    after = _by_identifier(s for s in new if wanted[source_fingerprint(s)] > known[source_fingerprint(s)])
-    found: list[Difference] = []
-    for name in dict.fromkeys((*before, *after)):
-        a, b = before.get(name), after.get(name)
-        if a is None or b is None:
-            found.append(
-                Difference(
-                    what=f"source {name}",
-                    old=ABSENT if a is None else _spelled_source(a),
-                    new=ABSENT if b is None else _spelled_source(b),
-                )
-            )
-        else:
-            found += _setting_differences(name, source_identity(a), source_identity(b))
-    return found
-
-
-def _by_identifier(sources: Iterable[SourceSpec]) -> dict[str, SourceSpec]:
-    return {source.connector.identifier: source for source in sources}
-
-
-def _setting_differences(name: str, old: SourceSpec, new: SourceSpec) -> list[Difference]:
+    known, wanted = Counter(map(source_fingerprint, old)), Counter(map(source_fingerprint, new))
+    before = tuple(source_identity(s) for s in old if known[found := source_fingerprint(s)] > wanted[found])
+    after = tuple(source_identity(s) for s in new if wanted[found := source_fingerprint(s)] > known[found])
     return [
-        Difference(what=f"{_setting(item.name)} of source {name}", old=_value(item.name, a), new=_value(item.name, b))
-        for item in fields(SourceSpec)
-        if item.name != "env" and (a := getattr(old, item.name)) != (b := getattr(new, item.name))
+        Difference(what=what, old=was or "another one", new=now or "this one")
+        for what, was, now in parts_changed(before, after, "sources")
     ]
-
-
-def _setting(name: str) -> str:
-    return name.removesuffix("_us")
-
-
-def _value(name: str, value: object) -> str:
-    if name.endswith("_us") and isinstance(value, int):
-        return str(timedelta(microseconds=value))
-    return "not set" if value is None or value == () else str(value)
 
 
 def _pipeline_differences(old: tuple[specs.PipelineSpec, ...], new: tuple[specs.PipelineSpec, ...]) -> list[Difference]:
@@ -203,10 +167,6 @@ def _excerpt(lines: list[str]) -> str:
 def _spelled(f: specs.FieldSpec) -> str:
     role = " (key)" if f.key else " (timestamp)" if f.timestamp else ""
     return type_name(f.dtype) + role
-
-
-def _spelled_source(source: SourceSpec) -> str:
-    return f"cdc {source.cdc}, disorder {timedelta(microseconds=source.disorder_us)}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

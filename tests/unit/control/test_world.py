@@ -146,6 +146,6 @@ def test_differences_between_graphs() -> None:
     assert found["removed"] == ["feature Shopper.spent"]
     assert found["changed"] == ["dataset Spend", "featureset Shopper"]
     assert found["details"] == {
-        "dataset Spend": ("version 1 → 2", "pipeline sum_up operator changed"),
-        "featureset Shopper": ("feature spent removed", "extractors changed"),
+        "dataset Spend": ("version 1 → 2", "operator of pipeline sum_up changed"),
+        "featureset Shopper": ("feature spent there → not there", "extractor Shopper.spent there → not there"),
     }
