@@ -100,7 +100,7 @@ def _serves(report: StackReport) -> bool:
 def _with_answer(report: StackReport, url: str) -> StackReport:
     """Return the report with the server's sources, sinks and indexes, and with what is wrong now.
 
-    What the server doesn't answer is left out, since the table of parts shows that.
+    An answer that is missing is left out, since the table of parts shows why.
     """
     server = ServerOptions(url=url, token=RunningStack(url, Path(report.data_dir)).token())
     with suppress(CarawayError, msgspec.ValidationError, KeyError):

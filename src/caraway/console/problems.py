@@ -86,7 +86,7 @@ def _letters(letters: Iterable[Json]) -> Iterator[Problem]:
         groups.setdefault((letter["dataset"], VALUES.sub("", letter["reason"])), []).append(letter)
     for (dataset, _), group in sorted(groups.items(), key=lambda item: -len(item[1])):
         yield Problem(
-            what=f"{dataset}: {_counted(len(group), 'waiting dead letter')} of one reason: {group[0]['reason']}",
+            what=f"{dataset}: {_counted(len(group), 'waiting dead letter')}: {group[0]['reason']}",
             remedy="Correct what sends such rows, then send them again with `caraway dead-letters replay`; rows at "
             "which a pipeline failed need another pipeline.",
             since=min(filter(None, (instant(letter["at"]) for letter in group)), default=None),

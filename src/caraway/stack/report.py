@@ -170,7 +170,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
         sources: The sources that the server reads; empty if the server doesn't answer.
         indexes: The indexes of the server; empty if the server doesn't answer.
         functions: The means by which users' functions are isolated, and those that are missing.
-        problems: What is wrong now, as `GET /problems` answers it; empty if the server doesn't answer.
+        problems: The faults of now, as `GET /problems` answers them; empty if the server doesn't answer.
     """
 
     state: str

@@ -281,7 +281,7 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
     # A feature that may not be read is told from one that doesn't exist neither here nor in what is said of drift.
     assert client.get("/api/v1/skew", params={"feature": "State.species"}).status_code == 404
     assert client.get("/api/v1/skew", params={"feature": "State"}).json()["features"] == found["features"]
-    # What is found in private features and datasets isn't told as a problem either.
+    # Findings about private features and datasets aren't problems of this caller either.
     wrong = client.get("/api/v1/problems").json()
     assert wrong["reads_data"]
     assert not any("species" in problem["what"] for problem in wrong["problems"])

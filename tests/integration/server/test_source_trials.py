@@ -206,7 +206,7 @@ def test_a_dead_letter_is_repaired_and_replayed_once(
         server.http.get("/dead_letters", params={**asked, "since": "2999-01-01T00:00:00Z"}).json()["dead_letters"] == []
     )
     (wrong,) = server.http.get("/problems").json()["problems"][:1]
-    assert wrong["what"].startswith("Tried: 1 waiting dead letter of one reason: ")
+    assert wrong["what"].startswith("Tried: 1 waiting dead letter: ")
     assert wrong["link"] == "/console/dead-letters?dataset=Tried"
     before = end_of(kafka, server.topic("Tried"))
 
