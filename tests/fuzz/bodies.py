@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from caraway.server.pages.session import FORM
 from tests.fuzz.valid import ARROW, JSON, Valid, arrow_bytes
 
 # A body with its headers.
@@ -107,6 +108,28 @@ def of_json(random: Random, valid: Valid) -> Body:
         # Last: a change of an element that stands there many times would be as many changes.
         document = _repeated(random, document)
     return _rendered(random, document), ()
+
+
+def of_form(random: Random, valid: Valid) -> Body:
+    """Make a form with too many fields, with large or wrong ones, or one that is compressed."""
+    if valid.content_type != FORM:
+        return of_json(random, valid)
+    more = random.choice(
+        (
+            b"&" + b"a=&" * random.choice((10, 5_000, 10_000_000)),
+            b"&" + b"&".join(b"k%d=" % number for number in range(20_000)),
+            b"=%zz&%ff=%00&&==;",
+            *(
+                b"&%s=" % field + _rendered(random, f"{MARK}{number}")
+                for number in range(len(RAW))
+                for field in (b"rows", b"inputs", b"row")
+            ),
+            b"&next=" + b"/" * 100_000,
+            b"&role=x" * 2_000,
+        )
+    )
+    body = valid.body + more
+    return (gzip.compress(body), (("Content-Encoding", "gzip"),)) if random.random() < 0.2 else (body[:LARGEST], ())
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -177,6 +177,7 @@ def headers_in_number(random: Random, valid: Valid, caller: Caller) -> Message:
             tuple((f"X-{n}", "v" * 4_000) for n in range(100)),
             (("X-Long", "v" * MB),),
             (("Cookie", "a=b; " * 50_000),),
+            (("Cookie", 'caraway_token="' + "\\" * 60_000 + '"'),),
         )
     )
     return Message("headers_in_number", (head(caller, valid, len(valid.body), flood) + valid.body,), answered=False)
@@ -296,6 +297,7 @@ KINDS: Sequence[tuple[int, Callable[[Random, Valid, Caller], Message]]] = (
     (30, with_body(bodies.of_json)),
     (10, with_body(bodies.turned)),
     (5, with_body(bodies.cut)),
+    (6, with_body(bodies.of_form)),
     (4, with_body(bodies.compressed)),
     (12, with_body(bodies.of_arrow)),
     (5, untouched),

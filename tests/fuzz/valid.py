@@ -1,14 +1,20 @@
 """Valid requests for every endpoint, over the definitions that the tests of queries share: what the fuzzer mutates."""
 
+import hashlib
+import hmac
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import orjson
 import pyarrow as pa
 
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.profiles.tables import profiled
+from caraway.server.pages.session import FORM
+from caraway.server.pages.surface import PAGES
 from tests.unit.query import garden
 
 API = "/api/v1"
@@ -57,6 +63,30 @@ def arrow_bytes(table: pa.Table) -> bytes:
 POTS = {"pot": [1, 2], "species": ["oak", "elm"], "size": [1.5, None], "bought": ["2024-01-01T00:00:00Z", 1704067200]}
 READINGS = [{"pot": 1, "moisture": 0.5, "at": "2024-01-01T00:00:00Z"}, {"pot": 2, "moisture": 0.25, "at": 1704067200}]
 ON_BRANCH = ("X-Caraway-Branch", BRANCH)
+# The fields of the console's forms, and the parameters of the addresses of its other pages.
+FORMS: Mapping[str, Mapping[str, str]] = {
+    "/console/sign-in": {"token": "fuzz", "next": "/console/catalog"},
+    "/console/sign-out": {},
+    "/console/query": {"outputs": "State.species", "rows": '{"Tap.pot": [1, 2]}'},
+    "/console/why": {"feature": "State.species", "inputs": '{"Tap.pot": 1}', "at": "2024-01-01"},
+    "/console/replay": {"name": "0-0", "row": '{"pot": 1}'},
+    "/console/preview": {"name": "0"},
+    "/console/tokens": {"account": "fuzz", "role": "nothing", "days": "1"},
+    "/console/revoke": {"name": "fuzz"},
+}
+PARAMETERS = "name=Pots&feature=State.species&outputs=State.species&dataset=Pots&from=main&to=fuzz&limit=5"
+
+
+def pages(token: str) -> tuple[Valid, ...]:
+    """Return a request of a browser for each page of the console, signed in with a token."""
+    code = hmac.digest(token.encode(), b"caraway console form", hashlib.sha256).hex()
+    headers = (("Cookie", f"caraway_token={token}"), ("Sec-Fetch-Site", "same-origin"))
+    return tuple(
+        Valid("POST", page.path, urlencode({"code": code, **FORMS[page.path]}).encode(), FORM, headers)
+        if page.takes_body
+        else Valid("GET", f"{page.path.replace('{name}', 'fuzz')}?{PARAMETERS}", headers=headers)
+        for page in PAGES
+    )
 
 
 def requests() -> tuple[Valid, ...]:

@@ -36,6 +36,8 @@ LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
+# The memory of all requests without a token together: a thousand of the largest forms to sign in.
+STRANGERS_BYTES = 16 * 1024 * 1024
 ENDING = "the server ends; what the request was to change may have been changed. Ask again"
 # An answer with more bytes than this is compressed in a thread, because in the event loop its compression would hold up
 # all other requests.
@@ -44,10 +46,14 @@ LARGE_ANSWER_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RequestBounds:
-    """Bounds on requests: the time of each, the memory of all together, and the number of each caller."""
+    """Bounds on requests: the time of each, the memory of all together, and the number of each caller.
+
+    Requests for which no token is needed have a memory of their own, so that strangers can't take that of others.
+    """
 
     seconds: float = REQUEST_SECONDS
     budget: Budget = field(default_factory=Budget)
+    strangers: Budget = field(default_factory=lambda: Budget(STRANGERS_BYTES))
     shares: Shares = field(default_factory=Shares)
 
     @classmethod
@@ -158,11 +164,13 @@ class App:
             CutBodyError: The client has ended the body before it was complete.
             DeadlineError: The handler isn't done in time. Work that it left to a thread goes on to its end.
         """
-        hold = Hold(self._bounds.budget, caller.token_id)
+        budget = self._bounds.strangers if endpoint.permission.public else self._bounds.budget
+        hold = Hold(budget, caller.token_id)
         body: bytes | None = None
         try:
             async with asyncio.timeout(self._bounds.seconds) as limit:
-                body = await read_body(headers, exchange, hold) if endpoint.takes_body else b""
+                takes = endpoint.takes_body
+                body = await read_body(headers, exchange, hold, endpoint.form_bytes) if takes else b""
                 request = Request(
                     endpoint.method,
                     scope.path,

@@ -17,7 +17,7 @@ from caraway.state.access import Access
 from caraway.state.database import connect
 from tests.fuzz.messages import Caller, messages, untouched
 from tests.fuzz.run import fuzz
-from tests.fuzz.valid import BRANCH, requests
+from tests.fuzz.valid import BRANCH, pages, requests
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.query import garden
@@ -73,7 +73,7 @@ def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str]) 
     assert port is not None
     caller = Caller(f"{server.host}:{port}", token)
     print(f"\nseed {SEED}")  # noqa: T201 (repeats the run)
-    valid = requests()
+    valid = (*requests(), *pages(token))
     # The first request of each kind imports modules and fills caches, which must not count as growth of the memory.
     fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)
     found = fuzz(server.host, port, process.pid, messages(SEED, NUMBER, valid, caller), other)

@@ -86,3 +86,32 @@ def test_what_is_not_compressed_as_it_says_is_refused(encoded: bytes) -> None:
 def test_an_unknown_encoding_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="'br' isn't known"):
         read(b"x", {"content-length": "1", "content-encoding": "br"})
+
+
+def test_a_form_has_a_limit_of_its_own_and_comes_as_it_is() -> None:
+    def form(body: bytes, hold: Hold, **headers: str) -> bytes:
+        given = Headers({name.replace("_", "-"): value for name, value in headers.items()})
+        return asyncio.run(read_body(given, Exchange(body), hold, 50))  # type: ignore[arg-type]
+
+    assert form(b"x" * 50, Hold(Budget()), content_length="50") == b"x" * 50
+    for headers in ({"content_length": "51"}, {"transfer_encoding": "chunked"}):
+        with pytest.raises(TooLargeError, match="may have 50 bytes"):
+            form(b"x" * 51, Hold(Budget()), **headers)
+    packed = gzip.compress(b"x")
+    with pytest.raises(InvalidInputError, match="without Content-Encoding"):
+        form(packed, Hold(Budget()), content_length=str(len(packed)), content_encoding="gzip")
+
+
+def test_a_form_that_has_not_come_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_module, "TINY_BYTES", 5)
+    held: list[int] = []
+
+    class Slow(Exchange):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            held.append(budget.used)
+            async for chunk in super().__aiter__():
+                yield chunk
+
+    budget = Budget()
+    asyncio.run(read_body(Headers({"content-length": "50"}), Slow(b"x" * 50), Hold(budget), 50))  # type: ignore[arg-type]
+    assert (held, budget.used) == ([0], 50)

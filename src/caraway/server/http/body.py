@@ -17,37 +17,39 @@ STEP_BYTES = 256 * 1024
 TINY_BYTES = 4 * 1024
 
 
-async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
+async def read_body(headers: Headers, exchange: Exchange, hold: Hold, form_bytes: int | None = None) -> bytes:
     """Read and decompress the body of a request.
 
     Args:
         headers: The headers of the request.
         exchange: The connection from which the body is read.
         hold: Counts the memory that the body needs, while it arrives.
+        form_bytes: The most bytes of a form, which isn't compressed; None if the body is no form.
 
     Raises:
         TooLargeError: The body is larger than the limit, compressed or not.
         BusyError: All requests together take too much memory.
-        InvalidInputError: The body isn't in the encoding of `Content-Encoding`.
+        InvalidInputError: The body isn't in the encoding of `Content-Encoding`, or is a form and has one.
     """
-    length = headers.get("content-length")
+    most = MAX_BODY_BYTES if form_bytes is None else form_bytes
+    encoding = (headers.get("content-encoding") or "identity").strip().lower()
     # hyper, on which granian is built, has checked that the header is a number, and passes on no more bytes than that.
     # So `int` doesn't fail, and a body isn't larger than `size`.
-    if length is not None:
-        size = int(length)
-        if size > MAX_BODY_BYTES:
-            raise too_large(f"{size:,} bytes")
-        if size > SMALL_BYTES:
-            body = await _read_chunks(exchange, hold)
-        else:
-            if size > TINY_BYTES:
-                hold.grow(size)
-            body = await exchange() if size else b""
-    elif headers.get("transfer-encoding") is None:
+    length = headers.get("content-length")
+    size = None if length is None else int(length)
+    if size is not None and size > most:
+        raise too_large(f"{size:,} bytes", most)
+    if form_bytes is not None and encoding != "identity":
+        raise InvalidInputError("a form is sent as it is, without Content-Encoding")
+    if size is None and headers.get("transfer-encoding") is None:
         return b""
+    # Strangers may announce forms that never arrive, so only the part of a form that has come counts.
+    if size is None or size > (SMALL_BYTES if form_bytes is None else TINY_BYTES):
+        body = await _read_chunks(exchange, hold, most)
     else:
-        body = await _read_chunks(exchange, hold)
-    encoding = (headers.get("content-encoding") or "identity").strip().lower()
+        if size > TINY_BYTES:
+            hold.grow(size)
+        body = await exchange() if size else b""
     match encoding:
         case "identity":
             return body
@@ -61,13 +63,13 @@ async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
             )
 
 
-async def _read_chunks(exchange: Exchange, hold: Hold) -> bytes:
+async def _read_chunks(exchange: Exchange, hold: Hold, most: int) -> bytes:
     body = bytearray()
     async for chunk in exchange:
         hold.grow(len(chunk))
         body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise too_large("more")
+        if len(body) > most:
+            raise too_large("more", most)
     # This makes a second copy of the body, which exists beside the first only until the return.
     return bytes(body)
 
@@ -146,8 +148,8 @@ def _add(plain: bytearray, found: bytes, hold: Hold) -> None:
         raise too_large("more once decompressed")
 
 
-def too_large(found: str) -> TooLargeError:
-    """Return the error for a body of a size."""
-    return TooLargeError(
-        f"the body may have {MAX_BODY_BYTES:,} bytes, this one has {found}; send the rows in several requests"
-    )
+def too_large(found: str, most: int | None = None) -> TooLargeError:
+    """Return the error for a body of a size, of which at most `most` bytes are possible (`MAX_BODY_BYTES`)."""
+    most = MAX_BODY_BYTES if most is None else most
+    remedy = "send the rows in several requests" if most == MAX_BODY_BYTES else "larger ones are sent through the API"
+    return TooLargeError(f"the body may have {most:,} bytes, this one has {found}; {remedy}")

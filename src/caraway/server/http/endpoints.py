@@ -111,6 +111,7 @@ class Endpoint:
         reads: True if processes that only read (`caraway.server.workers.reader`) answer, too.
         probe: True for the check of a load balancer, which asks by any name and as often as it likes.
         refusals: Statuses that the handler answers beyond those that follow from the other attributes.
+        form_bytes: The most bytes of the body, which is a form of a browser; None for other bodies.
         operation: The id in the document; the handler's name in camel case if it is empty.
         page: How browsers ask and get errors, if people open the endpoint in one; None for programs.
     """
@@ -127,6 +128,7 @@ class Endpoint:
     reads: bool = False
     probe: bool = False
     refusals: tuple[int, ...] = ()
+    form_bytes: int | None = None
     operation: str = ""
     page: Page | None = None
     body: type[Struct] = field(init=False)

@@ -8,7 +8,7 @@ from caraway.errors import InvalidInputError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import given
-from caraway.server.pages.session import form_of
+from caraway.server.pages.session import form_of, json_of
 
 LISTED = 50
 
@@ -45,10 +45,7 @@ async def replay(context: PageContext, request: Request[Any, Any]) -> HttpRespon
     fields = form_of(request.body, request.headers)
     name, text = fields.get("name", ""), fields.get("row", "").strip()
     found = await context.ask(request, "dead_letter", name)
-    try:
-        row = orjson.loads(text) if text else None
-    except orjson.JSONDecodeError as error:
-        raise InvalidInputError(f"the row isn't JSON: {error}") from None
+    row = await json_of(request, text, "the row")
     if row is not None and not isinstance(row, dict):
         raise InvalidInputError("the row has to be a JSON object")
     changed = row if row != found.get("row") else None

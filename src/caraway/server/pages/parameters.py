@@ -1,10 +1,10 @@
 """The parameters of a page's address."""
 
 from typing import Any
-from urllib.parse import parse_qs
 
 from caraway.errors import InvalidInputError
 from caraway.server.http.messages import Request
+from caraway.server.pages.session import fields_in
 
 # The most characters of a parameter: names of features, and some words.
 LONGEST = 5_000
@@ -15,7 +15,7 @@ def given(request: Request[Any, Any], name: str) -> str:
 
     Raises `InvalidInputError` if it is too long.
     """
-    found = parse_qs(request.query_string, keep_blank_values=True).get(name, [""])[-1]
+    found = fields_in(request.query_string).get(name, [""])[-1]
     if len(found) > LONGEST:
         raise InvalidInputError(f"the parameter {name} has more than {LONGEST:,} characters")
     return found

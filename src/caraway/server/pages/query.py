@@ -9,7 +9,7 @@ from caraway.errors import CarawayError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import LONGEST, given
-from caraway.server.pages.session import form_of
+from caraway.server.pages.session import UnreadableFieldError, form_of, json_of
 
 # The most rows of the table of results.
 ROWS = 20
@@ -30,7 +30,7 @@ async def query(context: PageContext, request: Request[Any, Any]) -> HttpRespons
     fields = form_of(request.body, request.headers)
     outputs, text = fields.get("outputs", "")[:LONGEST], fields.get("rows", "").strip()
     try:
-        data = orjson.loads(text) if text else {}
+        data = await json_of(request, text, "the inputs", empty={})
         if isinstance(data, dict):
             data = {name: value if isinstance(value, list) else [value] for name, value in data.items()}
         names = list(data if isinstance(data, dict) else data[0] if data and isinstance(data[0], dict) else ())
@@ -39,11 +39,9 @@ async def query(context: PageContext, request: Request[Any, Any]) -> HttpRespons
         answer = await context.ask(request, "extract_features", **asked)
         took_ms = (time.perf_counter() - started) * 1000
         plan = await context.ask_if_allowed(request, "explain_query", **asked, runs=3)
-    except orjson.JSONDecodeError as error:
-        message = f"the inputs aren't JSON: {error}"
-        return _page(context, request, outputs=outputs, rows=text, message=message, status=400)
     except CarawayError as error:
-        return _page(context, request, outputs=outputs, rows=text, message=str(error), status=422)
+        status = 400 if isinstance(error, UnreadableFieldError) else 422
+        return _page(context, request, outputs=outputs, rows=text, message=str(error), status=status)
     rows = [[_text(value) for value in row] for row in zip(*answer.values(), strict=True)]
     return _page(
         context,

@@ -8,16 +8,19 @@ code that is computed from the token, and its request must come from a page of t
 import hashlib
 import hmac
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from caraway.console.rendering import link, render
-from caraway.errors import ForbiddenError, UnauthenticatedError, shortened
+from caraway.errors import ForbiddenError, InvalidInputError, UnauthenticatedError, shortened
 from caraway.server.http.errors import ForeignSiteError, status_of
-from caraway.server.http.messages import BRANCH_HEADERS, Headers, HttpResponse
+from caraway.server.http.messages import BRANCH_HEADERS, Headers, HttpResponse, Request
 from caraway.state.model import MAIN
 
 COOKIE = "caraway_token"
+# The most fields of a form or an address, and the most cookies of a request that are looked at. A form that gives a
+# token its roles has a field for each role.
+MAX_FIELDS, MAX_COOKIES = 1_000, 200
 # A cookie ends after this time, so that a browser that is left somewhere doesn't stay signed in for ever.
 COOKIE_SECONDS = 12 * 3600
 FORM = "application/x-www-form-urlencoded"
@@ -49,12 +52,16 @@ REMEDIES: Mapping[int, str] = {
 }
 
 
+class UnreadableFieldError(InvalidInputError):
+    """A field of a form isn't JSON within the bounds."""
+
+
 class PageHeaders:
     """The headers of a request of a browser, with the cookie as the token and the address's branch as the header."""
 
     def __init__(self, headers: Headers, query_string: str) -> None:
         self._headers = headers
-        given = parse_qs(query_string).get("branch")
+        given = fields_in(query_string).get("branch")
         self._branch = given[-1] if given else None
 
     def get(self, key: str, default: str | None = None) -> str | None:
@@ -112,11 +119,10 @@ def redirect(address: str, *cookies: str) -> HttpResponse:
 
 def token_in(headers: Headers) -> str | None:
     """Return the token in the cookie of a request; None without one."""
-    try:
-        found = SimpleCookie(headers.get("cookie") or "").get(COOKIE)
-    except CookieError:
-        return None
-    return found.value if found is not None and found.value else None
+    # The time of http.cookies grows with the square of a hostile header, and the header is read before the caller is
+    # known.
+    cookies = (part.strip().partition("=") for part in (headers.get("cookie") or "").split(";", MAX_COOKIES))
+    return next((value for name, _, value in cookies if name == COOKIE and value), None)
 
 
 def cookie_of(token: str, headers: Headers) -> str:
@@ -142,8 +148,7 @@ def form_of(body: bytes, headers: Headers, *, signed_in: bool = True) -> dict[st
     # `Sites` has compared an origin that is there with the server's name.
     if headers.get("origin") in {None, "null"} and headers.get("sec-fetch-site") != "same-origin":
         raise ForeignSiteError("a form of the console may be sent by its own pages only")
-    found = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
-    fields = {name: values[-1] for name, values in found.items()}
+    fields = {name: values[-1] for name, values in fields_in(body.decode("utf-8", "replace")).items()}
     if signed_in and not hmac.compare_digest(fields.get("code", "").encode(), code_of(headers).encode()):
         raise ForbiddenError("the form is of another session; load its page again")
     return fields
@@ -151,7 +156,26 @@ def form_of(body: bytes, headers: Headers, *, signed_in: bool = True) -> dict[st
 
 def form_fields(body: bytes, name: str) -> list[str]:
     """Return all values of the fields of a form that have one name; `form_of` has checked the form."""
-    return parse_qs(body.decode("utf-8", "replace")).get(name, [])
+    return [value for value in fields_in(body.decode("utf-8", "replace")).get(name, []) if value]
+
+
+def fields_in(text: str) -> dict[str, list[str]]:
+    """Return the fields of a form or an address, each with its values. Raises `InvalidInputError` for too many."""
+    try:
+        return parse_qs(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise InvalidInputError(f"there are more than {MAX_FIELDS:,} fields; send fewer") from None
+
+
+async def json_of(request: Request[Any, Any], text: str, noun: str, *, empty: object = None) -> Any:
+    """Return the value of a field in JSON, or `empty`; the bounds are those of `Request.values`.
+
+    Raises `UnreadableFieldError`, and the other errors of `Request.values`.
+    """
+    try:
+        return await request.values(text.encode()) if text else empty
+    except InvalidInputError as error:
+        raise UnreadableFieldError(f"{noun} {error}") from None
 
 
 def page_after(wanted: str) -> str:

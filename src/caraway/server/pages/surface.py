@@ -22,6 +22,8 @@ from caraway.server.pages.session import CONSOLE, FORM, HOME
 from caraway.state.permissions import Mode
 
 READ_DEFINITION, READ_DATA = Permission((Mode.READ_DEFINITION,)), Permission((Mode.READ_DATA,))
+# The most bytes of a form. One that anybody may send has a token and an address.
+MAX_FORM, MAX_OPEN_FORM = 256 * 1024, 16 * 1024
 WRITE_DATA, WRITE_DEFINITION = Permission((Mode.WRITE_DATA,)), Permission((Mode.WRITE_DEFINITION,))
 
 
@@ -34,6 +36,7 @@ def _page(path: str, handler: Handler, permission: Permission, method: str = "GE
         answer=None,
         target=f"console_{handler.__name__}",
         accepts=(FORM,),
+        form_bytes=MAX_OPEN_FORM if permission.public else MAX_FORM,
         page=CONSOLE,
     )
 

@@ -11,7 +11,7 @@ from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import LONGEST, given
 from caraway.server.pages.query import given_features
-from caraway.server.pages.session import form_of, redirect
+from caraway.server.pages.session import UnreadableFieldError, form_of, json_of, redirect
 from caraway.state.model import MAIN
 from caraway.why.model import why_from_json
 from caraway.why.showing import Line, shown_value, tree
@@ -39,19 +39,14 @@ async def why(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     fields = form_of(request.body, request.headers)
     feature, text = fields.get("feature", "").strip()[:LONGEST], fields.get("inputs", "").strip()
     at, as_known = fields.get("at", "").strip()[:LONGEST], fields.get("as_known") == "true"
-    status, message = 200, ""
     try:
-        inputs = orjson.loads(text) if text else {}
+        inputs = await json_of(request, text, "the inputs", empty={})
         asked: dict[str, Any] = {"feature": feature, "inputs": inputs, "at": at or None, "as_known": as_known}
         answer = await context.ask(request, "why", **asked, limit=LISTED, wait=0)
-    except orjson.JSONDecodeError as error:
-        status, message = 400, f"the inputs aren't JSON: {error}"
     except CarawayError as error:
-        status, message = 422, str(error)
-    if message:
-        return _form(
-            context, request, feature=feature, inputs=text, at=at, as_known=as_known, message=message, status=status
-        )
+        shown: dict[str, Any] = {"feature": feature, "inputs": text, "at": at, "as_known": as_known}
+        status = 400 if isinstance(error, UnreadableFieldError) else 422
+        return _form(context, request, **shown, message=str(error), status=status)
     branch = None if request.branch == MAIN else request.branch
     return redirect(link("/why", branch=branch, request_id=answer["request_id"]))
 

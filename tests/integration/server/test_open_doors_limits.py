@@ -1,0 +1,201 @@
+"""Tests that small requests and definitions can't stop a server or fill its memory (docs/security.md, limits)."""
+
+import gzip
+import hashlib
+import hmac
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+
+import httpx
+import psutil
+import pytest
+
+from caraway import connectors, dataset, field, meta
+from caraway.expr import col, lit
+from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
+from caraway.graph.pb.caraway.v1 import graph_pb2
+from caraway.graph.specs import Graph
+from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.timeouts import scaled_now
+from tests.unit.query import garden
+
+MB = 1024 * 1024
+# The longest that an attack may keep another caller, and its own answer, waiting; and the memory that it may take.
+WAIT_S, MEMORY = 0.25, 50 * MB
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+PROTOBUF = {"Content-Type": "application/octet-stream"}
+
+
+@contextmanager
+def unharmed(server: ServerProcess) -> Iterator[Callable[[], httpx.Response]]:
+    """Check that no health check of another caller waits long, and that the server takes little memory meanwhile."""
+    process = psutil.Process(server.pid)
+    stop, begun = threading.Event(), threading.Event()
+    before, waits, peak = process.memory_info().rss, [], [0]
+
+    def ask() -> None:
+        with httpx.Client(base_url=str(server.http.base_url), timeout=300) as other:
+            while not stop.is_set():
+                at = time.perf_counter()
+                assert other.get("/health").status_code == 200
+                waits.append(time.perf_counter() - at)
+                peak[0] = max(peak[0], process.memory_info().rss)
+                begun.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    begun.wait()
+    try:
+        yield lambda: server.http.get("/health")
+        eventually(lambda: len(waits) > 10)
+    finally:
+        stop.set()
+        asking.join()
+    assert max(waits) < scaled_now(WAIT_S), sorted(waits)[-10:]
+    assert max(peak[0], process.memory_info().rss) - before < MEMORY, f"{(peak[0] - before) // MB} MiB"
+
+
+def timed(send: Callable[[], httpx.Response]) -> httpx.Response:
+    """Return an answer that has to come in time."""
+    begun = time.perf_counter()
+    answer = send()
+    took = time.perf_counter() - begun
+    assert took < scaled_now(WAIT_S), f"{took:.2f} s: {answer.status_code} {answer.text[:300]}"
+    return answer
+
+
+def form(server: ServerProcess, path: str, body: bytes, **headers: str) -> httpx.Response:
+    """Send a form to the console; each has a connection of its own, because the server closes it if it is too large."""
+    address = f"{server.settings.server.url}/console/{path}"
+    return httpx.post(address, content=body, headers={**FORM, **headers}, timeout=300, follow_redirects=False)
+
+
+def test_a_form_of_a_stranger_is_bounded_before_it_is_read(server: ServerProcess) -> None:
+    form(server, "sign-in", b"token=x")
+    flood = b"a=&" * 10_000_000
+    packed, plain = gzip.compress(flood, 9), flood[: 16 * 1024 - 1]
+    for path in ("sign-in", "sign-out"):
+        with unharmed(server):
+            refused = timed(lambda path=path: form(server, path, packed, **{"Content-Encoding": "gzip"}))
+            assert refused.status_code == 413
+            assert "16,384 bytes" in refused.text
+            small = gzip.compress(b"token=x")
+            refused = timed(lambda path=path, small=small: form(server, path, small, **{"Content-Encoding": "gzip"}))
+            assert refused.status_code == 400
+            assert "Content-Encoding" in refused.text
+            assert timed(lambda path=path: form(server, path, flood[: 20 * MB])).status_code == 413
+            refused = timed(lambda path=path: form(server, path, plain))
+            assert refused.status_code == 400
+            assert "fields" in refused.text
+
+
+def test_a_cookie_of_a_stranger_is_read_in_linear_time(server: ServerProcess) -> None:
+    cookies = ('caraway_token="' + "\\" * 60_000 + '"', "a=b;" * 15_000, 'caraway_token="' + "\\073" * 15_000 + '"')
+    form(server, "sign-out", b"code=x")
+    with unharmed(server):
+        for cookie in cookies:
+            assert timed(lambda cookie=cookie: form(server, "sign-out", b"code=x", Cookie=cookie)).status_code == 403
+
+
+def test_an_address_with_many_parameters_is_refused(server: ServerProcess) -> None:
+    url = f"{server.settings.server.url}/console/catalog?" + "a=&" * 8_000
+    with unharmed(server):
+        assert timed(lambda: httpx.get(url, timeout=300)).status_code == 400
+
+
+def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callable[..., ServerProcess]) -> None:
+    # With this setting, all large requests together may hold 48 MiB, which is less than is announced here.
+    server = own_server(more={"requests_memory_mb": 64})
+    server.commit(garden.graph())
+    head = b"POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    rows = [{"pot": 1, "species": "x" * 800_000, "size": 1.5, "bought": 1_700_000_000}]
+    with ExitStack() as stack:
+        for length in (16_000, 65_000) * 800:
+            port = server.settings.server.port
+            waiting = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            waiting.sendall(head + b"Sec-Fetch-Site: same-origin\r\nContent-Length: %d\r\n\r\na=" % length)
+        with unharmed(server) as healthy:
+            assert healthy().status_code == 200
+            answer = server.log("pots", rows)
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 1), answer.text
+
+
+@pytest.mark.parametrize(("path", "field"), [("query", "rows"), ("why", "inputs"), ("replay", "row")])
+def test_json_in_a_form_has_the_bounds_of_the_api(server: ServerProcess, path: str, field: str) -> None:
+    code = hmac.digest(b"", b"caraway console form", hashlib.sha256).hex()
+    start = f"code={code}&outputs=State.species&feature=State.species&name=0-0&{field}=".encode()
+    form(server, path, start + b"[]")
+    lists = b"[[],[]," + b"[],[]," * 1_600_000 + b"[]]"
+    with unharmed(server):
+        packed = gzip.compress(start + lists, 9)
+        answer = timed(lambda: form(server, path, packed, **{"Content-Encoding": "gzip"}))
+        assert answer.status_code == 400
+        assert "Content-Encoding" in answer.text
+        answer = timed(lambda: form(server, path, start + lists))
+        assert answer.status_code == 413
+        assert "262,144 bytes" in answer.text
+        # The most that fits into a form, and the deepest.
+        answer = timed(lambda: form(server, path, (start + lists)[:250_000] + b"]"))
+        assert answer.status_code in {400, 404, 422}
+        answer = timed(lambda: form(server, path, start + b"[" * 100_000 + b"]" * 100_000))
+        assert answer.status_code in {400, 404, 422}
+
+
+@meta(owner="a@b.co")
+@connectors.source(
+    connectors.Webhook(name="doors").endpoint("doors"),
+    disorder="1h",
+    cdc="append",
+    where=connectors.eval(col("pot") + lit(1) > lit(0), schema={"pot": int}),
+)
+@dataset
+class Doors:
+    pot: int
+    at: datetime = field(timestamp=True)
+
+
+def bomb(nodes: list[pb.Node]) -> bytes:
+    """Return a commit whose source's filter is the given expression."""
+    commit = graph_pb2.CommitRequest()
+    commit.ParseFromString(encode_commit(CommitRequest(message="", graph=Graph(datasets=(Doors.to_spec(),)))))
+    where = commit.graph.datasets[0].sources[0].where.expr
+    del where.nodes[:]
+    where.nodes.extend(nodes)
+    return commit.SerializeToString()
+
+
+def doubled(op: str, levels: int) -> list[pb.Node]:
+    """Return an expression each of whose nodes is both operands of the next one."""
+    sums = [pb.Node(binary=pb.Node.Binary(op=op, left=place, right=place)) for place in range(levels)]
+    return [pb.Node(ref="pot"), *sums]
+
+
+BOMBS = {
+    "shared": bomb(doubled("+", 18)),
+    "shared by texts": bomb(
+        [
+            pb.Node(ref="pot"),
+            *(
+                pb.Node(string_call=pb.Node.StringCall(function="concat", operand=place, args=[place]))
+                for place in range(18)
+            ),
+        ]
+    ),
+    "deep": bomb([pb.Node(ref="pot"), *(pb.Node(is_null=place) for place in range(100_000))]),
+    "many": bomb([pb.Node(ref="pot") for _ in range(200_000)]),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+@pytest.mark.parametrize("path", ["commit", "commit?preview=true", "source/try?name=Doors"])
+def test_a_small_definition_cannot_become_a_large_one(server: ServerProcess, path: str, kind: str) -> None:
+    server.http.post("/commit?preview=true", content=bomb([pb.Node(ref="pot")]), headers=PROTOBUF)
+    with unharmed(server):
+        answer = timed(lambda: server.http.post(f"/{path}", content=BOMBS[kind], headers=PROTOBUF))
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input"), answer.text
+    assert "damaged expression" in answer.text or "expression has" in answer.text
