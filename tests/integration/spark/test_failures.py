@@ -18,7 +18,22 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.expr.nodes import Binary, BinaryOp, ListMap, MakeStruct, Node, ParseJson, Ref, Split, Strptime, Var
+from caraway.expr.nodes import (
+    Binary,
+    BinaryOp,
+    ListMap,
+    Literal,
+    MakeStruct,
+    Node,
+    ParseJson,
+    Ref,
+    Repeat,
+    Split,
+    StringCall,
+    StringFunction,
+    Strptime,
+    Var,
+)
 from caraway.spark.codec import name
 from caraway.spark.expressions import SparkScope, compile_with_failure
 from caraway.spark.types import row_type
@@ -31,6 +46,12 @@ DAYS = ListMap(
     operand=Split(operand=X, separator=","),
     variable="e",
     body=Strptime(operand=Var(name="e"), format="%Y-%m-%d"),
+)
+
+TWICE = StringCall(
+    function=StringFunction.CONCAT,
+    operand=StringCall(function=StringFunction.CONCAT, operand=X, args=(X,)),
+    args=(Literal(value="", dtype=STRING),),
 )
 
 # Each case has an expression over x, its declared type, the values of x, and those of them that fail.
@@ -52,6 +73,14 @@ CASES: list[tuple[Node, DataType, DataType, list[Any], list[bool]]] = [
     ),
     (Strptime(operand=X, format="%Y"), optional(STRING), optional(DATETIME), ["2024", "x", None], [False, True, False]),
     (DAYS, STRING, ListType(DATETIME), ["2024-01-01", "2024-01-01,x", ""], [False, True, True]),
+    (
+        Repeat(value=X, by=X),
+        INT,
+        ListType(INT),
+        [2, 0, -1, 10_000, 10_001, 10**9, 2**62],
+        [False] * 2 + [True, False] + [True] * 3,
+    ),
+    (TWICE, STRING, STRING, ["x", "é" * 500_000, "é" * 500_001], [False, False, True]),
     (ParseJson(operand=X, dtype=optional(INT)), STRING, optional(INT), ["1", "null", "x"], [False, False, True]),
 ]
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
-from caraway.graph.operators import OPERATOR_TYPES, Filter, Input, Operator
-from caraway.graph.pb.caraway.v1 import connectors_pb2, operators_pb2
+from caraway.graph.operators import OPERATOR_TYPES, Filter, Input, Operator, Union
+from caraway.graph.pb.caraway.v1 import connectors_pb2, expressions_pb2, operators_pb2
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
@@ -122,6 +122,8 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
         (_pipeline(), "it has no operators"),
         (_pipeline(operators_pb2.Operator(drop={"of": 0})), "an operator refers to one that comes later"),
         (_pipeline(INPUT, operators_pb2.Operator(drop={"of": 7})), "an operator refers to one that comes later"),
+        (_pipeline(INPUT, operators_pb2.Operator(union={"left": 0, "right": 0})), "or that another refers to"),
+        (_pipeline(INPUT, INPUT), "no other refers to an operator before the last one"),
         (_pipeline(INPUT, operators_pb2.Operator(filter={"of": 0})), "it has no nodes"),
         (
             _pipeline(INPUT, operators_pb2.Operator(dedup={"window": {"continuous": {}}})),
@@ -148,3 +150,34 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
 def test_a_graph_that_cannot_be_understood_is_refused(data: bytes, fact: str) -> None:
     with pytest.raises(InvalidInputError, match=fact):
         decode_graph(data)
+
+
+def _sum_of(terms: int) -> Node:
+    found: Node = Ref(name="a")
+    for _ in range(terms - 1):
+        found = Binary(op=BinaryOp.ADD, left=found, right=Ref(name="a"))
+    return found
+
+
+def test_a_small_expression_cannot_become_a_large_tree() -> None:
+    shared = to_message(_sum_of(2), expressions_pb2.Expr)
+    shared.nodes[2].binary.right = 0
+    for level in range(2, 60):
+        shared.nodes.add().binary.CopyFrom(expressions_pb2.Node.Binary(op="+", left=level, right=level))
+    with pytest.raises(InvalidInputError, match="or that another refers to"):
+        from_message(shared)
+    many = expressions_pb2.Expr(nodes=[expressions_pb2.Node(ref="a")] * 10_001)
+    with pytest.raises(InvalidInputError, match="has 10,001 nodes, at most 10,000 are possible"):
+        from_message(many)
+
+
+def test_an_expression_has_as_many_levels_as_all_walks_can_take() -> None:
+    assert from_message(to_message(_sum_of(200), expressions_pb2.Expr)) == _sum_of(200)
+    with pytest.raises(InvalidInputError, match="more than 200 levels"):
+        from_message(to_message(_sum_of(201), expressions_pb2.Expr))
+
+
+def test_a_union_of_a_pipeline_with_itself_survives_the_wire() -> None:
+    twice = Union(left=Input(dataset="D"), right=Input(dataset="D"))
+    both = Union(left=twice, right=twice)
+    assert from_message(to_message(both, OperatorTree)) == both

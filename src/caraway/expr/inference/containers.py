@@ -1,5 +1,7 @@
 """Type rules of the `list`, `dict` and `struct` namespaces, and of the nodes that make lists and structs."""
 
+import math
+
 from caraway.dtypes import types as t
 from caraway.expr import nodes as n
 from caraway.expr.inference.checks import (
@@ -14,7 +16,9 @@ from caraway.expr.inference.checks import (
     wrong,
 )
 from caraway.expr.inference.scopes import LambdaSchema, Schema
+from caraway.expr.limits import MAX_REPEATED_TOGETHER
 from caraway.expr.promotion import NUMBERS, promotes
+from caraway.expr.references import walk
 
 
 def element_type(node: n.Node, operand: t.DataType | None) -> t.DataType:
@@ -82,6 +86,7 @@ def _(node: n.ListMap, schema: Schema) -> t.DataType | None:
     body = infer_nullable(node.body, _scope(node, schema, node.variable, element_type(node, operand)))
     if body is None:
         raise wrong(node, "the type of null alone is not known; list.map() needs a body with a type")
+    _check_growth(node)
     return like(operand, t.ListType(like(body, t.base_type(body))))
 
 
@@ -92,7 +97,20 @@ def _(node: n.Repeat, schema: Schema) -> t.DataType | None:
         raise wrong(node, f"repeat() takes an int that is never null as the count, found {spell(by)}")
     if value is None:
         raise wrong(node, "the type of null alone is not known; repeat() needs a value with a type")
+    _check_growth(node)
     return t.ListType(like(value, t.base_type(value)))
+
+
+def _check_growth(node: n.Repeat | n.ListMap) -> None:
+    """Check that several `repeat` within a node, which may multiply what each other makes, have small counts."""
+    counts = [found.by for found in walk(node) if isinstance(found, n.Repeat)]
+    known = [count.value for count in counts if isinstance(count, n.Literal) and isinstance(count.value, int)]
+    if len(counts) > 1 and (len(known) < len(counts) or math.prod(known) > MAX_REPEATED_TOGETHER):
+        raise wrong(
+            node,
+            "the counts of several repeat() in one list have to be constants whose product is at most "
+            f"{MAX_REPEATED_TOGETHER:,}",
+        )
 
 
 @infer_nullable.register

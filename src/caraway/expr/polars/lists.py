@@ -13,6 +13,7 @@ import pyarrow as pa
 from caraway.dtypes.types import BOOL, INT, ListType
 from caraway.errors import DefinitionError, InvalidInputError
 from caraway.expr.inference import element_type
+from caraway.expr.limits import check_count
 from caraway.expr.nodes import ListAt, ListCall, ListContains, ListFilter, ListFunction, ListMap, Repeat, Zip
 from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_node, widened
 from caraway.expr.polars.series import Elements, lists_of, null_where, of_array, of_columns, true_where
@@ -133,8 +134,8 @@ def _repeated(columns: list[pl.Series]) -> pl.Series:
     if counts.null_count():
         raise InvalidInputError("repeat(): the count is null")
     lengths = counts.to_numpy()
-    if (lengths < 0).any():
-        raise InvalidInputError(f"repeat(): the count {lengths.min()} is negative")
+    for extreme in (lengths.min(initial=0), lengths.max(initial=0)):
+        check_count(int(extreme))
     return lists_of(values.gather(np.repeat(np.arange(len(lengths)), lengths)), lengths)
 
 

@@ -9,9 +9,10 @@ from caraway.expr.functions.chrono_reading import reader
 from caraway.expr.functions.json_path import parse_path
 from caraway.expr.functions.json_text import extract
 from caraway.expr.functions.json_values import parse_as
+from caraway.expr.limits import MAX_CHARACTERS, check_characters
 from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
 from caraway.expr.polars.scope import PolarsScope, compile_node
-from caraway.expr.polars.series import by_row
+from caraway.expr.polars.series import by_row, of_columns
 
 
 @compile_node.register
@@ -32,7 +33,7 @@ def _(node: StringCall, scope: PolarsScope) -> pl.Expr:
         case StringFunction.ENDSWITH:
             return text.str.ends_with(args[0])
         case StringFunction.CONCAT:
-            return text + args[0]
+            return of_columns(_concat, [text, args[0]], optional(STRING))
 
 
 @compile_node.register
@@ -55,6 +56,15 @@ def _(node: ParseJson, scope: PolarsScope) -> pl.Expr:
 def _(node: JsonExtract, scope: PolarsScope) -> pl.Expr:
     text = scope.operand(node.operand, STRING)
     return by_row(partial(extract, parse_path(node.path)), [text], [STRING], optional(STRING))
+
+
+def _concat(columns: list[pl.Series]) -> pl.Series:
+    first, second = columns
+    # The bytes are known without a look at the texts, and are at least as many as the characters.
+    if ((first.str.len_bytes() + second.str.len_bytes()) > MAX_CHARACTERS).any():
+        for characters in first.str.len_chars() + second.str.len_chars():
+            check_characters(characters or 0)
+    return first + second
 
 
 def lower_text(text: str) -> str:

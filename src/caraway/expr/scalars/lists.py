@@ -6,6 +6,7 @@ from typing import Any
 from caraway.dtypes.types import BOOL, FLOAT, INT, DataType, ListType
 from caraway.errors import InvalidInputError
 from caraway.expr.inference import element_type
+from caraway.expr.limits import check_count
 from caraway.expr.nodes import ListAt, ListCall, ListContains, ListFilter, ListFunction, ListMap, Repeat, Zip
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
@@ -145,8 +146,7 @@ def _(node: Repeat, scope: ScalarScope) -> Scalar:
         item, times = value(row), count(row)
         if times is None:
             raise InvalidInputError("repeat(): the count is null")
-        if times < 0:
-            raise InvalidInputError(f"repeat(): the count {times} is negative")
+        check_count(times)
         return [item] * times
 
     return repeated

@@ -13,7 +13,7 @@ from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, ScalarScope, c
 
 # The nodes whose evaluation raises an error for some values. A `when()` that contains one evaluates all of its branches
 # for each row, as polars does, so that both fail for the same rows.
-REFUSING = (n.JsonExtract, n.ParseJson, n.Power, n.Repeat, n.Strftime, n.Strptime, n.Zip)
+REFUSING = (n.JsonExtract, n.ParseJson, n.Power, n.Repeat, n.Strftime, n.StringCall, n.Strptime, n.Zip)
 
 Function = Callable[[Any, Any], Any]
 

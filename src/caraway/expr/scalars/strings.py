@@ -10,6 +10,7 @@ from caraway.expr.functions.chrono_reading import reader
 from caraway.expr.functions.json_path import parse_path
 from caraway.expr.functions.json_text import extract
 from caraway.expr.functions.json_values import parse_as
+from caraway.expr.limits import check_characters
 from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import Scalar, ScalarScope, compile_node
@@ -35,6 +36,11 @@ def upper(text: str) -> str:
     return upper_text(text)
 
 
+def _concat(first: str, second: str) -> str:
+    check_characters(len(first) + len(second))
+    return first + second
+
+
 OF_ONE: Mapping[StringFunction, Callable[[str], Any]] = {
     StringFunction.LOWER: lower,
     StringFunction.UPPER: upper,
@@ -44,7 +50,7 @@ OF_TWO: Mapping[StringFunction, Callable[[str, str], Any]] = {
     StringFunction.CONTAINS: operator.contains,
     StringFunction.STARTSWITH: str.startswith,
     StringFunction.ENDSWITH: str.endswith,
-    StringFunction.CONCAT: operator.add,
+    StringFunction.CONCAT: _concat,
 }
 
 

@@ -14,8 +14,27 @@ Content: TypeAlias = Any
 Argument: TypeAlias = Any
 # A function that appends a node to the tree that is being encoded, and returns the node's position.
 Add: TypeAlias = Callable[[Value], int]
-# The nodes of a tree that have been decoded, those before the current one.
-Nodes: TypeAlias = list[Value]
+
+
+class Nodes(list[Any]):
+    """The nodes of a tree that have been decoded: each with its levels, or None once another node refers to it.
+
+    A node that two others refer to would make a small message a large tree, since all code walks trees without a memory
+    of where it has been.
+    """
+
+    levels = 0
+    """The levels below the node that is being decoded."""
+
+    def take(self, position: int) -> Value:
+        """Return the node at a position, once; raise `IndexError` if it isn't there or was taken."""
+        if self[position] is None:
+            raise IndexError(position)
+        node, levels = self[position]
+        self[position] = None
+        self.levels = max(self.levels, levels)
+        return node
+
 
 # In a tree the second argument resolves references between nodes: it is an `Add` for encoding and the `Nodes` so far
 # for decoding. Outside of a tree it isn't used.
@@ -77,7 +96,7 @@ def _position(node: Value, add: Add) -> int:
 
 
 def _node_at(position: int, nodes: Nodes) -> Value:
-    return nodes[position]
+    return nodes.take(position)
 
 
 PLAIN = Codec(_as_is, _as_is)

@@ -14,6 +14,9 @@ from caraway.graph.wire.constants import decode_constant, encode_constant
 
 # The descriptor of a message; Any, because protobuf's annotations say of each of its parts that it may be None.
 Message: TypeAlias = Any
+# The most nodes of a tree and the most levels. Definitions have some dozens of each; the code that walks trees calls
+# itself several times for each level, and Python limits the depth of calls.
+MAX_NODES, MAX_LEVELS = 10_000, 200
 # A function that returns the codec of a type (an annotation such as `Node | None`) for a message.
 CodecOf = Callable[[Any, Any], Codec]
 
@@ -45,7 +48,7 @@ def tree(
     of_node = cast("Choice", codec_of(hint, message.fields_by_name["nodes"].message_type))
 
     def encode(root: Value, _: object) -> Argument:
-        nodes: Nodes = []
+        nodes: list[Argument] = []
 
         def add(found: Value) -> int:
             case, encode_node = of_node.encoder(type(found))
@@ -56,17 +59,27 @@ def tree(
         return {"nodes": nodes}
 
     def decode(found: Content, _: object) -> Value:
-        nodes: Nodes = []
+        nodes = Nodes()
+        if len(found.nodes) > MAX_NODES:
+            raise InvalidInputError(f"the {kind} has {len(found.nodes):,} nodes, at most {MAX_NODES:,} are possible")
         try:
             for encoded in found.nodes:
-                nodes.append(of_node.decode(encoded, nodes))
+                nodes.levels = 0
+                nodes.append((of_node.decode(encoded, nodes), nodes.levels + 1))
+                if nodes.levels >= MAX_LEVELS:
+                    break
         except IndexError:
-            raise InvalidInputError(f"a damaged {kind}: {node} refers to one that comes later") from None
+            place = "that comes later, or that another refers to"
+            raise InvalidInputError(f"a damaged {kind}: {node} refers to one {place}") from None
         except foreign as error:
             raise InvalidInputError(f"an {kind} that this version of Caraway doesn't know: {error}") from None
         if not nodes:
             raise InvalidInputError(f"a damaged {kind}: it has no {node.rsplit(maxsplit=1)[-1]}s")
-        return nodes[-1]
+        if nodes.levels >= MAX_LEVELS:
+            raise InvalidInputError(f"the {kind} has more than {MAX_LEVELS} levels; split it into several")
+        if any(nodes[:-1]):
+            raise InvalidInputError(f"a damaged {kind}: no other refers to {node} before the last one")
+        return nodes[-1][0]
 
     return Codec(encode, decode, lambda: (of_node,))
 

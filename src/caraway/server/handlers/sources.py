@@ -19,7 +19,7 @@ from caraway.plan.planner import plan_graph
 from caraway.server.access.limits import approval, require
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
-from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response
 from caraway.state.permissions import Mode
 
 # The most sources that one request tries, since each opens a connection of its own.
@@ -67,8 +67,8 @@ async def try_sources(context: ServerContext, request: Request[Nothing, TrialPar
     """
     served = context.deployment.graphs.require_served_graph(request.branch)
     asked = request.parameters()
-    graph = decode_commit(request.body).graph if request.body else served.graph
-    plans = _plans(graph, asked.name)
+    graph = (await in_decoder(decode_commit, request.body)).graph if request.body else served.graph
+    plans = await asyncio.to_thread(_plans, graph, asked.name)
     chosen = tuple({plan.dataset.name: plan.dataset for plan in plans}.values())
     approval(request.caller, request.branch)(touched(Graph(), Graph(datasets=chosen)))
     if not request.caller.may_all(Mode.READ_DATA, request.branch):

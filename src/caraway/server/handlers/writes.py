@@ -19,7 +19,7 @@ from caraway.server.access.limits import approval
 from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.reads import ROWS, data_of
 from caraway.server.http.bodies import Flag, Nothing
-from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response
 from caraway.server.tracing.spans import TRACE, span
 
 # The most characters in the name of a webhook or endpoint. An error about an unknown name proposes the nearest known
@@ -85,7 +85,7 @@ async def commit(context: ServerContext, request: Request[Nothing, CommitParamet
     if not request.body:
         # An empty body is a valid protobuf message, and such a commit would empty the branch, so it is refused.
         raise InvalidInputError("the body is empty; a commit request is expected")
-    given = decode_commit(request.body)
+    given = await in_decoder(decode_commit, request.body)
     options = msgspec.structs.asdict(request.parameters())
     wanted = replace(given, **{name: value for name, value in options.items() if value is not None})
     result = await asyncio.to_thread(

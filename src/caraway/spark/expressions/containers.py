@@ -7,6 +7,7 @@ from caraway.dtypes.types import FLOAT, INT, STRING, DataType, ListType, MapType
 from caraway.expr import nodes as n
 from caraway.expr.engines import python_reason
 from caraway.expr.inference import operand_type
+from caraway.expr.limits import MAX_REPEATED
 from caraway.spark.expressions.python import evaluated
 from caraway.spark.expressions.scope import SparkScope, comparable, compile_as, compile_node, widened
 from caraway.spark.types import spark_type
@@ -125,7 +126,7 @@ def _as_list(node: n.Node, of: DataType, scope: SparkScope) -> Column:
 @compile_node.register
 def _(node: n.Repeat, scope: SparkScope) -> Column:
     value, by = compile_node(node.value, scope), compile_as(node.by, INT, scope)
-    return F.when(by >= 0, F.array_repeat(value, by.cast("int")))
+    return F.when(by.between(0, MAX_REPEATED), F.array_repeat(value, by.cast("int")))
 
 
 def _size(items: Column) -> Column:

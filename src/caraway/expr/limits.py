@@ -1,0 +1,25 @@
+"""Bounds on the results of expressions: without them, a few bytes of a definition could make values of any size."""
+
+from caraway.errors import InvalidInputError
+
+# The most times that `repeat` repeats a value, and the most that several of them in one expression do together, since
+# they may stand in each other. Embeddings have a few thousand numbers.
+MAX_REPEATED, MAX_REPEATED_TOGETHER = 10_000, 1_000_000
+# The most characters of a text that `concat` makes, about as many as a record may have bytes.
+MAX_CHARACTERS = 1_000_000
+
+
+def check_count(times: int) -> None:
+    """Raise `InvalidInputError` if a value can't be repeated so many times."""
+    if times < 0:
+        raise InvalidInputError(f"repeat(): the count {times} is negative")
+    if times > MAX_REPEATED:
+        raise InvalidInputError(f"repeat(): the count is {times:,}, at most {MAX_REPEATED:,} are possible")
+
+
+def check_characters(characters: int) -> None:
+    """Raise `InvalidInputError` if a text can't have so many characters."""
+    if characters > MAX_CHARACTERS:
+        raise InvalidInputError(
+            f"concat(): the text has {characters:,} characters, at most {MAX_CHARACTERS:,} are possible"
+        )
