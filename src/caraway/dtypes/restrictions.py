@@ -5,7 +5,6 @@ stand in `Optional[...]` and `List[...]`. The module also has the conversions of
 `regex`, which are those of the base type with a check.
 """
 
-import re
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow as pa
 from caraway.dtypes import types as t
 from caraway.dtypes import values as v
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.patterns import whole
 
 MAX_DECIMAL_SCALE = 28
 
@@ -105,14 +105,10 @@ def oneof(dtype: type, options: list[Any]) -> Any:
 def regex(pattern: str) -> Any:
     """Return str restricted to values that match `pattern` as a whole.
 
-    Raises `DefinitionTypeError` if `pattern` is no string, and `DefinitionError` if `pattern` is no regular expression.
+    Raises `DefinitionTypeError` if `pattern` is no string, and `DefinitionError` if RE2 can't match it.
     """
     if not isinstance(pattern, str):
         raise DefinitionTypeError(f"regex: the pattern is a str, not {_spelled(type(pattern))}")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise DefinitionError(f"regex({pattern!r}): {error}") from None
     return t.RegexType(pattern)
 
 
@@ -151,11 +147,11 @@ def _oneof(dtype: t.OneOfType, manner: v.Manner) -> v.Convert:
 
 
 def _regex(dtype: t.RegexType, as_text: v.Convert) -> v.Convert:
-    expected, pattern = t.type_name(dtype), re.compile(dtype.pattern)
+    expected, matches = t.type_name(dtype), whole(dtype.pattern)
 
     def to_matching(value: Any) -> str:
         text: str = as_text(value)
-        if pattern.fullmatch(text):
+        if matches(text):
             return text
         raise v.mismatch(expected, value)
 

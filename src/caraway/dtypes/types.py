@@ -7,6 +7,8 @@ the types are registered in `caraway.dtypes.values`.
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from caraway.patterns import whole
+
 
 class Annotation:
     """A type that users write as a value, such as `Decimal[2]`; the class makes `Decimal[2] | None` an optional."""
@@ -118,9 +120,13 @@ class OneOfType(Annotation):
 
 @dataclass(frozen=True, slots=True)
 class RegexType(Annotation):
-    """Text that matches `pattern` as a whole."""
+    """Text that matches `pattern` as a whole; `DefinitionError` for a pattern that `caraway.patterns` refuses."""
 
     pattern: str
+
+    def __post_init__(self) -> None:
+        """Check the pattern, also of a type that is decoded."""
+        whole(self.pattern)
 
 
 DataType = (

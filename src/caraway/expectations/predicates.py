@@ -5,20 +5,21 @@ An exception inside a check counts as a failure of the row.
 """
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from dateutil.parser import parse as parse_time
-from jsonschema.validators import validator_for
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
 from caraway.dtypes.values import is_null
 from caraway.graph.expectations import ExpectationSuite, arguments_of, columns_of, type_named
+from caraway.patterns import searcher
 
 Arguments = Mapping[str, Any]
 # A function that returns whether a value, or the values of several columns, are as expected.
@@ -185,14 +186,9 @@ def _length_equals(arguments: Arguments) -> Predicate:
     return lambda value: len(value) == arguments["value"]
 
 
-def _pattern(pattern: str) -> Predicate:
-    search = re.compile(pattern).search
-    return lambda value: search(value) is not None
-
-
 def _patterns(patterns: Sequence[str], wanted: Callable[[Sequence[bool]], bool]) -> Predicate:
-    compiled = [re.compile(pattern) for pattern in patterns]
-    return lambda value: wanted([pattern.search(value) is not None for pattern in compiled])
+    searchers = [searcher(pattern) for pattern in patterns]
+    return lambda value: wanted([found(value) for found in searchers])
 
 
 def _none(found: Sequence[bool]) -> bool:
@@ -229,8 +225,13 @@ def _json(_arguments: Arguments) -> Predicate:
 def _json_schema(arguments: Arguments) -> Predicate:
     schema = arguments["json_schema"]
     # An own registry: by default jsonschema fetches what a schema refers to from any address.
-    validator = validator_for(schema)(schema, registry=Registry())
+    validator = extend(validator_for(schema), {"pattern": _schema_pattern})(schema, registry=Registry())
     return lambda value: validator.is_valid(json.loads(value))
+
+
+def _schema_pattern(_validator: object, pattern: str, text: object, _schema: object) -> Iterator[ValidationError]:
+    if isinstance(text, str) and not searcher(pattern)(text):
+        yield ValidationError(f"{text!r} does not match {pattern!r}")
 
 
 def _pair_equal(_arguments: Arguments) -> Predicate:
@@ -266,7 +267,7 @@ _PREDICATES: Mapping[str, Callable[[Arguments], Predicate]] = {
     "expect_column_values_to_be_between": _between,
     "expect_column_value_lengths_to_be_between": _length_between,
     "expect_column_value_lengths_to_equal": _length_equals,
-    "expect_column_values_to_match_regex": lambda given: _pattern(given["regex"]),
+    "expect_column_values_to_match_regex": lambda given: searcher(given["regex"]),
     "expect_column_values_to_not_match_regex": lambda given: _unless_not_text(_patterns([given["regex"]], _none)),
     "expect_column_values_to_match_regex_list": lambda given: _patterns(
         given["regex_list"], all if given.get("match_on") == "all" else any

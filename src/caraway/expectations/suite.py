@@ -22,9 +22,6 @@ Mask = npt.NDArray[np.bool_]
 # A row's values in stored form (docs/records.md), by column.
 Columns = Mapping[str, Sequence[Any]]
 
-# Regular expressions take about as long for a value as looking it up does. If most values of a batch weren't known, as
-# those of a column of ids, the values of so many batches are looked at without that.
-LOOKED_AT_DIRECTLY = 9
 # The most results of a check that are kept by value, and the longest text of which one is kept.
 KEPT_RESULTS, KEPT_CHARACTERS = 20_000, 200
 
@@ -148,9 +145,6 @@ class _RowCheck:
         # The text of a column is that of Python, so that nothing has to be converted.
         is_text = len(names) == 1 and isinstance(base_type(types[names[0]]), StringType)
         self._look = self._look_at_text if is_text else self._look_at_row
-        self._is_quick = is_text and "regex" in name
-        # The number of batches whose values aren't looked up.
-        self._direct = 0
         # By the value of the column, or by a tuple of several values.
         self._known: dict[object, int] = {}
 
@@ -159,22 +153,15 @@ class _RowCheck:
             return np.zeros(rows, np.bool_), np.ones(rows, np.bool_)
         values: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         found: list[Any]
-        if self._direct > 0:
-            self._direct -= 1
-            return _masks(list(map(self._look, values)))
         try:
             found = list(map(self._known.get, values))
         except TypeError:
             # A list or a map can't be looked up.
             found = list(map(self._look, values))
         else:
-            new = found.count(None)
-            if new:
-                for place, known in enumerate(found):
-                    if known is None:
-                        found[place] = self._noted(values[place])
-            if self._is_quick and 2 * new > rows:
-                self._direct = LOOKED_AT_DIRECTLY
+            for place, known in enumerate(found):
+                if known is None:
+                    found[place] = self._noted(values[place])
         return _masks(found)
 
     def _noted(self, value: Any) -> int:

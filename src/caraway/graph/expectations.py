@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from caraway.errors import DefinitionError
+from caraway.patterns import searcher
+
 # The parameters of checks whose argument is the name of one column, and the one whose argument is a list of such names.
 COLUMN_PARAMETERS = ("column", "column_A", "column_B", "column_a", "column_b")
 COLUMN_LIST_PARAMETER = "column_list"
@@ -56,6 +59,9 @@ TYPE_NAMES: Mapping[str, frozenset[str]] = {
 STRICT = "strict"
 # The languages of a `row_condition`.
 CONDITION_PARSERS = ("pandas",)
+# Keywords of JSON schemas whose check could take exponential time: references that lead to references, and patterns for
+# names of properties, which the library matches by Python's regular expressions.
+SLOW_KEYWORDS = frozenset({"$anchor", "$dynamicRef", "$id", "$recursiveRef", "id", "patternProperties"})
 _BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
 
 
@@ -139,6 +145,12 @@ def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
         return f"match_on is one of {', '.join(MATCH_ON)}, not {match_on!r}"
     if name in _BOUNDED and arguments.get("min_value") is None and arguments.get("max_value") is None:
         return "min_value and max_value are both absent; give one bound at least"
+    try:
+        for pattern in (*([arguments["regex"]] if "regex" in arguments else []), *arguments.get("regex_list", ())):
+            searcher(pattern)
+        _check_schema(arguments.get("json_schema"))
+    except DefinitionError as error:
+        return str(error)
     return None
 
 
@@ -157,3 +169,28 @@ def unsupported(arguments: Mapping[str, Any]) -> str | None:
         if type_named(str(name)) is None:
             return f"there is no type {name!r}; types: {', '.join(TYPE_NAMES)}"
     return None
+
+
+def _check_schema(schema: Any) -> None:
+    """Raise `DefinitionError` for a JSON schema whose check could take much longer than reading the text."""
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Mapping):
+            if isinstance(pattern := part.get("pattern"), str):
+                searcher(pattern)
+            slow = SLOW_KEYWORDS & part.keys() - ({"$id"} if part is schema else set())
+            if slow or _leads_on(schema, part.get("$ref")):
+                name = min(slow, default="a $ref to a part with another $ref")
+                raise DefinitionError(f"json_schema: {name} isn't supported, since a check could take exponential time")
+        pending.extend(part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ())
+
+
+def _leads_on(schema: Any, reference: object) -> bool:
+    """Return whether a reference has another target than a part of the schema without references."""
+    if not isinstance(reference, str):
+        return False
+    target = schema if reference.startswith("#") else None
+    for step in reference.split("/")[1:]:
+        target = target.get(step) if isinstance(target, Mapping) else None
+    return target is None or '"$ref"' in json.dumps(target)

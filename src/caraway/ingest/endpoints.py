@@ -21,9 +21,14 @@ class Endpoint:
     targets: tuple[Target, ...]
 
     @property
+    def is_plain(self) -> bool:
+        """True if rows are only cast and checked."""
+        return all(target.is_plain for target in self.targets)
+
+    @property
     def is_quick(self) -> bool:
         """True if few rows take so little time that the event loop may process them."""
-        return all(target.is_plain for target in self.targets)
+        return all(target.is_plain and not target.has_patterns for target in self.targets)
 
     @property
     def is_bounded(self) -> bool:

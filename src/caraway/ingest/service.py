@@ -89,7 +89,7 @@ class IngestService:
         Raises:
             UnavailableError: Some erased keys can't be compared.
         """
-        if self._process is None or not endpoint.is_quick or not self._process.is_ready():
+        if self._process is None or not endpoint.is_plain or not self._process.is_ready():
             return False
         if endpoint.is_bounded:
             # Its source may end while the request waits for the other process.

@@ -9,6 +9,7 @@ from caraway.dtypes.types import DATETIME
 from caraway.dtypes.values import ROWS
 from caraway.errors import InvalidInputError, shortened
 from caraway.expectations.strict import strict_checks
+from caraway.graph.expectations import strict_part
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.ingest.table import Table
@@ -84,6 +85,9 @@ class Target:
         self._strict = strict_checks(plan.dataset)
         self.is_plain = is_plain(plan.source)
         """True if rows are only cast, which takes so little time that the event loop may do it."""
+        checks = repr((schema.columns, strict_part(plan.dataset.expectations))).lower()
+        self.has_patterns = "regex" in checks or "json_schema" in checks
+        """True if texts are matched with patterns, for which a long text may take a second."""
         # The fields that are a column or a constant under another name, if nothing is computed and all are admitted.
         self._copied = None if self.is_plain else _copied_fields(plan)
         self._has_envelopes = plan.source.cdc.has_envelopes

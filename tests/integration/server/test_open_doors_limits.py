@@ -9,17 +9,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from typing import Any, List
 
 import httpx
+import orjson
 import psutil
 import pytest
 
-from caraway import connectors, dataset, field, meta
-from caraway.expr import col, lit
+from caraway import F, connectors, dataset, featureset, field, meta
+from caraway.dtypes import regex
+from caraway.expr import col, lit, repeat
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
 from caraway.graph.pb.caraway.v1 import graph_pb2
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
+from caraway.lib import expect_column_values_to_match_json_schema, expect_column_values_to_match_regex, expectations
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.timeouts import scaled_now
 from tests.unit.query import garden
@@ -199,3 +203,90 @@ def test_a_small_definition_cannot_become_a_large_one(server: ServerProcess, pat
         answer = timed(lambda: server.http.post(f"/{path}", content=BOMBS[kind], headers=PROTOBUF))
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input"), answer.text
     assert "damaged expression" in answer.text or "expression has" in answer.text
+
+
+BACKTRACKING = "^(a+)+$"
+
+
+@meta(owner="a@b.co")
+@connectors.source(connectors.Webhook(name="garden").endpoint("patterns"), disorder="1h", cdc="append")
+@dataset
+class Patterns:
+    name: str
+    code: regex(BACKTRACKING)  # type: ignore[valid-type]
+    document: str
+    at: datetime = field(timestamp=True)
+
+    @expectations(strict=True)
+    def sane(cls) -> list[Any]:
+        return [
+            expect_column_values_to_match_regex(str(cls.name), BACKTRACKING),
+            expect_column_values_to_match_json_schema(str(cls.document), {"type": "string", "pattern": BACKTRACKING}),
+        ]
+
+
+@meta(owner="a@b.co")
+@featureset
+class Growing:
+    count: int
+    text: str
+    many: List[int] = F(repeat(0, col("count")))
+    longer: str = F(col("text").str.concat(col("text")).str.concat(col("text")))
+
+
+@pytest.fixture
+def defined(own_server: Callable[..., ServerProcess]) -> ServerProcess:
+    """Return a server with definitions that would take long, or much memory, for some values."""
+    server = own_server()
+    server.commit(Graph(datasets=(Patterns.to_spec(),), featuresets=(Growing.to_spec(),)))
+    return server
+
+
+def test_no_value_takes_exponential_time_or_grows_without_bound(defined: ServerProcess) -> None:
+    good = {"name": "aa", "code": "aa", "document": '"aa"', "at": 1_700_000_000}
+    hostile = "a" * 40 + "!"
+    assert defined.log("patterns", [good]).json()["accepted"] == 1
+    for name, value in (
+        ("name", hostile),
+        ("code", hostile),
+        ("document", f'"{hostile}"'),
+        ("name", "a" * 60_000 + "!"),
+    ):
+        with unharmed(defined):
+            answer = timed(lambda row={**good, name: value}: defined.log("patterns", [row]))
+        assert (answer.status_code, answer.json()["rejected"]) == (422, 1), answer.text
+
+    def grown(output: str, count: int, text: str, rows: int) -> httpx.Response:
+        data = [{"Growing.count": count, "Growing.text": text}] * rows
+        return defined.query([output], data, ("Growing.count", "Growing.text"))
+
+    # Few rows are computed in plain Python, many in polars.
+    for rows in (1, 100):
+        assert grown("Growing.many", 3, "x", rows).json() == {"Growing.many": [[0, 0, 0]] * rows}
+        assert grown("Growing.longer", 3, "x", rows).json() == {"Growing.longer": ["xxx"] * rows}
+        with unharmed(defined):
+            answer = timed(lambda rows=rows: grown("Growing.many", 10**9, "x", rows))
+        assert answer.status_code in {400, 422}
+        assert "at most 10,000" in answer.text
+    with unharmed(defined):
+        answer = timed(lambda: grown("Growing.longer", 1, "x" * 400_000, 1))
+    assert "at most 1,000,000" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fact"), [("(a)\\1", "back-references"), ("(?=a)b", "look-around"), ("(?:a{9}){900}", "1,000")]
+)
+@pytest.mark.parametrize("of_type", [True, False])
+def test_a_pattern_that_is_not_linear_is_refused_by_the_server(
+    server: ServerProcess, pattern: str, fact: str, *, of_type: bool
+) -> None:
+    commit = graph_pb2.CommitRequest()
+    commit.ParseFromString(encode_commit(CommitRequest(message="", graph=Graph(datasets=(Patterns.to_spec(),)))))
+    found = commit.graph.datasets[0]
+    if of_type:
+        next(one for one in found.fields if one.name == "code").dtype.regex = pattern
+    else:
+        found.expectations.expectations[0].arguments = orjson.dumps({"column": "name", "regex": pattern}).decode()
+    answer = server.http.post("/commit?preview=true", content=commit.SerializeToString(), headers=PROTOBUF)
+    assert answer.status_code == 400
+    assert fact in answer.text
