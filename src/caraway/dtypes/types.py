@@ -125,7 +125,6 @@ class RegexType(Annotation):
     pattern: str
 
     def __post_init__(self) -> None:
-        """Check the pattern, also of a type that is decoded."""
         whole(self.pattern)
 
 

@@ -1,8 +1,8 @@
 """Checks of expectations for whole columns, by polars.
 
 Only checks whose result is certain to be that of `predicates` are here: of columns and arguments of one plain type. For
-all others there is no expression, and `suite` looks at the values one by one. Regular expressions are among these, as
-polars knows another dialect than Python.
+all others there is no expression, and `suite` looks at the values one by one. Regular expressions are those of pyarrow,
+which has the same library for them as `predicates`; polars knows another dialect.
 """
 
 import math
@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import polars as pl
+import pyarrow.compute as pc
 from dateutil.parser import parse as parse_time
 
 from caraway.dtypes.instants import instant_us
@@ -32,6 +33,7 @@ from caraway.dtypes.types import (
 )
 from caraway.dtypes.values import INT_MAX, INT_MIN
 from caraway.graph.expectations import type_named
+from caraway.patterns import searcher
 
 Arguments = Mapping[str, Any]
 Types = Mapping[str, DataType]
@@ -127,6 +129,38 @@ def _length_equals(arguments: Arguments, types: Types) -> pl.Expr | None:
     if not isinstance(base_type(types[arguments["column"]]), StringType) or type(wanted) is not int:
         return None
     return pl.col(arguments["column"]).str.len_chars().cast(pl.Int64) == min(max(wanted, -1), INT_MAX)
+
+
+# A call of pyarrow compiles the pattern, which takes as long as looking at some ten texts one by one.
+FEW_TEXTS = 10
+
+
+def _found(column: pl.Expr, pattern: str) -> pl.Expr:
+    """Return the expression that is true of texts in which a pattern is found."""
+    found = searcher(pattern)
+
+    def look(texts: pl.Series) -> pl.Series:
+        if len(texts) <= FEW_TEXTS:
+            return pl.Series([None if text is None else found(text) for text in texts], dtype=pl.Boolean)
+        arrow = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
+        return pl.Series(pc.match_substring_regex(arrow, pattern))
+
+    return column.map_batches(look, return_dtype=pl.Boolean)
+
+
+def _matches(*, wanted: bool) -> Callable[[Arguments, Types], pl.Expr | None]:
+    """Return what makes the expression that is true of texts in which patterns are found, or aren't."""
+
+    def make(arguments: Arguments, types: Types) -> pl.Expr | None:
+        if not isinstance(base_type(types[arguments["column"]]), StringType):
+            return None
+        patterns = arguments["regex_list"] if "regex_list" in arguments else [arguments["regex"]]
+        found = [_found(pl.col(arguments["column"]), pattern) for pattern in patterns]
+        if wanted and arguments.get("match_on") == "all":
+            return pl.all_horizontal(YES, *found)
+        return pl.any_horizontal(NO, *found) if wanted else ~pl.any_horizontal(NO, *found)
+
+    return make
 
 
 def _in_set(arguments: Arguments, types: Types) -> pl.Expr | None:
@@ -254,6 +288,10 @@ _EXPRESSIONS: Mapping[str, Callable[[Arguments, Types], pl.Expr | None]] = {
     "expect_column_values_to_be_null": _null,
     "expect_column_values_to_be_of_type": _of_type,
     "expect_column_values_to_be_in_type_list": _of_type,
+    "expect_column_values_to_match_regex": _matches(wanted=True),
+    "expect_column_values_to_match_regex_list": _matches(wanted=True),
+    "expect_column_values_to_not_match_regex": _matches(wanted=False),
+    "expect_column_values_to_not_match_regex_list": _matches(wanted=False),
     "expect_column_values_to_be_in_set": _in_set,
     "expect_column_values_to_not_be_in_set": _not_in_set,
     "expect_column_values_to_be_between": _between,

@@ -17,9 +17,7 @@ def check_count(times: int) -> None:
         raise InvalidInputError(f"repeat(): the count is {times:,}, at most {MAX_REPEATED:,} are possible")
 
 
-def check_characters(characters: int) -> None:
+def check_characters(found: int) -> None:
     """Raise `InvalidInputError` if a text can't have so many characters."""
-    if characters > MAX_CHARACTERS:
-        raise InvalidInputError(
-            f"concat(): the text has {characters:,} characters, at most {MAX_CHARACTERS:,} are possible"
-        )
+    if found > MAX_CHARACTERS:
+        raise InvalidInputError(f"concat(): the text has {found:,} characters, at most {MAX_CHARACTERS:,} are possible")

@@ -59,9 +59,9 @@ TYPE_NAMES: Mapping[str, frozenset[str]] = {
 STRICT = "strict"
 # The languages of a `row_condition`.
 CONDITION_PARSERS = ("pandas",)
-# Keywords of JSON schemas whose check could take exponential time: references that lead to references, and patterns for
-# names of properties, which the library matches by Python's regular expressions.
-SLOW_KEYWORDS = frozenset({"$anchor", "$dynamicRef", "$id", "$recursiveRef", "id", "patternProperties"})
+# Keywords of JSON schemas whose check could take exponential time: references, two of which may lead to the same part,
+# and patterns for names of properties, which the library matches by Python's regular expressions.
+SLOW_KEYWORDS = frozenset({"$dynamicRef", "$recursiveRef", "$ref", "patternProperties"})
 _BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
 
 
@@ -148,7 +148,7 @@ def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
     try:
         for pattern in (*([arguments["regex"]] if "regex" in arguments else []), *arguments.get("regex_list", ())):
             searcher(pattern)
-        _check_schema(arguments.get("json_schema"))
+        json.loads(json.dumps(arguments.get("json_schema"), default=str), object_hook=_checked_part)
     except DefinitionError as error:
         return str(error)
     return None
@@ -171,26 +171,12 @@ def unsupported(arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _check_schema(schema: Any) -> None:
-    """Raise `DefinitionError` for a JSON schema whose check could take much longer than reading the text."""
-    pending = [schema]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, Mapping):
-            if isinstance(pattern := part.get("pattern"), str):
-                searcher(pattern)
-            slow = SLOW_KEYWORDS & part.keys() - ({"$id"} if part is schema else set())
-            if slow or _leads_on(schema, part.get("$ref")):
-                name = min(slow, default="a $ref to a part with another $ref")
-                raise DefinitionError(f"json_schema: {name} isn't supported, since a check could take exponential time")
-        pending.extend(part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ())
-
-
-def _leads_on(schema: Any, reference: object) -> bool:
-    """Return whether a reference has another target than a part of the schema without references."""
-    if not isinstance(reference, str):
-        return False
-    target = schema if reference.startswith("#") else None
-    for step in reference.split("/")[1:]:
-        target = target.get(step) if isinstance(target, Mapping) else None
-    return target is None or '"$ref"' in json.dumps(target)
+def _checked_part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a JSON schema. Raise `DefinitionError` if its check could take exponential time."""
+    if isinstance(pattern := part.get("pattern"), str):
+        searcher(pattern)
+    if slow := SLOW_KEYWORDS & part.keys():
+        raise DefinitionError(
+            f"json_schema: {min(slow)} isn't supported; write out the parts and the names of properties"
+        )
+    return part

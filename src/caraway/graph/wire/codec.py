@@ -19,21 +19,11 @@ Add: TypeAlias = Callable[[Value], int]
 class Nodes(list[Any]):
     """The nodes of a tree that have been decoded: each with its levels, or None once another node refers to it.
 
-    A node that two others refer to would make a small message a large tree, since all code walks trees without a memory
-    of where it has been.
+    If two others could refer to a node, a small message would become a large tree, because all code walks trees.
+    `levels` are those below the node that is being decoded.
     """
 
     levels = 0
-    """The levels below the node that is being decoded."""
-
-    def take(self, position: int) -> Value:
-        """Return the node at a position, once; raise `IndexError` if it isn't there or was taken."""
-        if self[position] is None:
-            raise IndexError(position)
-        node, levels = self[position]
-        self[position] = None
-        self.levels = max(self.levels, levels)
-        return node
 
 
 # In a tree the second argument resolves references between nodes: it is an `Add` for encoding and the `Nodes` so far
@@ -96,7 +86,12 @@ def _position(node: Value, add: Add) -> int:
 
 
 def _node_at(position: int, nodes: Nodes) -> Value:
-    return nodes.take(position)
+    if nodes[position] is None:
+        raise IndexError(position)
+    node, levels = nodes[position]
+    nodes[position] = None
+    nodes.levels = max(nodes.levels, levels)
+    return node
 
 
 PLAIN = Codec(_as_is, _as_is)

@@ -13,20 +13,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from caraway.dtypes import types as t
+from caraway.expr import nodes as n
 from caraway.expr.engines import python_reason
 from caraway.expr.limits import MAX_CHARACTERS, MAX_REPEATED
-from caraway.expr.nodes import (
-    ListFilter,
-    ListMap,
-    Node,
-    Power,
-    Repeat,
-    Strftime,
-    StringCall,
-    StringFunction,
-    Strptime,
-    Zip,
-)
+from caraway.expr.nodes import ListFilter, ListMap, Node, Power, Repeat, Strftime, Strptime, Zip
 from caraway.expr.references import children
 from caraway.spark.expressions.containers import element_type
 from caraway.spark.expressions.python import fails_in_python
@@ -78,13 +68,12 @@ def _failures(node: Node, scope: SparkScope) -> Iterator[Column]:
             yield ~in_calendar(compile_as(node.operand, t.DATETIME, scope), node.timezone)
         case Repeat():
             yield ~F.coalesce(compile_as(node.by, t.INT, scope).between(0, MAX_REPEATED), F.lit(False))
-        case StringCall(function=StringFunction.CONCAT):
-            # The lengths of the parts are known before the text is made. The parts of a part come first, so that no
-            # part is made that is too long itself.
-            parts = _concatenated(node)
+        case n.StringCall(function=n.StringFunction.CONCAT):
+            # The parts come first, so that no part is made that is too long itself.
             for part in children(node):
                 yield from _failures(part, scope)
-            yield reduce(add, (F.char_length(compile_as(part, t.STRING, scope)) for part in parts)) > MAX_CHARACTERS
+            texts = (compile_as(part, t.STRING, scope) for part in _concatenated(node))
+            yield reduce(add, map(F.char_length, texts)) > MAX_CHARACTERS
             return
         case Zip(fields=given):
             yield reduce(lambda a, b: a | b, (compile_node(of, scope).isNull() for _, of in given))
@@ -96,11 +85,14 @@ def _failures(node: Node, scope: SparkScope) -> Iterator[Column]:
         yield from _failures(child, scope)
 
 
-def _concatenated(node: Node) -> list[Node]:
-    """Return the texts of which a concatenation is made, in order."""
-    if not isinstance(node, StringCall) or node.function is not StringFunction.CONCAT:
-        return [node]
-    return [part for operand in (node.operand, *node.args) for part in _concatenated(operand)]
+def _concatenated(node: Node) -> Iterator[Node]:
+    """Yield the texts of which a concatenation is made, in order."""
+    match node:
+        case n.StringCall(function=n.StringFunction.CONCAT):
+            for part in children(node):
+                yield from _concatenated(part)
+        case _:
+            yield node
 
 
 def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) -> Iterator[Column]:
