@@ -225,7 +225,8 @@ def _json(_arguments: Arguments) -> Predicate:
 def _json_schema(arguments: Arguments) -> Predicate:
     schema = arguments["json_schema"]
     # An own registry: by default jsonschema fetches what a schema refers to from any address.
-    validator = extend(validator_for(schema), {"pattern": _schema_pattern})(schema, registry=Registry())
+    cls = extend(validator_for(schema), {"pattern": _schema_pattern})  # type: ignore[no-untyped-call]
+    validator = cls(schema, registry=Registry())
     return lambda value: validator.is_valid(json.loads(value))
 
 
