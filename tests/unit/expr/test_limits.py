@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from caraway.dtypes.types import INT, STRING, ListType
+from caraway.dtypes.types import INT, STRING, DataType, ListType
 from caraway.errors import DefinitionError, InvalidInputError
-from caraway.expr import Expr, col, repeat, var
+from caraway.expr import Expr, col, repeat, var, when
 from caraway.expr.inference import infer
 from caraway.expr.limits import MAX_CHARACTERS, MAX_REPEATED
 from caraway.expr.scalars.compiler import compile_scalar
 from tests.unit.expr.polars_results import results
 
-SCHEMA = {"n": INT, "s": STRING, "l": ListType(INT)}
+SCHEMA: dict[str, DataType] = {"n": INT, "s": STRING, "l": ListType(INT)}
 HALF = "é" * (MAX_CHARACTERS // 2)
 TWICE = col("s").str.concat(col("s"))
 
@@ -43,8 +43,6 @@ def test_repeated_values_and_texts_have_a_largest_size(evaluate: Any) -> None:
 
 @pytest.mark.parametrize("evaluate", [of_one, of_columns])
 def test_a_choice_refuses_a_text_that_is_not_chosen(evaluate: Any) -> None:
-    from caraway.expr import when  # noqa: PLC0415
-
     with pytest.raises(InvalidInputError, match="at most 1,000,000"):
         evaluate(when(col("n") > 0).then(TWICE).otherwise("x"), {"n": 0, "s": HALF + "x"})
 
