@@ -48,6 +48,8 @@ class Systems:
             "SHOP_POSTGRES_DATABASE": database.path.strip("/"),
             "SHOP_POSTGRES_USER": str(database.username),
             "SHOP_POSTGRES_PASSWORD": str(database.password),
+            # The definitions refer to the password, which the server looks up for them only because this lists it.
+            "CARAWAY_SECRETS__ENVIRONMENT": '["SHOP_POSTGRES_PASSWORD"]',
             "SHOP_KAFKA": self.kafka,
             "AWS_ENDPOINT_URL": self.s3,
             "AWS_ALLOW_HTTP": "true",

@@ -413,12 +413,17 @@ class SecretsSettings(_Section):
     Attributes:
         key_file: The file with the deployment's keys, which is created if it doesn't exist; None: `secret.key` in the
             data folder. Servers and engines of one deployment need the same file.
-        cache_seconds: Seconds for which a value from another system of secrets, such as AWS Secrets Manager, is used
-            before it is looked up again.
+        environment: The variables of the server's environment that definitions may take by `env:NAME`.
+        files: The files of the server's machine that definitions may take by `file:/path`, or name in `jdbc_params`;
+            never those of the data folder, of /proc or of /sys.
+        aws: The ARNs of the secrets of AWS Secrets Manager that the server reads as itself for definitions, and of the
+            roles that it may assume to read any secret.
     """
 
     key_file: FolderPath | None = None
-    cache_seconds: Annotated[float, Field(ge=0)] = 30.0
+    environment: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    files: tuple[FolderPath, ...] = ()
+    aws: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
 class FunctionSettings(_Section):

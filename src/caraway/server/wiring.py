@@ -20,6 +20,7 @@ from caraway.errors import UnavailableError
 from caraway.functions.confinement.configured import confinement_of, write_note
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.functions.sources.calls import FunctionCalls
+from caraway.graph.systems import Secretish
 from caraway.index.storage.snapshots import Snapshots
 from caraway.ingest.backpressure import Backpressure, Bounds
 from caraway.ingest.erased_letters import LetterErasure
@@ -207,10 +208,6 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     writer, served_writer = TopicWriter(servers, timeout_s=DELIVERY_TIMEOUT_S), TopicWriter(servers)
     served = ServedLog(served_writer)
 
-    def newest_secret(name: str) -> str:
-        secrets.refresh()
-        return secrets.get(name)
-
     eraser = Eraser(
         erasures,
         erased,
@@ -239,7 +236,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
         environment=settings.environment(),
         scratch=spark_folder(settings),
     )
-    definitions, resolve = Definitions(url, plans, secrets, eraser), resolver(newest_secret, kept_s=0.0).resolve
+    definitions, resolve = Definitions(url, plans, secrets, eraser), _resolve(settings, secrets)
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
     newest, lags, letters, freshness = (
         NewestReader(servers),
@@ -412,6 +409,18 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             engine.dispose,
         ],
     )
+
+
+def _resolve(settings: Settings, secrets: SecretStore) -> Callable[[Secretish], str]:
+    """Return the look-up of secrets that definitions refer to: those of the store, and what the settings list."""
+
+    def newest_secret(name: str) -> str:
+        secrets.refresh()
+        return secrets.get(name)
+
+    # These are the platform's own, so that no list opens them.
+    own = settings.data_dir, settings.key_file, settings.server.admin_token_file or settings.data_dir
+    return resolver(newest_secret, settings.secrets, own).resolve
 
 
 def _runners(

@@ -58,6 +58,7 @@ class ServerProcess:
         workers: int = 1,
         poll_seconds: float = 1.0,
         key_file: Path | None = None,
+        secrets: SecretsSettings | None = None,
         more: Mapping[str, object] | None = None,
         offline: OfflineSettings | None = None,
         skew: SkewSettings | None = None,
@@ -69,7 +70,7 @@ class ServerProcess:
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
-            secrets=SecretsSettings(key_file=key_file),
+            secrets=secrets or SecretsSettings(key_file=key_file),
             kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
             offline=offline or OfflineSettings(),

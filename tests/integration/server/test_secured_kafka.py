@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from caraway.config.settings import SecretsSettings
 from caraway.connectors import Kafka
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import KafkaConnector
@@ -64,6 +65,7 @@ def reader(
     ca_file: str | None = None,
 ) -> KafkaReader:
     protocol, mechanism = way
+    listed = [Path(password.arn.removeprefix("file:"))] if isinstance(password, SecretRef) else []
     system = KafkaSystem(
         name="brokers",
         bootstrap_servers=secured.addresses[protocol],
@@ -78,7 +80,7 @@ def reader(
         source=SourceSpec(connector=connector, cdc=Cdc.APPEND, disorder_us=0),
         dataset=DATASET,
         columns=None,
-        resolve=resolver(str, kept_s=0.0).resolve,
+        resolve=resolver(str, SecretsSettings(files=tuple(listed))).resolve,
         ca_file=str(secured.ca_file) if ca_file is None else ca_file,
     )
     return KafkaReader(connector, context)
@@ -139,7 +141,7 @@ def test_a_changed_password_takes_effect_at_the_next_connection(
 
 @pytest.mark.full(reason="starts a server twice; that the next connection uses a changed password is in each run")
 def test_a_changed_password_needs_no_commit(
-    own_server: Callable[[], ServerProcess], secured: SecuredKafka, tmp_path: Path, kafka: str
+    own_server: Callable[..., ServerProcess], secured: SecuredKafka, tmp_path: Path, kafka: str
 ) -> None:
     file, mechanism, name = tmp_path / "password", "SCRAM-SHA-512", f"secured-{secrets.token_hex(4)}"
     file.write_text(PASSWORD)
@@ -153,7 +155,8 @@ def test_a_changed_password_needs_no_commit(
         sasl_plain_username=USER,
         sasl_plain_password=Secret(arn=f"file:{file}"),
     )
-    server = own_server()
+    settings = SecretsSettings(files=(file,))
+    server = own_server(secrets=settings)
     server.commit(Graph(datasets=(readings_of(brokers.topic(name)).to_spec(),)))
 
     def status() -> dict[str, str]:
@@ -164,7 +167,7 @@ def test_a_changed_password_needs_no_commit(
     assert server.stop() == 0
     secured.set_password(mechanism, "changed-password")
     try:
-        server = own_server()
+        server = own_server(secrets=settings)
         eventually(lambda: "check sasl_mechanism" in status()["error"], server.said)
         producer = Producer({"bootstrap.servers": secured.open})
         producer.produce(name, b'{"pot": 1, "moisture": 0.5, "at": 1700000000}')

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
+from caraway.config.settings import SecretsSettings
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.systems import RegistryFormat, SchemaRegistry, SecretRef
 from caraway.ingest.sources.decoding.decoder import Decoder
@@ -106,7 +107,7 @@ def test_a_changed_secret_takes_effect(
     more: dict[str, Any] = {setting: SecretRef(arn=f"file:{file}")}
     if setting == "password":
         more["username"] = "ada"
-    decoder = decoders(settings(registry, **more), resolver(str, kept_s=0.0).resolve)
+    decoder = decoders(settings(registry, **more), resolver(str, SecretsSettings(files=(file,))).resolve)
     ask_for(registry, "new")
     with pytest.raises(UnavailableError, match=f"HTTP 401.*check {spelled}") as caught:
         decoder.decode([written(number, 1)])
