@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 from caraway.errors import UnavailableError
+from caraway.graph.systems import Secretish, SecretRef
 
 _PART = re.compile(r'\s*("(?:[^"]|"")+"|`(?:[^`]|``)+`|[^."`]+)\s*')
 
@@ -35,16 +36,24 @@ def name_parts(name: str, where: str) -> list[str]:
 Parameters = Mapping[str, Callable[[str], Mapping[str, object]]]
 
 
-def jdbc_params(text: str | None, known: Parameters, where: str) -> dict[str, object]:
+# The settings of drivers that are files of the server's machine, and libpq's word for the system's own authorities.
+_FILES, _SYSTEM = ("sslrootcert", "sslcert", "sslkey", "files"), ("sslrootcert", "system")
+
+
+def jdbc_params(
+    text: str | None, known: Parameters, where: str, resolve: Callable[[Secretish], str]
+) -> dict[str, object]:
     """Return the settings of a driver that the `k=v` pairs of a JDBC address stand for.
 
     Args:
         text: The pairs, joined with `&`.
         known: The parameters that have a meaning here.
         where: The system, for messages.
+        resolve: Returns the values of secrets, and of files only those that definitions may name.
 
     Raises:
         UnavailableError: A parameter isn't known, or has no such value.
+        UnknownEntityError: A file isn't one that definitions may name.
     """
     settings: dict[str, object] = {}
     for pair in (text or "").lstrip("?").split("&"):
@@ -61,6 +70,9 @@ def jdbc_params(text: str | None, known: Parameters, where: str) -> dict[str, ob
             settings |= make(unquote(value))
         except (KeyError, ValueError):
             raise UnavailableError(f"{where}: the parameter {name} of jdbc_params can't be {value!r}") from None
+    for name in _FILES:
+        if name in settings and (name, settings[name]) != _SYSTEM:
+            resolve(SecretRef(arn=f"file:{settings[name]}"))
     return settings
 
 
@@ -69,9 +81,25 @@ def truth(text: str) -> bool:
     return {"true": True, "false": False, "": True}[text.casefold()]
 
 
+# The names of hosts, with commas between several. Other characters would make one the path of a socket of the server's
+# machine, where a database may take the server for the user, or add options to an address.
+HOSTS = re.compile(r"[\w.:\-\[\]]+(,[\w.:\-\[\]]+)*")
+
+
 def host_and_port(address: str | None, host: str, port: int) -> tuple[str, int]:
     """Return where a system is: at the address of the deployment's settings, or else at that of its definition."""
     if address is None:
-        return host, port
+        return checked_host(host), port
     name, _, number = address.rpartition("://")[2].rstrip("/").rpartition(":")
     return (name, int(number)) if name and number.isdecimal() else (address, port)
+
+
+def checked_host(host: str) -> str:
+    """Return the name of a host, or several with commas between them. Raises `UnavailableError` for anything else."""
+    if not HOSTS.fullmatch(host):
+        # The host may be a secret, so it isn't shown.
+        raise UnavailableError(
+            "the host of the definition is neither a name nor an IP address; write one, or have the operator set "
+            "another way to the system by sources.endpoints"
+        )
+    return host

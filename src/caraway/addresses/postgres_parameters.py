@@ -3,6 +3,7 @@
 `schema` isn't one of libpq: it is the search path of the session.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from caraway.addresses.names import Parameters, host_and_port, jdbc_params, trut
 from caraway.graph.systems import PostgresSystem, Secretish
 
 CONNECT_S = 10
+# A file that can't be. With an empty password, libpq would send one of the server's own from ~/.pgpass.
+NO_PASSWORDS = f"{os.devnull}/none"
 
 _SSL_MODES = {mode: mode for mode in ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")}
 _TARGETS = {
@@ -67,7 +70,7 @@ def connection_parameters(
         UnknownEntityError: A secret doesn't exist.
     """
     host, port = host_and_port(endpoints.get(system.name), system.host, system.port)
-    given = jdbc_params(system.jdbc_params, POSTGRES_PARAMETERS, place_of(system, endpoints))
+    given = jdbc_params(system.jdbc_params, POSTGRES_PARAMETERS, place_of(system, endpoints), resolve)
     schema = given.pop("schema", None)
     options = dict(settings)
     if schema is not None:
@@ -78,6 +81,7 @@ def connection_parameters(
         "dbname": system.database,
         "user": resolve(system.username),
         "password": resolve(system.password),
+        "passfile": NO_PASSWORDS,
         "application_name": "caraway",
         "connect_timeout": CONNECT_S,
         # A server that is cut off without a word is noticed within a minute.

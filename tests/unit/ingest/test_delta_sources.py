@@ -69,6 +69,7 @@ class Lake:
     target: Target = field(init=False)
     source: dict[str, Any] = field(default_factory=dict)
     dataset: DatasetSpec = ROWS
+    prefix: str = "lake/rows/"
 
     @property
     def path(self) -> str:
@@ -80,7 +81,7 @@ class Lake:
 
     def open(self) -> DeltaReader:
         connector = FilesConnector(
-            system=FilesSystem(name="lake"), container=str(self.folder), prefix="lake/rows/", format="delta"
+            system=FilesSystem(name="lake"), container=str(self.folder), prefix=self.prefix, format="delta"
         )
         spec = SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0, every_us=EVERY_US, **self.source)
         plan = plan_graph(Graph(datasets=(replace(self.dataset, sources=(spec,)),))).ingests[0]
@@ -249,6 +250,17 @@ def test_a_table_without_its_feed_is_refused(tmp_path: Path) -> None:
     for act in (lake.seek, lambda: lake.open().peek(1)):
         with pytest.raises(UnavailableError, match=rf"doesn't record its changes; ALTER TABLE .*{FEED} = true"):
             act()
+
+
+def test_a_table_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "data")
+    Lake(tmp_path / "other").create([row(1)])
+    lake.create([row(1)])
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "other")
+    for prefix in ("../other/lake/rows", "link/lake/rows", "lake/../../other/lake/rows"):
+        lake.prefix = prefix
+        with pytest.raises(UnavailableError, match="leads out of the folder"):
+            lake.seek()
 
 
 def test_a_feed_that_is_gone_is_an_error_with_its_remedy(tmp_path: Path) -> None:

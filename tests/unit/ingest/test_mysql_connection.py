@@ -16,7 +16,7 @@ from caraway.ingest.sources.tables.mysql_connection import (
 def connection(parameters: str) -> Any:
     # The stubs of PyMySQL lack its attributes.
     return DatabaseConnection(
-        **connection_keywords(jdbc_params(parameters, MYSQL_PARAMETERS, "MySQL")), defer_connect=True
+        **connection_keywords(jdbc_params(parameters, MYSQL_PARAMETERS, "MySQL", str)), defer_connect=True
     )
 
 

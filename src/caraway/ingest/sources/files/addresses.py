@@ -3,6 +3,7 @@
 import orjson
 from pyarrow import fs
 
+from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector, S3Connector
 from caraway.graph.systems import AzureSystem, FilesSystem, S3System
 from caraway.ingest.sources.files.endpoints import azure_address, google_address
@@ -22,7 +23,7 @@ def object_address(
         root: The folder of the table in it.
 
     Raises:
-        UnavailableError: A secret can't be looked up.
+        UnavailableError: A secret can't be looked up, or the table isn't in its folder.
         UnknownEntityError: A secret doesn't exist.
     """
     system = connector.system
@@ -30,6 +31,9 @@ def object_address(
     options: dict[str, str] = {}
     match system:
         case FilesSystem():
+            # Unlike the store, the library opens what it is told, wherever that is.
+            if not store.is_inside(root):
+                raise UnavailableError(f"Files {system.name}: the prefix {root} leads out of the folder {store.root}")
             return f"file://{store.root}/{root}", None
         case S3System():
             if system.access_key_id is not None and system.secret_access_key is not None:

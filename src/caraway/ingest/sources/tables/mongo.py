@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, cast
 from uuid import UUID
 
+from caraway.addresses.names import checked_host
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import MongoSystem
@@ -214,8 +215,10 @@ def address_of(host: str, endpoint: str | None) -> str:
         host: The host of the definition: a name that has an SRV record, or "host:port", or several of these with commas
             between them.
         endpoint: The address in this deployment; it may be a whole `mongodb://` address with options.
+
+    Raises `UnavailableError` if the host is something else: an address with options could name files of the server.
     """
-    address = endpoint or host
+    address = endpoint or checked_host(host)
     if "://" in address:
         return address
     return f"mongodb://{address}" if ":" in address else f"mongodb+srv://{address}"

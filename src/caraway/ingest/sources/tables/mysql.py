@@ -94,7 +94,7 @@ class MySQLTable:
         parts = name_parts(connector.table, self._at)
         self._schema, self._name = parts if len(parts) == 2 else (system.database, parts[-1])
         self._table = f"{quote(self._schema)}.{quote(self._name)}"
-        self._settings = jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self._at)
+        self._settings = jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self._at, context.resolve)
         self._connection: Connection[Any] | None = None
         self._kinds: dict[str, CursorKind | None] = {}
 

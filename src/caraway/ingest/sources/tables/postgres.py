@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from caraway.addresses.names import host_and_port, jdbc_params, name_parts
-from caraway.addresses.postgres_parameters import POSTGRES_PARAMETERS, quote
+from caraway.addresses.postgres_parameters import NO_PASSWORDS, POSTGRES_PARAMETERS, quote
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import PostgresSystem, RedshiftSystem
@@ -230,6 +230,7 @@ class PostgresTable:
             dbname=self._system.database,
             user=user,
             password=password,
+            passfile=NO_PASSWORDS,
             autocommit=True,
             prepare_threshold=None,  # a pooler may give each statement another connection
             **keywords,
@@ -267,7 +268,7 @@ class PostgresTable:
 
     def _of_jdbc(self) -> dict[str, object]:
         params = self._system.jdbc_params if isinstance(self._system, PostgresSystem) else None
-        return jdbc_params(params, POSTGRES_PARAMETERS, self._at)
+        return jdbc_params(params, POSTGRES_PARAMETERS, self._at, self._context.resolve)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -48,7 +48,7 @@ class Server:
         self._host, self._port = host_and_port(endpoints.get(system.name), system.host, system.port)
         self.where = f"MySQL {system.name} at {self._host}:{self._port}, database {system.database}"
         # A stream connects twice for each transaction that is read again, so that certificates are read here, once.
-        self._keywords = connection_keywords(jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self.where))
+        self._keywords = connection_keywords(jdbc_params(system.jdbc_params, MYSQL_PARAMETERS, self.where, resolve))
 
     def keywords(self) -> dict[str, Any]:
         """Return the arguments of PyMySQL for a connection."""
