@@ -1,24 +1,46 @@
 """Catalogs of Iceberg tables in users' systems, opened by `pyiceberg`, which is an extra."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from sqlalchemy.engine import make_url
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.typedef import EMPTY_DICT, Properties
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from caraway.addresses.names import checked_host
 from caraway.errors import UnavailableError, shortened
 from caraway.graph.systems import IcebergSystem, Secretish
 
 # The property with the folders of this machine in which files may be, as JSON.
 FOLDERS = "caraway.local-folders"
-# The databases that can be catalogs, by SQLAlchemy's names for them.
-DATABASES = ("postgresql", "mysql", "mariadb")
+# The databases that can be catalogs, by SQLAlchemy's names for them, and the libraries that open them.
+DATABASES = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+# The names of all that a REST catalog may say about itself, and about the files of its tables. Others that `pyiceberg`
+# would take from its answers are left out: some name code to run, files to open, or roles and profiles of the server.
+CATALOG_SAYS = frozenset({"uri", "prefix", "warehouse", "token", "namespace-separator"})
+FILES_SAY = frozenset(
+    {
+        *(f"s3.{name}" for name in ("access-key-id", "secret-access-key", "session-token", "region", "endpoint")),
+        *(f"adls.{name}" for name in ("account-name", "account-key", "sas-token")),
+        *(f"adls.{name}" for name in ("tenant-id", "client-id", "client-secret")),
+        *("s3.anonymous", "s3.force-virtual-addressing", "client.region"),
+        *("gcs.oauth2.token", "gcs.oauth2.token-expires-at"),
+    }
+)
+# The kinds of addresses that files may have.
+SCHEMES = frozenset({"file", "s3", "s3a", "s3n", "oss", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs"})
+# The names of Azure's accounts. The name is a part of an address, so another text could make another host of it.
+ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 # The seconds for which a request to S3 is awaited.
 CONNECT_S, REQUEST_S = 10.0, 60.0
 # The most characters of a library's error that are shown.
@@ -47,8 +69,58 @@ class GuardedFiles(PyArrowFileIO):
 
     def _check(self, location: str) -> None:
         scheme, _, path = self.parse_location(location, self.properties)
+        if scheme not in SCHEMES:
+            raise UnavailableError(f"{location} isn't read: {scheme} is none of {', '.join(sorted(SCHEMES))}")
         if scheme == "file":
             check_local(path, json.loads(str(self.properties.get(FOLDERS, "[]"))), location)
+
+
+class _Files(Catalog):
+    """A catalog whose files are always opened by `GuardedFiles`, and of whose tables none names code."""
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        del location
+        # All tables come through here with their properties. One of them names code that is run to name new files.
+        if (name := TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL) in properties:
+            raise UnavailableError(f"the table has the property {name}, which names code that isn't run; remove it")
+        return GuardedFiles(self.properties)
+
+
+class _DatabaseCatalog(_Files, SqlCatalog):
+    """A catalog in a database."""
+
+
+class _RestCatalog(_Files, RestCatalog):
+    """A catalog behind HTTP, of whose answers only what is known to be harmless has an effect."""
+
+    def _fetch_config(self) -> None:
+        own = self.properties
+        super()._fetch_config()
+        self.properties = own | _said(self.properties, CATALOG_SAYS | FILES_SAY)
+        if not str(self.properties["uri"]).startswith(("http://", "https://")):
+            raise UnavailableError(f"the catalog at {own['uri']} names an address that isn't http(s)://...")
+        self.uri = self.properties["uri"]
+        self._own_endpoint = own.get("s3.endpoint")
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        table = super()._response_to_table(identifier_tuple, table_response)
+        credentials = self._resolve_storage_credentials(
+            table_response.storage_credentials, table_response.metadata_location
+        )
+        given = self.properties | _said(table_response.config, FILES_SAY) | _said(credentials, FILES_SAY)
+        if not given.get("s3.access-key-id"):
+            # The server's own identity isn't shown to whatever address a catalog names.
+            given["s3.endpoint"] = self._own_endpoint
+        table.io = GuardedFiles(given)
+        return table
+
+
+def _said(answer: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """Return what is known of an answer of a catalog."""
+    said = {name: value for name, value in answer.items() if name in known and isinstance(value, str)}
+    if not ACCOUNT.fullmatch(said.get("adls.account-name", "")):
+        said.pop("adls.account-name", None)
+    return said
 
 
 def check_local(path: str, folders: Sequence[str], shown: str) -> None:
@@ -100,16 +172,16 @@ def open_catalog(
         address = endpoint if "://" in endpoint else f"https://{endpoint}"
         # A store of one's own has no regions.
         properties |= {"s3.endpoint": address, "s3.region": "us-east-1"}
-    if uri.startswith(("http://", "https://")):
-        properties["type"] = "rest"
-    else:
-        _check_database(system, uri, local_folders)
-        properties["type"] = "sql"
+    is_rest = uri.startswith(("http://", "https://"))
+    if not is_rest:
+        properties["uri"] = _database(system, uri, local_folders)
     with translated_errors(f"Iceberg {system.name}", system, resolve):
-        return load_catalog(system.catalog or system.name, **properties)
+        # `load_catalog` would add what the server's environment and ~/.pyiceberg.yaml have for a catalog of the name.
+        return (_RestCatalog if is_rest else _DatabaseCatalog)(system.catalog or system.name, **properties)
 
 
-def _check_database(system: IcebergSystem, uri: str, local_folders: Sequence[str]) -> None:
+def _database(system: IcebergSystem, uri: str, local_folders: Sequence[str]) -> str:
+    """Return the URL of a database, which has no options: those of its driver may name files of the server."""
     where = f"Iceberg {system.name}"
     try:
         url = make_url(uri)
@@ -118,11 +190,22 @@ def _check_database(system: IcebergSystem, uri: str, local_folders: Sequence[str
             f"{where}: uri is http(s)://... for a REST catalog, or the URL of a database, such as "
             "postgresql+psycopg://user:password@host/database"
         ) from None
+    if url.query:
+        raise UnavailableError(
+            f"{where}: the options {', '.join(url.query)} of uri aren't possible; leave them out, so that it is "
+            "postgresql://user:password@host:port/database"
+        )
     kind = url.get_backend_name()
     if kind == "sqlite":
         check_local(url.database or "", local_folders, f"{where}: the database {url.database}")
-    elif kind not in DATABASES:
+        return URL.create("sqlite", database=url.database).render_as_string()
+    if kind not in DATABASES:
         raise UnavailableError(f"{where}: a catalog is in Postgres or MySQL, not in {kind}")
+    if not (url.username and url.password):
+        # Without them, libraries take those of the server's environment and files.
+        raise UnavailableError(f"{where}: uri needs a user and a password, as {kind}://user:password@host/database")
+    place = url.set(drivername=f"{kind}+{DATABASES[kind]}", host=checked_host(url.host or ""))
+    return place.render_as_string(hide_password=False)
 
 
 @contextmanager
@@ -161,9 +244,3 @@ def _secrets(system: IcebergSystem, resolve: Resolve) -> Iterator[str]:
 def table_identifier(name: str) -> tuple[str, ...]:
     """Return the parts of a table's name."""
     return tuple(name.split("."))
-
-
-def properties_of(table: Any) -> Mapping[str, str]:
-    """Return the properties of a table."""
-    found: Mapping[str, str] = table.metadata.properties
-    return found
