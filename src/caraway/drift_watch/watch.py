@@ -18,7 +18,7 @@ from caraway.drift_watch.alerting import drifted
 from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import LOCK_KEY, ErasureLog, erasures
+from caraway.erasure.requests import LOCK_KEY, ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.wire.graphs import decode_graph
@@ -27,6 +27,7 @@ from caraway.served.drift import DriftStore, Profiled
 from caraway.served.drift_reports import drift_of, features_of, findings, last_hours
 from caraway.served.log import SERVED
 from caraway.state.reader import StateReader
+from caraway.state.tables import erasures
 from caraway.topics.credentials import sign_in
 from caraway.topics.ids import topic_id
 from caraway.topics.positions import TopicEnds

@@ -21,7 +21,7 @@ from caraway.archive.store.tables import ArchiveTable
 from caraway.config.settings import Settings
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import LOCK_KEY, ErasureLog, erasures
+from caraway.erasure.requests import LOCK_KEY, ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.functions.extractors.pool import FunctionPool
@@ -37,6 +37,7 @@ from caraway.skew.recomputing import CommitQueries, Failure, Question, json_text
 from caraway.skew.sampling import ServedRow, draw
 from caraway.state.plans import Planned, Plans
 from caraway.state.reader import StateReader
+from caraway.state.tables import erasures
 from caraway.topics.credentials import sign_in
 from caraway.topics.ids import topic_id
 from caraway.topics.positions import TopicEnds

@@ -11,7 +11,7 @@ from caraway.errors import ConflictError
 from caraway.state.database import connect
 from caraway.state.migrate import migrate
 from caraway.state.replays import ATTEMPT, ReplayClaim, Replays
-from caraway.state.replays import replays as table
+from caraway.state.tables import replays as table
 
 
 @pytest.fixture
