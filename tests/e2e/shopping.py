@@ -33,12 +33,15 @@ KEYS = {"Orders": (), "Prices": ("item",), "Users": ("user",)}
 FOREVER, SOON = plain.Continuous(None), plain.Continuous(20 * SECOND)
 
 
-def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
-    """Return the sources, what is derived from them, and a featureset with all columns of the latter."""
-    hook = Webhook(name="known")
+def definitions(name: str, version: int) -> tuple[list[Dataset], list[Dataset], Featureset]:
+    """Return the sources, what is derived from them, and a featureset with all columns of the latter.
+
+    Equal datasets of two branches share topics, so those of each test have a `version` and a webhook of their own.
+    """
+    hook = Webhook(name=name)
 
     @source(hook.endpoint("orders"), disorder="14d", cdc="append")
-    @dataset
+    @dataset(version=version)
     class Orders:
         user: str
         item: str
@@ -46,21 +49,21 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
         at: datetime
 
     @source(hook.endpoint("prices"), disorder="14d", cdc="debezium")
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Prices:
         item: str = field(key=True)
         price: int
         at: datetime
 
     @source(hook.endpoint("users"), disorder="14d", cdc="debezium")
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Users:
         user: str = field(key=True, erase_key=True)
         city: str
         item: str
         at: datetime
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Priced:
         user: str = field(key=True)
         total: int
@@ -75,7 +78,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
                 total=Sum(of="price", window=Continuous("forever")), soon=Count(window=Continuous("20s"))
             )
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Cities:
         city: str = field(key=True)
         n: int
@@ -90,7 +93,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
                 n=Count(window=Continuous("forever")), amount=Sum(of="amount", window=Continuous("20s"))
             )
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Distinct:
         user: str = field(key=True)
         n: int
@@ -106,7 +109,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
                 .aggregate(n=Count(window=Continuous("forever")), amount=Sum(of="amount", window=Continuous("forever")))
             )
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Firsts:
         user: str = field(key=True)
         item: str
@@ -118,7 +121,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
         def first(cls, orders):
             return orders.groupby("user").first()
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Moves:
         city: str = field(key=True)
         n: int
@@ -130,7 +133,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
             left = users.changelog(delete="gone").filter(col("gone"))
             return left.groupby("city").aggregate(n=Count(window=Continuous("forever")))
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Living:
         city: str = field(key=True)
         n: int
@@ -141,7 +144,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
         def count(cls, users):
             return users.groupby("city").aggregate(n=Count(window=Continuous("forever")))
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Wishes:
         user: str = field(key=True)
         city: str
@@ -154,7 +157,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
         def join(cls, users, prices):
             return users.join(prices, how="left", on=["item"])
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Spending:
         user: str = field(key=True)
         n: int
@@ -165,7 +168,7 @@ def definitions() -> tuple[list[Dataset], list[Dataset], Featureset]:
         def count(cls, orders):
             return orders.groupby("user").aggregate(n=Count(window=Tumbling("5s")))
 
-    @dataset(index=True)
+    @dataset(index=True, version=version)
     class Ranks:
         n: int = field(key=True)
         users: int

@@ -25,15 +25,14 @@ def now_us() -> int:
     return (datetime.now(UTC) - EPOCH) // (datetime.resolution)
 
 
-def logged(client: Client, sent: Sequence[Batch], into: list[Logged], asked_us: list[int]) -> None:
-    """Log batches one after the other, and note a time between each two of them."""
-    for some in sent:
-        client.log("known", SOURCES[some.source], some.frame())
-        into.extend(some.rows)
-        asked_us.append(now_us())
-        # The next batch is accepted at a later microsecond.
-        while now_us() == asked_us[-1]:
-            pass
+def logged(client: Client, webhook: str, some: Batch) -> int:
+    """Log a batch, and return a time before the next one."""
+    client.log(webhook, SOURCES[some.source], some.frame())
+    asked_us = now_us()
+    # The next batch is accepted at a later microsecond.
+    while now_us() == asked_us:
+        pass
+    return asked_us
 
 
 def answers(client: Client, known: Any, asked: Sequence[Question], execution: str) -> list[Row]:
@@ -81,7 +80,7 @@ def test_what_was_known_is_what_the_oracle_and_the_server_knew_then(
 ) -> None:
     seed = random.randrange(1 << 30)
     chosen, branch = random.Random(seed), f"known-{committed}-{batches}"
-    sources, derived, known = definitions()
+    sources, derived, known = definitions(branch, seed)
     rows: list[Logged] = []
     asked_us: list[int] = []
     with closing(Client(world.url, branch=branch)) as client:
@@ -94,7 +93,9 @@ def test_what_was_known_is_what_the_oracle_and_the_server_knew_then(
 
         def log(count: int) -> None:
             for _ in range(count):
-                logged(client, [batch(chosen, now_us())], rows, asked_us)
+                some = batch(chosen, now_us())
+                asked_us.append(logged(client, branch, some))
+                rows.extend(some.rows)
 
         log(batches // 2)
         if committed == "between":

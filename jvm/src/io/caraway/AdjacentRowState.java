@@ -149,10 +149,17 @@ final class AdjacentRowState {
     if (of == null) {
       return List.of();
     }
-    Nearby nearby = Nearby.of(versions, of.key(), rule.forward(), Math.max(since, of.ingested()));
-    return nearby.moments().stream()
-        .map(moment -> new State(moment, parts(of, AdjacentRow.of(nearby.known(moment), rule.forward()), moment)))
-        .toList();
+    List<State> states = new ArrayList<>(1);
+    for (Version revision : of.revisions()) {
+      long from = Math.max(since, revision.ingested());
+      if (from < revision.until(of)) {
+        Nearby nearby = Nearby.of(versions, of.key(), rule.forward(), from);
+        for (long moment : nearby.moments().headSet(revision.until(of))) {
+          states.add(new State(moment, parts(revision, AdjacentRow.of(nearby.known(moment), rule.forward()), moment)));
+        }
+      }
+    }
+    return states;
   }
 
   private List<Part> parts(Version of, AdjacentRow adjacent, long known) {

@@ -203,21 +203,31 @@ final class AsOfState {
       Version left = Version.decode(entry);
       byte[] before = match(rule, old, left.time());
       byte[] after = match(rule, now, left.time());
-      if (left.op() == Version.RETRACT || (before == null && after == null && tooOld(old, now, left.time()))) {
+      if (before == null && after == null && tooOld(old, now, left.time())) {
         continue;
       }
-      byte[] rev = left.revision(cause.arrival());
-      Version corrected = left.knownFrom(known);
-      boolean same = Arrays.equals(before, after);
-      if (!same && isSent(before)) {
-        out.accept(new Joined(Version.RETRACT, corrected, rev, before));
+      for (Version revision : left.revisions()) {
+        if (known < revision.until(left) && revision.op() != Version.RETRACT) {
+          correct(revision.knownFrom(known), revision.revision(cause.arrival()), before, after, out);
+          if (left.op() == Version.RETRACT && isSent(after)) {
+            // A later step that groups by the columns of the match has no retraction of this left row yet in the group of the new match.
+            out.accept(new Joined(Version.RETRACT, left.knownFrom(known), left.revision(0), after));
+          }
+        }
       }
-      // The record is sent even with the same match or none, so that its revision is that of an attempt in which the left row came later.
-      if (after != null || !rule.inner) {
-        out.accept(new Joined(left.op(), corrected, rev, after));
-      } else if (before == null || rule.keyed) {
-        out.accept(new Joined(rule.leftOut(), corrected, rev, null));
-      }
+    }
+  }
+
+  private void correct(Version left, byte[] rev, byte[] before, byte[] after, Consumer<Joined> out) {
+    boolean same = Arrays.equals(before, after);
+    if (!same && isSent(before)) {
+      out.accept(new Joined(Version.RETRACT, left, rev, before));
+    }
+    // The record is sent even with the same match or none, so that its revision is that of an attempt in which the left row came later.
+    if (after != null || !rule.inner) {
+      out.accept(new Joined(left.op(), left, rev, after));
+    } else if (before == null || rule.keyed) {
+      out.accept(new Joined(rule.leftOut(), left, rev, null));
     }
   }
 

@@ -40,12 +40,10 @@ record Nearby(long since, Predicate<Version> counts, List<Version> records, bool
     Version found = next(versions, position, forward);
     while (found != null && found.time() >= oldest) {
       records.add(found);
-      if (found.op() != Version.RETRACT && counts.test(found)) {
-        if (found.ingested() <= since) {
-          break;
-        }
-        stands = true;
+      if (standsSince(since, found, counts)) {
+        break;
       }
+      stands |= found.op() != Version.RETRACT && counts.test(found);
       if (found.ingested() > since && ++later >= MOST && stands) {
         return new Nearby(since, counts, records, false);
       }
@@ -54,18 +52,29 @@ record Nearby(long since, Predicate<Version> counts, List<Version> records, bool
     return new Nearby(since, counts, records, true);
   }
 
+  private static boolean standsSince(long since, Version record, Predicate<Version> counts) {
+    Version then = record.asOf(since);
+    return record.op() != Version.RETRACT && counts.test(record) && then != null && then.op() != Version.RETRACT;
+  }
+
+  /** Returns the nearest record that counts and hasn't been retracted at any moment from {@code since} on, or null. */
+  Version lasting() {
+    Version last = records.isEmpty() ? null : records.get(records.size() - 1);
+    return last != null && standsSince(since, last, counts) ? last : null;
+  }
+
   /**
    * Returns the moments from {@code since} on at which the known records change, in order.
    *
-   * <p>A moment is left out if a record has been corrected later, because its former revision isn't kept. The output of then was sent when that
-   * revision was read.
+   * <p>A moment is left out if a record has been corrected since, and its revision of then isn't kept. The output of then was sent if that revision
+   * was read in time.
    */
   TreeSet<Long> moments() {
     TreeSet<Long> moments = new TreeSet<>();
     if (complete) {
       moments.add(since);
     }
-    records.forEach(record -> moments.add(Math.max(since, record.ingested())));
+    records.forEach(record -> record.revisions().forEach(revision -> moments.add(Math.max(since, revision.ingested()))));
     if (moments.size() > 1) {
       long last = moments.last();
       moments.removeIf(moment -> moment < last && !isKept(moment));
@@ -75,10 +84,11 @@ record Nearby(long since, Predicate<Version> counts, List<Version> records, bool
 
   private boolean isKept(long moment) {
     for (Version record : records) {
-      if (record.ingested() > moment && record.corrected()) {
+      Version then = record.asOf(moment);
+      if (record.isLostAt(moment)) {
         return false;
       }
-      if (record.ingested() <= moment && record.op() != Version.RETRACT && counts.test(record)) {
+      if (then != null && then.op() != Version.RETRACT && counts.test(then)) {
         return true;
       }
     }
@@ -94,9 +104,10 @@ record Nearby(long since, Predicate<Version> counts, List<Version> records, bool
   List<Version> known(long moment, Predicate<Version> kind) {
     List<Version> known = new ArrayList<>(1);
     for (Version record : records) {
-      if (record.ingested() <= moment && kind.test(record)) {
-        known.add(record);
-        if (record.op() != Version.RETRACT) {
+      Version then = record.asOf(moment);
+      if (then != null && kind.test(then)) {
+        known.add(then);
+        if (then.op() != Version.RETRACT) {
           break;
         }
       }

@@ -106,10 +106,9 @@ final class TableState {
     }
   }
 
-  /** Returns the next begin behind a position that isn't retracted and was known at a moment, or null. */
-  private Version nextBegin(Slice events, byte[] position, long known) {
-    Nearby nearby = Nearby.of(events, position, true, known, Long.MIN_VALUE, this::begins);
-    return Nearby.standing(nearby.known(known));
+  /** Returns the next begin behind a position that hasn't been retracted at any moment since, or null. */
+  private Version nextBegin(Slice events, byte[] position, long since) {
+    return Nearby.of(events, position, true, since, Long.MIN_VALUE, this::begins).lasting();
   }
 
   private boolean begins(Version event) {

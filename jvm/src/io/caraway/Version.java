@@ -1,7 +1,9 @@
 package io.caraway;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * A record as the operators store it: its position in time, its operation, its encoded row.
@@ -9,20 +11,26 @@ import java.util.Arrays;
  * @param ingested the moment from which the record is known, in microseconds (docs/records.md)
  * @param arrival the offset of a right row of a join, plus one; 0 of other records
  * @param corrected whether an operator has replaced a former revision of the record by this one
+ * @param former the revision before this one, if it is kept: one of the same row, which in turn may have a former one
  */
-record Version(int op, long time, long ingested, long arrival, boolean corrected, byte[] id, byte[] rev, byte[] row) {
+record Version(
+    int op, long time, long ingested, long arrival, boolean corrected, Version former, byte[] id, byte[] rev, byte[] row) {
   static final int PUT = 1;
   static final int RETRACT = 0;
   static final int DELETE = -1;
+  private static final byte[] NOTHING = {};
 
-  private static final int HEADER_BYTES = 1 + Long.BYTES + Short.BYTES;
-  // The first byte of an encoded record has the operation, plus one, and these bits. An arrival follows only if there is one.
+  private static final int HEADER_BYTES = 1 + 2 * Long.BYTES + Short.BYTES;
+  // The most revisions of a record that are kept. All but the newest are only for records that are read late, so most need none of them.
+  private static final int MOST_REVISIONS = 8;
+  // The first byte of an encoded record has the operation, plus one, and these bits. An arrival and a former revision follow only if there are any.
   private static final int OPERATION = 3;
   private static final int ARRIVED = 4;
   private static final int CORRECTED = 8;
+  private static final int HAS_FORMER = 16;
 
   Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] row) {
-    this(op, time, ingested, 0, false, id, rev, row);
+    this(op, time, ingested, 0, false, null, id, rev, row);
   }
 
   /** Returns the least key at a time, below those of all records at that time. */
@@ -37,27 +45,52 @@ record Version(int op, long time, long ingested, long arrival, boolean corrected
   }
 
   byte[] encode() {
-    boolean arrived = arrival != 0;
-    ByteBuffer out = ByteBuffer.allocate(HEADER_BYTES + (arrived ? Long.BYTES : 0) + rev.length + row.length)
-        .put((byte) (op + 1 | (arrived ? ARRIVED : 0) | (corrected ? CORRECTED : 0))).putLong(ingested);
-    if (arrived) {
+    List<Version> revisions = revisions();
+    ByteBuffer out = ByteBuffer.allocate(row.length + revisions.stream().mapToInt(revision -> HEADER_BYTES + revision.rev.length).sum());
+    for (int i = revisions.size() - 1; i >= 0; i--) {
+      revisions.get(i).encodeRevision(out);
+    }
+    return Arrays.copyOf(out.put(row).array(), out.position());
+  }
+
+  private void encodeRevision(ByteBuffer out) {
+    out.put((byte) (op + 1 | (arrival == 0 ? 0 : ARRIVED) | (corrected ? CORRECTED : 0) | (former == null ? 0 : HAS_FORMER))).putLong(ingested);
+    if (arrival != 0) {
       out.putLong(arrival);
     }
-    return out.putShort((short) rev.length).put(rev).put(row).array();
+    out.putShort((short) rev.length).put(rev);
   }
 
   static Version decode(byte[] key, byte[] value) {
     ByteBuffer in = ByteBuffer.wrap(value);
+    long time = ByteBuffer.wrap(key).getLong() ^ Long.MIN_VALUE;
+    byte[] id = Arrays.copyOfRange(key, Long.BYTES, key.length);
+    List<Version> found = new ArrayList<>(1);
+    boolean more = true;
+    while (more) {
+      more = (in.get(in.position()) & HAS_FORMER) != 0;
+      found.add(decodeRevision(in, time, id));
+    }
+    byte[] row = new byte[in.remaining()];
+    in.get(row);
+    Version version = null;
+    for (int i = found.size() - 1; i >= 0; i--) {
+      version = found.get(i).with(version, row);
+    }
+    return version;
+  }
+
+  private static Version decodeRevision(ByteBuffer in, long time, byte[] id) {
     int first = in.get();
     long ingested = in.getLong();
     long arrival = (first & ARRIVED) == 0 ? 0 : in.getLong();
     byte[] rev = new byte[in.getShort() & 0xffff];
     in.get(rev);
-    byte[] row = new byte[in.remaining()];
-    in.get(row);
-    long time = ByteBuffer.wrap(key).getLong() ^ Long.MIN_VALUE;
-    byte[] id = Arrays.copyOfRange(key, Long.BYTES, key.length);
-    return new Version(opOf(value), time, ingested, arrival, (first & CORRECTED) != 0, id, rev, row);
+    return new Version((first & OPERATION) - 1, time, ingested, arrival, (first & CORRECTED) != 0, null, id, rev, NOTHING);
+  }
+
+  private Version with(Version before, byte[] payload) {
+    return new Version(op, time, ingested, arrival, corrected, before, id, rev, payload);
   }
 
   /** Returns the operation of an encoded version. */
@@ -123,17 +156,58 @@ record Version(int op, long time, long ingested, long arrival, boolean corrected
 
   /** Returns this right row with its arrival. */
   Version arrived(long offset) {
-    return new Version(op, time, ingested, offset + 1, corrected, id, rev, row);
+    return new Version(op, time, ingested, offset + 1, corrected, former, id, rev, row);
   }
 
   /** Returns this record as the output of causes of which the latest one was ingested at a moment, if that is later. */
   Version knownFrom(long moment) {
-    return moment <= ingested ? this : new Version(op, time, moment, arrival, corrected, id, rev, row);
+    return moment <= ingested ? this : new Version(op, time, moment, arrival, corrected, former, id, rev, row);
   }
 
   /** Returns this record as an operator stores it in place of another revision, null if there is none. */
   Version inPlaceOf(Version replaced) {
-    return replaced == null ? this : new Version(op, time, ingested, arrival, true, id, rev, row);
+    if (replaced == null) {
+      return this;
+    }
+    // Revisions that were ingested later than this one are never seen beside it.
+    List<Version> before = new ArrayList<>();
+    if (Arrays.equals(replaced.row, row)) {
+      replaced.revisions().stream().filter(revision -> revision.ingested < ingested).forEach(before::add);
+    }
+    Version kept = null;
+    for (Version revision : before.subList(Math.max(0, before.size() - MOST_REVISIONS + 1), before.size())) {
+      kept = new Version(revision.op, time, revision.ingested, revision.arrival, revision.corrected, kept, id, revision.rev, row);
+    }
+    return new Version(op, time, ingested, arrival, true, kept, id, rev, row);
+  }
+
+  /** Returns the revision that was known at a moment; null if there was none, or it isn't kept. */
+  Version asOf(long moment) {
+    return ingested <= moment ? this : former == null ? null : former.asOf(moment);
+  }
+
+  /** Returns whether a revision that was known at a moment may not be kept. */
+  boolean isLostAt(long moment) {
+    return asOf(moment) == null && revisions().get(0).corrected;
+  }
+
+  /** Returns the kept revisions, the oldest first. */
+  List<Version> revisions() {
+    if (former == null) {
+      return List.of(this);
+    }
+    List<Version> revisions = new ArrayList<>(former.revisions());
+    revisions.add(this);
+    return revisions;
+  }
+
+  /** Returns the moment from which this revision of a record is replaced by the next one. */
+  long until(Version record) {
+    Version next = record;
+    while (this != next && next.former != this) {
+      next = next.former;
+    }
+    return this == next ? Long.MAX_VALUE : next.ingested;
   }
 
   /** Returns the row that a right version adds to a left row, null if it is a delete or retraction. */

@@ -86,30 +86,31 @@ final class AdjacentRowsTest {
     }
     sides = Traces.ingested(random, sides);
     boolean inOrder = random.nextBoolean();
+    int ordered = inOrder ? sides.size() : 0;
     List<Version> sent = new ArrayList<>();
     Map<String, Traces.Memory> pages = new HashMap<>();
     int[] read = new int[sides.size()];
     int total = sides.stream().mapToInt(List::size).sum();
     int checkpoint = random.nextInt(total);
     for (int i = 0; i < checkpoint; i++) {
-      step(chain, pages, null, sides, read, random, inOrder, sent);
+      step(chain, pages, null, sides, read, random, ordered, sent);
     }
     Map<String, Traces.Memory> failed = new HashMap<>();
     pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = joined ? 0 : random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(chain, failed, null, sides, readOn, random, inOrder, sent);
+      step(chain, failed, null, sides, readOn, random, ordered, sent);
     }
     // The first batch must read at least the records that were read before the crash.
     Replay replay = new Replay(Long.MAX_VALUE);
     int i = checkpoint;
     while (!Traces.reached(read, readOn)) {
-      step(chain, pages, replay, sides, read, random, inOrder, sent);
+      step(chain, pages, replay, sides, read, random, ordered, sent);
       i++;
     }
     for (; i < total; i++) {
-      step(chain, pages, null, sides, read, random, inOrder, sent);
+      step(chain, pages, null, sides, read, random, ordered, sent);
     }
     String found = text(newest(sent));
     List<Version> left = new ArrayList<>(sides.get(0));
@@ -168,8 +169,8 @@ final class AdjacentRowsTest {
   /** Processes one record of any side: left ones of two partitions, or right ones. */
   private static void step(
       Chain chain, Map<String, Traces.Memory> pages, Replay replay, List<List<Version>> sides, int[] read, Random random,
-      boolean inOrder, List<Version> sent) {
-    int side = Traces.next(random, inOrder, sides, read);
+      int ordered, List<Version> sent) {
+    int side = Traces.next(random, ordered, sides, read);
     int offset = read[side]++;
     Version version = sides.get(side).get(offset);
     if (side < RIGHT) {

@@ -52,21 +52,23 @@ final class TablesTest {
       sides.add(records(random, side, times, shape.revised && side < RIGHT));
     }
     sides = Traces.ingested(random, sides);
-    boolean inOrder = random.nextBoolean();
+    // The versions of a table's key are in one partition, so they may be in order although those of the right side aren't.
+    int ordered = new int[] {0, RIGHT, sides.size()}[random.nextInt(3)];
+    boolean inOrder = ordered == sides.size();
     Output sent = new Output(new ArrayList<>(), new ArrayList<>());
     Map<String, Traces.Memory> pages = new HashMap<>();
     int[] read = new int[sides.size()];
     int total = sides.stream().mapToInt(List::size).sum();
     int checkpoint = random.nextInt(total);
     for (int i = 0; i < checkpoint; i++) {
-      step(shape, pages, null, sides, read, inOrder, random, sent);
+      step(shape, pages, null, sides, read, ordered, random, sent);
     }
     Map<String, Traces.Memory> failed = new HashMap<>();
     pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(shape, failed, null, sides, readOn, inOrder, random, sent);
+      step(shape, failed, null, sides, readOn, ordered, random, sent);
     }
     for (int side = 0; side < sides.size(); side++) {
       for (int offset = readOn[side]; offset < sides.get(side).size(); offset++) {
@@ -78,23 +80,25 @@ final class TablesTest {
     Replay[] replays = {new Replay(RESTART), new Replay(RESTART)};
     int i = checkpoint;
     while (!Traces.reached(read, readOn)) {
-      step(shape, pages, replays, sides, read, inOrder, random, sent);
+      step(shape, pages, replays, sides, read, ordered, random, sent);
       i++;
     }
     for (; i < total; i++) {
-      step(shape, pages, null, sides, read, inOrder, random, sent);
+      step(shape, pages, null, sides, read, ordered, random, sent);
     }
     Map<String, String> expected = expected(shape, sides, times, Long.MAX_VALUE);
     Map<String, String> found = found(sent, times, Long.MAX_VALUE);
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
-    // A single operator also shows what was known if records are read in another order than that of their ingestion, unless they were corrected.
-    if (inOrder) {
+    // The join also shows what was known if its sides are read in another order than that of their ingestion, unless left rows are corrected.
+    if (inOrder || (!shape.fansOut() && ordered == RIGHT)) {
       for (long moment : Traces.moments(sides)) {
         Map<String, String> known = expected(shape, sides, times, moment);
         Map<String, String> shown = found(sent, times, moment);
         check(shown.equals(known), "%s, known at %d%nfound%n%s%nexpected%n%s", shape, moment, shown, known);
-        Map<String, String> counted = counted(sent, known, moment);
-        check(counted.equals(known), "%s, known at %d%ncounted%n%s%nexpected%n%s", shape, moment, counted, known);
+        if (inOrder) {
+          Map<String, String> counted = counted(sent, known, moment);
+          check(counted.equals(known), "%s, known at %d%ncounted%n%s%nexpected%n%s", shape, moment, counted, known);
+        }
       }
     }
     // A reader of one group only must know the rows in it, and no others.
@@ -196,9 +200,9 @@ final class TablesTest {
   }
 
   private static void step(
-      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, boolean inOrder, Random random,
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int ordered, Random random,
       Output sent) {
-    int side = Traces.next(random, inOrder, sides, read);
+    int side = Traces.next(random, ordered, sides, read);
     int offset = read[side]++;
     int known = sent.joined.size();
     step(shape, pages, replays, side, sides.get(side).get(offset), offset, sent.joined);

@@ -83,14 +83,15 @@ final class Traces {
     return stamped;
   }
 
-  /** Returns the input of which a record is read next: any, or that with the oldest record. */
-  static int next(Random random, boolean inOrder, List<List<Version>> sides, int[] read) {
+  /** Returns the input of which a record is read next: any, but of the first {@code ordered} inputs only that with the oldest record. */
+  static int next(Random random, int ordered, List<List<Version>> sides, int[] read) {
     int side = random.nextInt(sides.size());
     int next = -1;
     for (int i = 0; i < sides.size(); i++, side = (side + 1) % sides.size()) {
       if (read[side] < sides.get(side).size()) {
-        boolean older = next < 0 || sides.get(side).get(read[side]).ingested() < sides.get(next).get(read[next]).ingested();
-        next = next < 0 || (inOrder && older) ? side : next;
+        boolean both = side < ordered && next < ordered;
+        boolean older = next >= 0 && both && sides.get(side).get(read[side]).ingested() < sides.get(next).get(read[next]).ingested();
+        next = next < 0 || older ? side : next;
       }
     }
     return next;
