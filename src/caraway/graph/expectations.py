@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from caraway.errors import DefinitionError
+from caraway.graph.json_schemas import check_schema
 from caraway.patterns import searcher
 
 # The parameters of checks whose argument is the name of one column, and the one whose argument is a list of such names.
@@ -59,9 +60,6 @@ TYPE_NAMES: Mapping[str, frozenset[str]] = {
 STRICT = "strict"
 # The languages of a `row_condition`.
 CONDITION_PARSERS = ("pandas",)
-# Keywords of JSON schemas whose check could take exponential time: references, two of which may lead to the same part,
-# and patterns for names of properties, which the library matches by Python's regular expressions.
-SLOW_KEYWORDS = frozenset({"$dynamicRef", "$recursiveRef", "$ref", "patternProperties"})
 _BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
 
 
@@ -148,7 +146,7 @@ def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
     try:
         for pattern in (*([arguments["regex"]] if "regex" in arguments else []), *arguments.get("regex_list", ())):
             searcher(pattern)
-        json.loads(json.dumps(arguments.get("json_schema"), default=str), object_hook=_checked_part)
+        check_schema(json.loads(json.dumps(arguments.get("json_schema"), default=str)))
     except DefinitionError as error:
         return str(error)
     return None
@@ -169,14 +167,3 @@ def unsupported(arguments: Mapping[str, Any]) -> str | None:
         if type_named(str(name)) is None:
             return f"there is no type {name!r}; types: {', '.join(TYPE_NAMES)}"
     return None
-
-
-def _checked_part(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a JSON schema. Raise `DefinitionError` if its check could take exponential time."""
-    if isinstance(pattern := part.get("pattern"), str):
-        searcher(pattern)
-    if slow := SLOW_KEYWORDS & part.keys():
-        raise DefinitionError(
-            f"json_schema: {min(slow)} isn't supported; write out the parts and the names of properties"
-        )
-    return part

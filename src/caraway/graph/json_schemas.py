@@ -1,0 +1,54 @@
+"""The check of JSON schemas in expectations: those whose validation could take exponential time are refused."""
+
+from typing import Any
+from urllib.parse import unquote
+
+from caraway.errors import DefinitionError
+from caraway.patterns import searcher
+
+# The most parts of a schema, with each reference replaced by what it refers to. Validation visits each of them at most
+# once for each part of a document; schemas that models of Python generate have some hundreds.
+MAX_PARTS = 5_000
+# Keywords by which a part can refer to others in a way that isn't counted, or match names of properties by Python's own
+# regular expressions, whose time isn't linear.
+UNSUPPORTED = ("$anchor", "$dynamicRef", "$recursiveRef", "patternProperties")
+
+
+def check_schema(schema: Any) -> None:
+    """Check a JSON schema.
+
+    Raises `DefinitionError` if it refers to itself or to another document, is too large with its references replaced,
+    or has a keyword or a pattern that isn't supported.
+    """
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(schema, ())]
+    parts = 0
+    while waiting:
+        part, inside = waiting.pop()
+        parts += 1
+        if parts > MAX_PARTS:
+            raise DefinitionError(f"json_schema has more than {MAX_PARTS:,} parts, with its references replaced")
+        if isinstance(part, list):
+            waiting += [(item, inside) for item in part]
+        elif isinstance(part, dict):
+            found = next((keyword for keyword in UNSUPPORTED if keyword in part), None)
+            if found is not None or (isinstance(part.get("$id"), str) and part is not schema):
+                raise DefinitionError(f"json_schema: {found or '$id in a part'} isn't supported; write the parts out")
+            if isinstance(part.get("pattern"), str):
+                searcher(part["pattern"])
+            if isinstance(reference := part.get("$ref"), str):
+                if reference in inside:
+                    raise DefinitionError(f"json_schema: {reference} refers to itself; write out so many levels of it")
+                waiting.append((_referred(schema, reference), (*inside, reference)))
+            waiting += [(value, inside) for value in part.values()]
+
+
+def _referred(schema: Any, reference: str) -> Any:
+    """Return the part of a schema to which a reference leads. Raises `DefinitionError` if there is none in it."""
+    found = schema
+    if reference != "#":
+        for step in unquote(reference).removeprefix("#/").split("/"):
+            key = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, dict) and reference.startswith("#/") else None
+    if not isinstance(found, dict | bool):
+        raise DefinitionError(f"json_schema: {reference} leads to no part of this schema; as in: #/$defs/Address")
+    return found
