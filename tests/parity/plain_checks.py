@@ -57,6 +57,11 @@ def _between(value: Any, arguments: Arguments) -> bool:
     return not (high is not None and (value > high or (value == high and arguments.get("strict_max"))))
 
 
+def _has(text: str, pattern: str) -> bool:
+    """Return whether a text has a pattern of `suites`: `\\W` and the like know ASCII only, `$` is the end itself."""
+    return re.search(pattern.replace("$", r"\Z"), text, re.ASCII) is not None
+
+
 _OF_VALUES: Mapping[str, Callable[[Any, Arguments], bool]] = {
     "expect_column_values_to_be_between": _between,
     "expect_column_value_lengths_to_be_between": lambda value, given: (
@@ -64,8 +69,8 @@ _OF_VALUES: Mapping[str, Callable[[Any, Arguments], bool]] = {
     ),
     "expect_column_values_to_be_in_set": lambda value, given: value in given["value_set"],
     "expect_column_values_to_not_be_in_set": lambda value, given: value not in given["value_set"],
-    "expect_column_values_to_match_regex": lambda value, given: re.search(given["regex"], value) is not None,
-    "expect_column_values_to_not_match_regex": lambda value, given: re.search(given["regex"], value) is None,
+    "expect_column_values_to_match_regex": lambda value, given: _has(value, given["regex"]),
+    "expect_column_values_to_not_match_regex": lambda value, given: not _has(value, given["regex"]),
     "expect_column_values_to_be_of_type": lambda value, given: isinstance(
         value, {"bytes": bytes, "str": str}[given["type_"]]
     ),
