@@ -1,5 +1,6 @@
 """Random graphs, sound in form but not in meaning, which the wire ignores."""
 
+import re
 from typing import Any
 
 from hypothesis import strategies as st
@@ -72,6 +73,7 @@ names = st.text(min_size=1, max_size=5)
 columns = st.lists(names, max_size=3).map(tuple)
 micros = st.integers(-(2**63), 2**63 - 1)
 expressions = any_expression(depth=2)
+patterns = names.map(re.escape) | st.sampled_from(["[a-z]+", r"\d{2,5}", r"(?i)\pL*|é?$", ""])
 
 SIMPLE: list[DataType] = [INT, FLOAT, BOOL, STRING, BYTES, DATETIME, DATE]
 
@@ -88,7 +90,7 @@ dtypes: st.SearchStrategy[DataType] = st.recursive(
     | st.builds(BetweenType, st.just(INT), st.integers(-5, 0), st.integers(1, 5), st.booleans(), st.booleans())
     | st.builds(BetweenType, st.just(FLOAT), st.just(-0.5), st.just(1e300), st.booleans(), st.booleans())
     | st.builds(OneOfType, st.just(STRING), st.lists(names, min_size=1, max_size=2).map(tuple))
-    | st.builds(RegexType, names),
+    | st.builds(RegexType, patterns),
     lambda inner: (
         st.builds(ListType, inner)
         | st.builds(MapType, inner)
