@@ -23,7 +23,7 @@ from tests.unit.oracle.product import Question
 from tests.unit.oracle.semantics import NOTHING, Answer, Oracle
 from tests.unit.oracle.sources import DATASETS, KEYS
 
-pytestmark = pytest.mark.filterwarnings("ignore:aggregate", "ignore:select", "ignore:feature Asked")
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate", "ignore:select")
 
 QUESTIONS = 120
 TIME = "at"
