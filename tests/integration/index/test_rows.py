@@ -1,5 +1,6 @@
 """Rows of aggregates on a real topic, through kills of the index at any moment and the loss of its database."""
 
+import random
 import secrets
 import shutil
 import subprocess
@@ -13,9 +14,11 @@ import pytest
 
 from caraway.index.feeding.worker import IndexWorker
 from caraway.index.storage.store import IndexStore
+from caraway.topics.markers import MARKER_KEY
 from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events, read
+from tests.unit.index.test_emission import Topic, check_rows
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -92,3 +95,14 @@ def test_rows_that_an_earlier_process_has_not_sent_are_reported_as_unsent(kafka:
             assert events.check()
         finally:
             worker.stop()
+
+
+def test_an_index_begins_to_emit_behind_the_markers_of_a_server(kafka: str, tmp_path: Path) -> None:
+    with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
+        events = Events("buckets", secrets.token_hex(4), writer, kafka)
+        writer.write(events.rows.name, [(MARKER_KEY, b"\x01", None)]).result()
+        events.send(20)
+        settle(kafka, tmp_path, [events])
+        rows = Topic(events.rows, random.Random(1))
+        rows.records = [record for record in read(kafka, events.rows.name) if record[0] != MARKER_KEY]
+        check_rows(events.found, rows, events.fickle.engine())

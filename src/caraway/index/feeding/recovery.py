@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from caraway.erasure.keys import is_erasure
 from caraway.errors import UnavailableError
 from caraway.index.feeding.consumption import FRESH
 from caraway.index.feeding.emission import Progress, pack, unpack_sent
@@ -16,6 +17,7 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.change_points import ChangePoints
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.markers import is_marker
 from caraway.topics.polling import poll_some
 from caraway.topics.reader import connect
 
@@ -83,7 +85,11 @@ class _Sent:
         kept: dict[bytes, tuple[bytes, bytes, int] | None] = {}
         prefixes: dict[bytes, bytes] = {}
         for message in messages:
-            key, record = message.key() or b"", self._rows.decode_value(message.value() or b"")
+            key = message.key() or b""
+            # A server may write markers and erasures to the topic before the first row is emitted to it.
+            if is_marker(key) or is_erasure(key):
+                continue
+            record = self._rows.decode_value(message.value() or b"")
             if record.row is None:
                 continue
             revision = int.from_bytes(record.rev or b"")
