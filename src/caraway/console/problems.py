@@ -68,81 +68,99 @@ def problems_found(answers: Mapping[str, Any]) -> list[Problem]:
     """
     problems: list[Problem] = []
     for kind, answer in answers.items():
-        page, of = FOUND[kind]
+        page, faults_of, described = FOUND[kind]
         if isinstance(answer, str):
             problems.append(Problem(what=f"The {kind} can't be looked at: {answer}.", remedy="Try again later."))
             continue
-        found = list(of(answer))
-        problems += found[:LISTED]
+        # Answers may have thousands of faults, and sentences are made only of those that are listed.
+        found = faults_of(answer)
+        problems += map(described, found[:LISTED])
         if len(found) > LISTED:
             what = f"{number(len(found) - LISTED)} more problems of this sort: {kind}."
             problems.append(Problem(what=what, remedy="The page lists all of them.", link=f"/console/{page}?"))
     return problems
 
 
-def _letters(letters: Iterable[Json]) -> Iterator[Problem]:
+def _letters(letters: Iterable[Json]) -> list[list[Json]]:
     groups: dict[tuple[str, str], list[Json]] = {}
     for letter in letters:
         groups.setdefault((letter["dataset"], VALUES.sub("", letter["reason"])), []).append(letter)
-    for (dataset, _), group in sorted(groups.items(), key=lambda item: -len(item[1])):
-        yield Problem(
-            what=f"{dataset}: {_counted(len(group), 'waiting dead letter')}: {group[0]['reason']}",
-            remedy="Correct what sends such rows, then send them again with `caraway dead-letters replay`; rows at "
-            "which a pipeline failed need another pipeline.",
-            since=min(filter(None, (instant(letter["at"]) for letter in group)), default=None),
-            datasets=(dataset,),
-            link=f"/console/dead-letters?dataset={quote(dataset)}",
-        )
+    return sorted(groups.values(), key=lambda group: -len(group))
 
 
-def _expectations(answer: Json) -> Iterator[Problem]:
-    for found in answer["expectations"]:
-        if found["status"] == "violated":
-            rows = f"{number(found['total']['failed'])} of {number(found['total']['evaluated'])} rows failed so far"
-            yield Problem(
-                what=f"{found['dataset']}: {found['expectation']} is violated; {rows}.",
-                remedy="The page has some of the rows: correct what sends them, or the expectation.",
-                since=instant(found["status_since"]),
-                datasets=(found["dataset"],),
-                link=f"/console/quality?dataset={quote(found['dataset'])}",
-            )
+def _of_letters(group: Sequence[Json]) -> Problem:
+    dataset = group[0]["dataset"]
+    return Problem(
+        what=f"{dataset}: {_counted(len(group), 'waiting dead letter')}: {group[0]['reason']}",
+        remedy="Correct what sends such rows, then send them again with `caraway dead-letters replay`; rows at "
+        "which a pipeline failed need another pipeline.",
+        since=min(filter(None, (instant(letter["at"]) for letter in group)), default=None),
+        datasets=(dataset,),
+        link=f"/console/dead-letters?dataset={quote(dataset)}",
+    )
 
 
-def _skew(answer: Json) -> Iterator[Problem]:
-    for found in answer["features"]:
-        # Training sets have late rows on purpose, so values that differ by them are no fault.
-        reasons = {why: count for why, count in found["reasons"].items() if why != "late data" and count}
-        if found["served_now"] and reasons:
-            yield Problem(
-                what=f"{found['feature']}: of {number(found['checked'])} values that were served in the last day, some "
-                f"aren't as computed again: {', '.join(f'{why} {number(count)}' for why, count in reasons.items())}.",
-                remedy="`caraway skew` shows samples, and what to do about each reason.",
-                link=f"/console/feature?name={quote(found['feature'])}",
-            )
+def _expectations(answer: Json) -> list[Json]:
+    return [found for found in answer["expectations"] if found["status"] == "violated"]
 
 
-def _drift(answer: Json) -> Iterator[Problem]:
-    drifted: dict[tuple[str, str], list[str]] = {}
+def _of_expectation(found: Json) -> Problem:
+    rows = f"{number(found['total']['failed'])} of {number(found['total']['evaluated'])} rows failed so far"
+    return Problem(
+        what=f"{found['dataset']}: {found['expectation']} is violated; {rows}.",
+        remedy="The page has some of the rows: correct what sends them, or the expectation.",
+        since=instant(found["status_since"]),
+        datasets=(found["dataset"],),
+        link=f"/console/quality?dataset={quote(found['dataset'])}",
+    )
+
+
+def _skew(answer: Json) -> list[Json]:
+    return [found for found in answer["features"] if found["served_now"] and _reasons(found)]
+
+
+def _reasons(found: Json) -> dict[str, int]:
+    # Training sets have late rows on purpose, so values that differ by them are no fault.
+    return {why: count for why, count in found["reasons"].items() if why != "late data" and count}
+
+
+def _of_skew(found: Json) -> Problem:
+    reasons = ", ".join(f"{why} {number(count)}" for why, count in _reasons(found).items())
+    return Problem(
+        what=f"{found['feature']}: of {number(found['checked'])} values that were served in the last day, some "
+        f"aren't as computed again: {reasons}.",
+        remedy="`caraway skew` shows samples, and what to do about each reason.",
+        link=f"/console/feature?name={quote(found['feature'])}",
+    )
+
+
+def _drift(answer: Json) -> list[tuple[tuple[str, str], list[Json]]]:
+    drifted: dict[tuple[str, str], list[Json]] = {}
     for found in answer["findings"]:
         if found["drifted"]:
             page = f"dataset={found['dataset']}" if "dataset" in found else f"feature={found['feature']}"
             name = found.get("feature") or f"{found['dataset']}.{found['field']}"
-            drifted.setdefault((name, page), []).append(f"{found['distance']} {number(found['value'])}")
-    for (name, page), distances in drifted.items():
-        yield Problem(
-            what=f"{name} has drifted: {', '.join(distances)}.",
-            remedy="The page compares it with its reference. If the values are right, set a new reference.",
-            link=f"/console/drift?{page}",
-        )
+            drifted.setdefault((name, page), []).append(found)
+    return list(drifted.items())
 
 
-# The page of each kind of findings, and the function that makes problems of them.
-FOUND: Mapping[str, tuple[str, Callable[[Any], Iterable[Problem]]]] = {
-    "dead letters": ("dead-letters", _letters),
-    "expectations": ("quality", _expectations),
-    "skew": ("catalog", _skew),
-    "drift of features": ("drift", _drift),
-    "drift of datasets": ("drift", _drift),
+def _of_drift(drifted: tuple[tuple[str, str], Sequence[Json]]) -> Problem:
+    (name, page), group = drifted
+    distances = ", ".join(f"{found['distance']} {number(found['value'])}" for found in group)
+    return Problem(
+        what=f"{name} has drifted: {distances}.",
+        remedy="The page compares it with its reference. If the values are right, set a new reference.",
+        link=f"/console/drift?{page}",
+    )
+
+
+# The page of each kind of findings, and the functions that find the faults in them and make a problem of a fault.
+FOUND: Mapping[str, tuple[str, Callable[[Any], list[Any]], Callable[[Any], Problem]]] = {
+    "dead letters": ("dead-letters", _letters, _of_letters),
+    "expectations": ("quality", _expectations, _of_expectation),
+    "skew": ("catalog", _skew, _of_skew),
+    "drift of features": ("drift", _drift, _of_drift),
+    "drift of datasets": ("drift", _drift, _of_drift),
 }
 
 
