@@ -1,4 +1,4 @@
-"""What was known at a time is what the server knew then: rows are logged in batches, and asked for between these."""
+"""Values as known at a time are those that the server knew then: rows are logged in batches, and asked for in between."""
 
 import os
 import random

@@ -88,7 +88,7 @@ final class AdjacentRowState {
     List<Version> others = others(key, known);
     List<State> ownBefore = states(replaced, known);
     List<List<State>> othersBefore = others.stream().map(other -> states(other, known)).toList();
-    boolean trim = versions.put(key, version.inPlaceOf(replaced).encode());
+    boolean trim = versions.put(key, version.replacing(replaced).encode());
     sendAll(ownBefore, states(version, known), replaced != null && replaced.op() == Version.PUT, out);
     for (int i = 0; i < others.size(); i++) {
       sendAll(othersBefore.get(i), states(others.get(i), known), true, out);

@@ -53,7 +53,7 @@ final class AsOfState {
     if (!isNew && (row.op() != Version.RETRACT || Version.isLeast(row.rev()))) {
       return;
     }
-    boolean trim = isNew && lefts.put(key, row.inPlaceOf(replaced).encode());
+    boolean trim = isNew && lefts.put(key, row.replacing(replaced).encode());
     Deque<Match> matches = matches(row);
     Match last = matches.getLast();
     // The failed attempt may have joined a row whose retraction arrived only after the restart, so for a retraction the other matches are retracted,
@@ -143,7 +143,7 @@ final class AsOfState {
     if (!row.replaces(replaced)) {
       return false;
     }
-    boolean trim = rights.put(key, row.arrived(offset).inPlaceOf(replaced).encode());
+    boolean trim = rights.put(key, row.arrived(offset).replacing(replaced).encode());
     Version previous = Version.before(rights, key);
     Version old = replaced != null && replaced.op() != Version.RETRACT ? replaced : previous;
     if (replayed != null) {

@@ -55,7 +55,7 @@ final class TableState {
     if ((!isNew && (replayed == null || !isRetraction)) || (isRetraction && Version.isLeast(event.rev()))) {
       return;
     }
-    boolean trim = isNew && events.put(event.key(), event.inPlaceOf(replaced).encode());
+    boolean trim = isNew && events.put(event.key(), event.replacing(replaced).encode());
     if (replayed != null) {
       replayed.event(table, replaced, event);
     }

@@ -165,7 +165,7 @@ record Version(
   }
 
   /** Returns this record as an operator stores it in place of another revision, null if there is none. */
-  Version inPlaceOf(Version replaced) {
+  Version replacing(Version replaced) {
     if (replaced == null) {
       return this;
     }
