@@ -1,4 +1,4 @@
-"""Values as known at a time are those that the server knew then: rows are logged in batches, and asked for in between."""
+"""Values as known at a time are those that the server knew then: rows are logged in batches, and asked for between."""
 
 import os
 import random
