@@ -418,7 +418,7 @@ def _resolve(settings: Settings, secrets: SecretStore) -> Callable[[Secretish], 
         secrets.refresh()
         return secrets.get(name)
 
-    # These are the platform's own, so that no list opens them.
+    # A list must never open the files of the platform itself.
     own = settings.data_dir, settings.key_file, settings.server.admin_token_file or settings.data_dir
     return resolver(newest_secret, settings.secrets, own).resolve
 

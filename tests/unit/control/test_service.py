@@ -374,7 +374,7 @@ def test_other_settings_of_a_system_are_a_change_and_no_secret_is_shown(world: W
             "details": {"system Postgres shop": ("port 55432 → 55433", "password changed")},
         }
         assert world.commits[1].summary == found.summary
-    # The same graph once more is no change.
+    # A commit of the same graph once more changes nothing.
     same = CommitRequest(message="again", graph=of_shop() if preview else after)
     assert service.commit(same).summary[0].startswith("nothing to change")
 

@@ -392,7 +392,11 @@ class Tail:
             if not self._apply_part(subscription, part):
                 return
             reached = reached | {partition: offset + 1 for _, _, partition, offset in part}
-            self._emit(subscription, reached, None if part is not parts[-1] else self._send)
+            if part is parts[-1]:
+                self._emit(subscription, reached, self._send)
+            elif not subscription.unsent:
+                # While another server may write the rows, they must not pile up in this database.
+                self._emit(subscription, reached, None)
         # Readers of the progress must find the rows on their topic, so it counts when all parts have been sent.
         subscription.next = reached
 
