@@ -146,7 +146,7 @@ def definitions(name: str, version: int) -> tuple[list[Dataset], list[Dataset], 
 
     @dataset(index=True, version=version)
     class Wishes:
-        user: str = field(key=True)
+        user: str = field(key=True, erase_key=True)
         city: str
         item: str
         price: Optional[int]
@@ -265,6 +265,8 @@ FEATURES = (
     _feature("wish_price", "user", "Wishes", "price"),
     _feature("users", "n", "Ranks", "users"),
 )
+# The features of each user's row of `Wishes`.
+WISHES = [feature for feature in FEATURES if feature.dataset == "Wishes"]
 
 
 @dataclass(frozen=True)

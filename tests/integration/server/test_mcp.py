@@ -136,8 +136,8 @@ def test_an_agent_reads_all_that_its_token_may_see(world: World) -> None:
     assert answer(agent, "skew")["features"] == []
     world.server.log("pots", [{"pot": "no number"}])
     assert answer(agent, "dead_letters", dataset="Pots")["dead_letters"][0]["dataset"] == "Pots"
-    # Other tests may have left dead letters of the same dataset.
-    assert {"Pots"} == {name for wrong in answer(agent, "status")["wrong"] for name in wrong["datasets"]}
+    # Other tests may have left dead letters on the same Kafka, of this and of other datasets.
+    assert "Pots" in {name for wrong in answer(agent, "status")["wrong"] for name in wrong["datasets"]}
 
 
 def test_an_agent_sees_nothing_that_its_token_may_not_see(world: World) -> None:

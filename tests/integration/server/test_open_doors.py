@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -29,6 +28,7 @@ from caraway.state.access import Access
 from caraway.state.database import connect
 from caraway.state.permissions import Grant, Mode
 from tests.integration.databases import new_database
+from tests.integration.server.attacks import timed, unharmed
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.services.hostile import Heard, evil_broker, http_service, table_answer
 
@@ -36,8 +36,6 @@ BRANCH = "dev"
 # A variable of the server's environment that no setting lists, and one that a setting lists.
 HIDDEN, LISTED = "OPEN_DOORS_HIDDEN", "OPEN_DOORS_LISTED"
 VALUE, LISTED_VALUE = f"hidden-{secrets.token_hex(8)}", f"listed-{secrets.token_hex(8)}"
-# The most that the memory of the server may grow by one attack.
-MEMORY = 50 * 1024 * 1024
 
 
 class House:
@@ -50,31 +48,24 @@ class House:
         self.valuables = [VALUE, self.token_file.read_text(), self.key_file.read_text().split()[-1]]
 
     def ways(self, definition: Dataset) -> dict[str, str]:
-        """Return the answers to a trial, a preview and a commit of a definition, none of which may take much memory."""
-        before = memory_of(self)
-        made = {
-            "try": self.answer(lambda: self.client.try_sources(definition.__name__, [definition])),
-            "preview": self.answer(lambda: self.client.commit("evil", [definition], preview=True)),
-            "commit": self.answer(lambda: self.client.commit("evil", [definition])),
-        }
-        assert memory_of(self) - before < MEMORY
-        return made
+        """Return the answers to a trial, a preview and a commit of a definition, which nobody else may notice."""
+        with unharmed(self.server):
+            return {
+                "try": self.answer(lambda: self.client.try_sources(definition.__name__, [definition])),
+                "preview": self.answer(lambda: self.client.commit("evil", [definition], preview=True)),
+                "commit": self.answer(lambda: self.client.commit("evil", [definition])),
+            }
 
-    @staticmethod
-    def answer(ask: Callable[[], Any]) -> str:
-        """Return the error of a request, which must have one."""
+    def answer(self, ask: Callable[[], Any]) -> str:
+        """Return the error of a request, which must have one and come in time."""
         try:
-            found = ask()
+            found = timed(self.server, ask)
         except RemoteError as error:
             return str(error)
         assert isinstance(found, list), f"it was done: {found}"
         (trial,) = found
         assert not trial["rows"], trial
         return str(trial["error"])
-
-
-def memory_of(house: House) -> int:
-    return int(psutil.Process(house.server.pid).memory_info().rss)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +105,10 @@ def house(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFac
         with Client(url, token.read_text()) as operator:
             eventually(lambda: httpx.get(f"{url}/api/v1/status", headers=_bearer(limited)).status_code == 200)
             operator.init_branch(BRANCH)
-        yield House(process, stack.enter_context(Client(url, limited, BRANCH)), folder)
+        house = House(process, stack.enter_context(Client(url, limited, BRANCH)), folder)
+        # The first definition that reads an Iceberg catalog makes a thread of the server import pyiceberg, for seconds.
+        house.client.try_sources("Loot", [rows_of(Iceberg(name="none", uri="http://127.0.0.1:1").table("ns.loot"))])
+        yield house
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -268,15 +262,17 @@ def test_the_socket_of_a_database_on_the_server_s_machine_is_not_reached(house: 
 def asked(house: House, lake: Iceberg) -> dict[str, str]:
     """Return the answers to a trial, and to previews of a source and of a sink, that open a catalog."""
     read = rows_of(lake.table("ns.loot"), every="5m")
-    made = {
-        "try": house.answer(lambda: house.client.try_sources("Loot", [read])),
-        "source": house.answer(lambda: house.client.commit("evil", [read], preview=True)),
-    }
-    try:
-        # A sink whose table isn't there yet may be committed.
-        made["sink"] = str(house.client.commit("evil", copied_to(lake.table("ns.loot")), preview=True))
-    except RemoteError as error:
-        made["sink"] = str(error)
+    with unharmed(house.server):
+        made = {
+            "try": house.answer(lambda: house.client.try_sources("Loot", [read])),
+            "source": house.answer(lambda: house.client.commit("evil", [read], preview=True)),
+        }
+        try:
+            # A sink whose table isn't there yet may be committed.
+            copy = copied_to(lake.table("ns.loot"))
+            made["sink"] = str(timed(house.server, lambda: house.client.commit("evil", copy, preview=True)))
+        except RemoteError as error:
+            made["sink"] = str(error)
     return made
 
 
@@ -306,7 +302,6 @@ def evil_tables(folder: Path) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("part", ["defaults", "overrides"])
 def test_a_catalog_s_answer_runs_no_code(house: House, tmp_path: Path, part: str, number: int) -> None:
     mark = tmp_path / "mark"
-    before = memory_of(house)
     config = {"defaults": {}, "overrides": {}, part: evil_config(mark)[number]}
     answers = {"/v1/config": config, "/tables/loot": table_answer(f"file://{tmp_path}/list.avro", {})}
     with http_service(answers) as catalog:
@@ -320,7 +315,6 @@ def test_a_catalog_s_answer_runs_no_code(house: House, tmp_path: Path, part: str
     assert VALUE.encode() not in catalog.sent
     assert not mark.exists()
     assert str(mark) not in str(found)
-    assert memory_of(house) - before < MEMORY
 
 
 @pytest.mark.parametrize("number", range(2))

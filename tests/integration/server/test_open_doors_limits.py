@@ -4,17 +4,14 @@ import gzip
 import hashlib
 import hmac
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import Any, List
 
 import httpx
 import orjson
-import psutil
 import pytest
 
 from caraway import F, connectors, dataset, featureset, field, meta
@@ -25,53 +22,12 @@ from caraway.graph.pb.caraway.v1 import graph_pb2
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.lib import expect_column_values_to_match_json_schema, expect_column_values_to_match_regex, expectations
-from tests.integration.server.server_process import ServerProcess, eventually
-from tests.timeouts import scaled_now
+from tests.integration.server.attacks import MB, timed, unharmed
+from tests.integration.server.server_process import ServerProcess
 from tests.unit.query import garden
 
-MB = 1024 * 1024
-# The longest that an attack may keep another caller, and its own answer, waiting; and the memory that it may take.
-WAIT_S, MEMORY = 0.25, 50 * MB
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
 PROTOBUF = {"Content-Type": "application/octet-stream"}
-
-
-@contextmanager
-def unharmed(server: ServerProcess) -> Iterator[Callable[[], httpx.Response]]:
-    """Check that no health check of another caller waits long, and that the server takes little memory meanwhile."""
-    process = psutil.Process(server.pid)
-    stop, begun = threading.Event(), threading.Event()
-    before, waits, peak = process.memory_info().rss, [], [0]
-
-    def ask() -> None:
-        with httpx.Client(base_url=str(server.http.base_url), timeout=300) as other:
-            while not stop.is_set():
-                at = time.perf_counter()
-                assert other.get("/health").status_code == 200
-                waits.append(time.perf_counter() - at)
-                peak[0] = max(peak[0], process.memory_info().rss)
-                begun.set()
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    begun.wait()
-    try:
-        yield lambda: server.http.get("/health")
-        eventually(lambda: len(waits) > 10)
-    finally:
-        stop.set()
-        asking.join()
-    assert max(waits) < scaled_now(WAIT_S), sorted(waits)[-10:]
-    assert max(peak[0], process.memory_info().rss) - before < MEMORY, f"{(peak[0] - before) // MB} MiB"
-
-
-def timed(send: Callable[[], httpx.Response]) -> httpx.Response:
-    """Return an answer that has to come in time."""
-    begun = time.perf_counter()
-    answer = send()
-    took = time.perf_counter() - begun
-    assert took < scaled_now(WAIT_S), f"{took:.2f} s: {answer.status_code} {answer.text[:300]}"
-    return answer
 
 
 def form(server: ServerProcess, path: str, body: bytes, **headers: str) -> httpx.Response:
@@ -86,15 +42,15 @@ def test_a_form_of_a_stranger_is_bounded_before_it_is_read(server: ServerProcess
     packed, plain = gzip.compress(flood, 9), flood[: 16 * 1024 - 1]
     for path in ("sign-in", "sign-out"):
         with unharmed(server):
-            refused = timed(partial(form, server, path, packed, **{"Content-Encoding": "gzip"}))
+            refused = timed(server, partial(form, server, path, packed, **{"Content-Encoding": "gzip"}))
             assert refused.status_code == 413
             assert "16,384 bytes" in refused.text
             small = gzip.compress(b"token=x")
-            refused = timed(partial(form, server, path, small, **{"Content-Encoding": "gzip"}))
+            refused = timed(server, partial(form, server, path, small, **{"Content-Encoding": "gzip"}))
             assert refused.status_code == 400
             assert "Content-Encoding" in refused.text
-            assert timed(partial(form, server, path, flood[: 20 * MB])).status_code == 413
-            refused = timed(partial(form, server, path, plain))
+            assert timed(server, partial(form, server, path, flood[: 20 * MB])).status_code == 413
+            refused = timed(server, partial(form, server, path, plain))
             assert refused.status_code == 400
             assert "fields" in refused.text
 
@@ -104,13 +60,13 @@ def test_a_cookie_of_a_stranger_is_read_in_linear_time(server: ServerProcess) ->
     form(server, "sign-out", b"code=x")
     with unharmed(server):
         for cookie in cookies:
-            assert timed(partial(form, server, "sign-out", b"code=x", Cookie=cookie)).status_code == 403
+            assert timed(server, partial(form, server, "sign-out", b"code=x", Cookie=cookie)).status_code == 403
 
 
 def test_an_address_with_many_parameters_is_refused(server: ServerProcess) -> None:
     url = f"{server.settings.server.url}/console/catalog?" + "a=&" * 8_000
     with unharmed(server):
-        assert timed(lambda: httpx.get(url, timeout=300)).status_code == 400
+        assert timed(server, lambda: httpx.get(url, timeout=300)).status_code == 400
 
 
 def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callable[..., ServerProcess]) -> None:
@@ -138,16 +94,16 @@ def test_json_in_a_form_has_the_bounds_of_the_api(server: ServerProcess, path: s
     lists = b"[[],[]," + b"[],[]," * 1_600_000 + b"[]]"
     with unharmed(server):
         packed = gzip.compress(start + lists, 9)
-        answer = timed(lambda: form(server, path, packed, **{"Content-Encoding": "gzip"}))
+        answer = timed(server, lambda: form(server, path, packed, **{"Content-Encoding": "gzip"}))
         assert answer.status_code == 400
         assert "Content-Encoding" in answer.text
-        answer = timed(lambda: form(server, path, start + lists))
+        answer = timed(server, lambda: form(server, path, start + lists))
         assert answer.status_code == 413
         assert "262,144 bytes" in answer.text
         # The most that fits into a form, and the deepest.
-        answer = timed(lambda: form(server, path, (start + lists)[:250_000] + b"]"))
+        answer = timed(server, lambda: form(server, path, (start + lists)[:250_000] + b"]"))
         assert answer.status_code in {400, 404, 422}
-        answer = timed(lambda: form(server, path, start + b"[" * 100_000 + b"]" * 100_000))
+        answer = timed(server, lambda: form(server, path, start + b"[" * 100_000 + b"]" * 100_000))
         assert answer.status_code in {400, 404, 422}
 
 
@@ -201,7 +157,7 @@ BOMBS = {
 def test_a_small_definition_cannot_become_a_large_one(server: ServerProcess, path: str, kind: str) -> None:
     server.http.post("/commit?preview=true", content=bomb([pb.Node(ref="pot")]), headers=PROTOBUF)
     with unharmed(server):
-        answer = timed(lambda: server.http.post(f"/{path}", content=BOMBS[kind], headers=PROTOBUF))
+        answer = timed(server, lambda: server.http.post(f"/{path}", content=BOMBS[kind], headers=PROTOBUF))
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input"), answer.text
     assert "damaged expression" in answer.text or "expression has" in answer.text
 
@@ -254,7 +210,7 @@ def test_no_value_takes_exponential_time_or_grows_without_bound(defined: ServerP
         ("name", "a" * 60_000 + "!"),
     ):
         with unharmed(defined):
-            answer = timed(partial(defined.log, "patterns", [{**good, name: value}]))
+            answer = timed(defined, partial(defined.log, "patterns", [{**good, name: value}]))
         assert (answer.status_code, answer.json()["rejected"]) == (422, 1), answer.text
 
     def grown(output: str, count: int, text: str, rows: int) -> httpx.Response:
@@ -266,11 +222,11 @@ def test_no_value_takes_exponential_time_or_grows_without_bound(defined: ServerP
         assert grown("Growing.many", 3, "x", rows).json() == {"Growing.many": [[0, 0, 0]] * rows}
         assert grown("Growing.longer", 3, "x", rows).json() == {"Growing.longer": ["xxx"] * rows}
         with unharmed(defined):
-            answer = timed(partial(grown, "Growing.many", 10**9, "x", rows))
+            answer = timed(defined, partial(grown, "Growing.many", 10**9, "x", rows))
         assert answer.status_code in {400, 422}
         assert "at most 10,000" in answer.text
     with unharmed(defined):
-        answer = timed(lambda: grown("Growing.longer", 1, "x" * 400_000, 1))
+        answer = timed(defined, lambda: grown("Growing.longer", 1, "x" * 400_000, 1))
     assert "at most 1,000,000" in answer.text
 
 

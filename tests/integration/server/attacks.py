@@ -1,0 +1,90 @@
+"""What an attack on a running server may cost it: the time of its own answer, that of other callers, and memory."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import psutil
+
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.timeouts import scaled_now
+
+MB = 1024 * 1024
+# The longest that an attack may keep another caller, and its own answer, waiting; and the memory that it may take.
+WAIT_S, MEMORY = 0.25, 50 * MB
+T = TypeVar("T")
+
+
+class Stopwatch:
+    """Measures waits for a server, less the time for which its threads and this one only waited for a processor.
+
+    Linux counts that time; on other systems it is part of the wait.
+    """
+
+    def __init__(self, server: ServerProcess) -> None:
+        """Start."""
+        self._server = server.pid
+        self._begun, self._queued = time.perf_counter(), self._queued_s()
+
+    def seconds(self) -> float:
+        """Return how long the wait has been so far."""
+        before, here = self._queued
+        threads, now_here = self._queued_s()
+        # The threads wait side by side, so that the longest of these waits is the one that counts.
+        there = max((waited - before.get(thread, 0.0) for thread, waited in threads.items()), default=0.0)
+        return time.perf_counter() - self._begun - there - (now_here - here)
+
+    def _queued_s(self) -> tuple[dict[str, float], float]:
+        tasks = Path(f"/proc/{self._server}/task").glob("*/schedstat")
+        return {str(file): _queued_s(file) for file in tasks}, _queued_s(Path("/proc/thread-self/schedstat"))
+
+
+def _queued_s(file: Path) -> float:
+    try:
+        return int(file.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        # The thread has ended, or the system doesn't count.
+        return 0.0
+
+
+@contextmanager
+def unharmed(server: ServerProcess) -> Iterator[Callable[[], httpx.Response]]:
+    """Check that no health check of another caller waits long, and that the server takes little memory meanwhile."""
+    process = psutil.Process(server.pid)
+    stop, begun = threading.Event(), threading.Event()
+    before, waits, peak = process.memory_info().rss, [], [0]
+
+    def ask() -> None:
+        with httpx.Client(base_url=str(server.http.base_url), timeout=300) as other:
+            while not stop.is_set():
+                stopwatch = Stopwatch(server)
+                assert other.get("/health").status_code == 200
+                waits.append(stopwatch.seconds())
+                peak[0] = max(peak[0], process.memory_info().rss)
+                begun.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    begun.wait()
+    try:
+        yield lambda: server.http.get("/health")
+        eventually(lambda: len(waits) > 10)
+    finally:
+        stop.set()
+        asking.join()
+    assert max(waits) < scaled_now(WAIT_S), sorted(waits)[-10:]
+    assert max(peak[0], process.memory_info().rss) - before < MEMORY, f"{(peak[0] - before) // MB} MiB"
+
+
+def timed(server: ServerProcess, send: Callable[[], T]) -> T:
+    """Return or raise an answer of a server, which has to come in time."""
+    stopwatch = Stopwatch(server)
+    try:
+        return send()
+    finally:
+        took = stopwatch.seconds()
+        assert took < scaled_now(WAIT_S), f"the answer came after {took:.2f} s"
