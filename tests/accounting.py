@@ -1,27 +1,75 @@
-"""Processor time of each test file, with everything that it starts: `pytest --processor-times` (docs/ci.md).
+"""Where the time of a run goes: `pytest --times` prints what tests, fixtures and started processes took (docs/ci.md).
 
-Wall time on a busy machine says little, and most of the work of these tests is done by JVMs. So each test is charged
-with the processor time that the process tree below its pytest process used while it ran. An idle service is charged
-to whichever test runs at that moment. A daemon that leaves the tree isn't counted.
+Wall time on a busy machine says little, and most of the work of these tests is done by JVMs. So each phase of a test is
+charged with its wall time, and with the processor time that the process tree below its pytest process used meanwhile.
+An idle service is charged to whichever test runs at that moment. A daemon that leaves the tree isn't counted.
 """
 
+import re
+import threading
+import time
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 import pytest
 
-_PROPERTY = "processor_seconds"
+_PROPERTY = "times"
+_PROCESSES = "processes"
+# So many lines has each table: the dearest.
+_LINES = 50
+# How often a run looks for processes; one that lives shorter is counted with its parent alone.
+_LOOK_SECONDS = 0.25
+
+
+@dataclass
+class Cost:
+    """How often something ran, and how many seconds of wall time and of processors it took in all."""
+
+    times: int = 0
+    wall: float = 0.0
+    processor: float = 0.0
+
+    def add(self, wall: float, processor: float, times: int = 1) -> None:
+        """Add a run, or several."""
+        self.times += times
+        self.wall += wall
+        self.processor += processor
 
 
 @dataclass(eq=False)
-class ProcessorTimes:
+class Times:
     """Measures tests in the processes that run them, and prints the sums where the results come together."""
 
-    files: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    tests: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    files: defaultdict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    phases: defaultdict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    fixtures: defaultdict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
+    processes: defaultdict[str, Cost] = field(default_factory=lambda: defaultdict(Cost))
     used: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Begin to look for processes."""
+        self._here: list[tuple[str, float, float]] = []
+        # What the fixtures took that the one being set up has asked for.
+        self._inner: list[Cost] = [Cost()]
+        self._seen = SeenProcesses()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        """Charge a fixture with what it took, less what the fixtures took that it asked for meanwhile."""
+        begun, used = time.perf_counter(), seconds_of_tree()
+        self._inner.append(Cost())
+        try:
+            return (yield)
+        finally:
+            wall, processor = time.perf_counter() - begun, max(0.0, seconds_of_tree() - used)
+            inner = self._inner.pop()
+            self._inner[-1].add(wall, processor)
+            if fixturedef.scope != "function" or wall > 1:
+                where = f"{fixturedef.baseid or 'plugin'}::{fixturedef.argname}"
+                self._here.append((where, wall - inner.wall, processor - inner.processor))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -29,28 +77,109 @@ class ProcessorTimes:
         report = yield
         used = seconds_of_tree()
         # The time of a child is lost when its own parent ends first.
-        report.user_properties.append((f"{_PROPERTY}_{report.when}", max(0.0, used - self.used)))
-        self.used = used
+        report.user_properties.append((_PROPERTY, (report.when, max(0.0, used - self.used), self._here)))
+        self.used, self._here = used, []
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up what the phases of a test took."""
-        seconds = dict(report.user_properties).get(f"{_PROPERTY}_{report.when}")
-        if isinstance(seconds, float):
-            self.files[report.nodeid.partition("::")[0]] += seconds
-            self.tests[f"{report.when:8} {report.nodeid}"] += seconds
+        for name, value in report.user_properties:
+            if name == _PROPERTY and value[0] == report.when:  # type: ignore[index]
+                _, processor, fixtures = value  # type: ignore[misc]
+                self.files[report.nodeid.partition("::")[0]].add(report.duration, processor, report.when == "call")
+                self.phases[f"{report.when} {report.nodeid}"].add(report.duration, processor)
+                for where, wall, used in fixtures:
+                    self.fixtures[where].add(wall, used)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand the processes on to where the results come together."""
+        self._seen.stop()
+        found = [(name, cost.times, cost.wall, cost.processor) for name, cost in self._seen.costs().items()]
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput[_PROCESSES] = found
+        else:
+            self._add_processes(found)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """Take the processes that a process of the run has seen."""
+        self._add_processes(getattr(node, "workeroutput", {}).get(_PROCESSES, ()))
+
+    def _add_processes(self, found: Iterable[Sequence[object]]) -> None:
+        for name, times, wall, processor in found:
+            self.processes[str(name)].add(wall, processor, times)  # type: ignore[arg-type]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print files, and the dearest phases of tests."""
-        terminalreporter.section("processor seconds")
-        total = sum(self.files.values())
-        terminalreporter.write_line(f"{total:9.1f}  all")
-        for name, seconds in sorted(self.files.items(), key=lambda file: -file[1]):
-            if seconds >= 1:
-                terminalreporter.write_line(f"{seconds:9.1f}  {name}")
-        terminalreporter.section("processor seconds of the dearest phases")
-        for name, seconds in sorted(self.tests.items(), key=lambda test: -test[1])[:80]:
-            terminalreporter.write_line(f"{seconds:9.1f}  {name}")
+        """Print the dearest files, phases, fixtures and programs."""
+        for title, costs in (
+            ("files", self.files),
+            ("tests and their set-up", self.phases),
+            ("fixtures, less those that they ask for", self.fixtures),
+            ("programs that tests start, each with the time for which it ran", self.processes),
+        ):
+            whole = Cost()
+            for cost in costs.values():
+                whole.add(cost.wall, cost.processor, cost.times)
+            terminalreporter.section(f"the dearest {title}")
+            terminalreporter.write_line("| times | wall s | processor s | |\n|---|---|---|---|")
+            dearest = sorted(costs.items(), key=lambda cost: -cost[1].processor)[:_LINES]
+            for name, cost in [("all", whole), *dearest]:
+                terminalreporter.write_line(f"| {cost.times} | {cost.wall:.1f} | {cost.processor:.1f} | {name} |")
+
+
+class SeenProcesses:
+    """Looks again and again at the processes below this one, and remembers what each of them took."""
+
+    def __init__(self) -> None:
+        """Start to look."""
+        self._seen: dict[tuple[int, float], tuple[str, float, float]] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def costs(self) -> dict[str, Cost]:
+        """Return what each program took."""
+        costs: defaultdict[str, Cost] = defaultdict(Cost)
+        for name, wall, processor in self._seen.values():
+            costs[name].add(wall, processor)
+        return dict(costs)
+
+    def _look(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    begun, line = process.create_time(), process.cmdline()
+                    used = sum(process.cpu_times()[:2])
+                except psutil.Error:
+                    continue
+                # A child has the command line of its parent until it executes a program of its own.
+                self._seen[process.pid, begun] = (program_of(line), time.time() - begun, used)
+
+
+def program_of(line: Sequence[str]) -> str:
+    """Return a name for what a command line runs: the same for all of its runs."""
+    if not line:
+        return "ended"
+    program = Path(line[0]).name
+    if program.startswith("python"):
+        for place, word in enumerate(line[1:], start=1):
+            if word == "-m":
+                return " ".join(line[place : place + 2])
+            if word == "-c":
+                return "python -c"
+            if word.endswith(".py"):
+                return Path(word).name
+        return program
+    if program == "java":
+        mains = [word for word in line[1:] if re.fullmatch(r"[\w.]+\.[A-Z]\w+", word)]
+        return f"java {mains[0] if mains else ''}"
+    return program.split()[0].rstrip(":")
 
 
 def seconds_of_tree() -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from xdist.remote import Producer
 
-from tests.accounting import ProcessorTimes
+from tests.accounting import Times
 from tests.effort import default_timeout, register_profiles
 from tests.spread import Groups, in_order, name_apart
 from tests.tiers import check_reasons
@@ -19,12 +19,12 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--processor-times", action="store_true", help="print the processor seconds of each test file")
+    parser.addoption("--times", action="store_true", help="print what tests, fixtures and programs took")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("processor_times"):
-        config.pluginmanager.register(ProcessorTimes(), "processor-times")
+    if config.getoption("times"):
+        config.pluginmanager.register(Times(), "times")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
