@@ -12,12 +12,15 @@ from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
 
 _PROPERTY = "times"
 _PROCESSES = "processes"
+# Names of fixtures, with the seconds that each took, of wall time and of processors.
+Fixtures = Sequence[tuple[str, float, float]]
 # So many lines has each table: the dearest.
 _LINES = 50
 # How often a run looks for processes; one that lives shorter is counted with its parent alone.
@@ -84,8 +87,10 @@ class Times:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up what the phases of a test took."""
         for name, value in report.user_properties:
-            if name == _PROPERTY and value[0] == report.when:  # type: ignore[index]
-                _, processor, fixtures = value  # type: ignore[misc]
+            if name != _PROPERTY:
+                continue
+            phase, processor, fixtures = cast("tuple[str, float, Fixtures]", value)
+            if phase == report.when:
                 self.files[report.nodeid.partition("::")[0]].add(report.duration, processor, report.when == "call")
                 self.phases[f"{report.when} {report.nodeid}"].add(report.duration, processor)
                 for where, wall, used in fixtures:

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from caraway.engine.engine import EXIT_FENCED
-from caraway.state.migrate import migrate
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
 from tests.integration.spark.broker import Broker
@@ -53,7 +52,6 @@ class FencedRig(Rig):
 
 @pytest.fixture
 def rigs(broker: Broker, tmp_path: Path, postgres: str) -> Iterator[tuple[FencedRig, FencedRig]]:
-    migrate(postgres)
     both = (
         FencedRig(tmp_path, broker.bootstrap_servers, postgres),
         FencedRig(tmp_path, broker.bootstrap_servers, postgres),

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from caraway.stack.jars import JarSet
-from tests.integration.databases import new_database, running_postgres
+from tests.integration.databases import EMPTY, new_database, running_postgres
 from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import LastingSession, tell
@@ -77,6 +77,20 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
 
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
-    """Yield the URL of an empty database, one for each test."""
+    """Yield the URL of a database with Caraway's tables and without rows, one for each test."""
     with new_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_postgres(postgres_server: str) -> Iterator[str]:
+    """Yield the URL of a database with Caraway's tables, one for each file of tests."""
+    with new_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres(postgres_server: str) -> Iterator[str]:
+    """Yield the URL of a database without tables, one for each test."""
+    with new_database(postgres_server, template=EMPTY) as url:
         yield url

@@ -1,8 +1,6 @@
 """An archive process that tests start and kill, and a reader of its tables that isn't ours."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Any
@@ -12,6 +10,7 @@ import polars as pl
 from duckdb_extensions import import_extension
 
 from caraway.config.settings import Settings
+from tests.services.forking import FORKS, Forked
 from tests.timeouts import scaled
 
 
@@ -40,14 +39,11 @@ class ArchiveProcess:
             }
         )
         self.log_file: Path = settings.data_dir / f"{node}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
 
     def start(self) -> None:
-        environment = {**os.environ, **self._settings.environment(), "PYTHONUNBUFFERED": "1"}
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "caraway.archive"], env=environment, stdout=log, stderr=log
-            )
+        environment = {**os.environ, **self._settings.environment()}
+        self._process = FORKS.start("caraway.archive", environment, self.log_file)
 
     def kill(self) -> None:
         assert self._process is not None

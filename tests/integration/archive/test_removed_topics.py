@@ -21,7 +21,6 @@ from caraway.erasure.served_rows import ErasedRows
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.objects.folder import ObjectFolder
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.reader import StateReader
 from caraway.state.tables import assets
 from tests.integration.control.steps import Clock, Plant, Steps
@@ -29,7 +28,6 @@ from tests.integration.control.test_steps import graph
 
 
 def test_the_table_of_a_removed_topic_is_removed(postgres: str, kafka: str, tmp_path: Path) -> None:
-    migrate(postgres)
     (tmp_path / "topics").mkdir()
     plant = Plant(postgres, tmp_path / "topics", Steps(), Clock())
     service: CommitService = plant.commits

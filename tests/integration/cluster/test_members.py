@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caraway.cluster.members import ENGINES, Member
+from caraway.cluster.shards import shard_member
 from caraway.errors import UnavailableError
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.tables import leases
 from tests.effort import examples
 from tests.unit.cluster.members import MemoryMember, Table
@@ -48,10 +48,7 @@ actions = st.one_of(
 
 @given(steps=st.lists(actions, max_size=25))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-def test_it_does_what_a_table_in_memory_does(
-    database: sa.Engine, postgres: str, steps: list[tuple[object, ...]]
-) -> None:
-    migrate(postgres)
+def test_it_does_what_a_table_in_memory_does(database: sa.Engine, steps: list[tuple[object, ...]]) -> None:
     with database.begin() as connection:
         connection.execute(sa.delete(leases))
     table = Table()
@@ -91,10 +88,16 @@ def test_it_does_what_a_table_in_memory_does(
         assert seen == expected
 
 
-def test_of_many_that_take_at_once_one_has_each(database: sa.Engine, postgres: str) -> None:
+def test_a_member_waits_for_the_tables(empty_postgres: str) -> None:
+    engine = connect(empty_postgres)
     with pytest.raises(UnavailableError, match="not set up the tables"):
-        Member(engine=database, group=ENGINES, node="early").look()
-    migrate(postgres)
+        Member(engine=engine, group=ENGINES, node="early").look()
+    with pytest.raises(UnavailableError, match="not set up the tables yet"):
+        shard_member(engine, "early", 4).look_at_shards()
+    engine.dispose()
+
+
+def test_of_many_that_take_at_once_one_has_each(database: sa.Engine) -> None:
     members = [member(database, str(number)) for number in range(8)]
     wanted = [f"job{n}" for n in range(10)]
     with ThreadPoolExecutor(8) as pool:

@@ -8,9 +8,7 @@ import pytest
 
 from caraway.cluster.members import Owned
 from caraway.cluster.shards import ShardMember, ShardProgress, shard_member
-from caraway.errors import UnavailableError
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 
 # LONG doesn't expire within a test, even on a busy machine; NONE expires at once.
 LONG, NONE = timedelta(minutes=10), timedelta(0)
@@ -29,11 +27,8 @@ def join(member: ShardMember, address: str, lasting: timedelta) -> int | None:
     return member.lease.claim(lasting, succeeds=True)
 
 
-def test_owners_take_from_each_other_by_token(postgres: str, one: ShardMember) -> None:
+def test_owners_take_from_each_other_by_token(one: ShardMember) -> None:
     two = replace(one, node="two")
-    with pytest.raises(UnavailableError, match="not set up the tables yet"):
-        one.look_at_shards()
-    migrate(postgres)
     assert (join(one, "one:1", LONG), join(two, "two:1", LONG)) == (1, 1)
     assert one.look_at_shards().addresses == {"one#1": "one:1", "two#1": "two:1"}
 
@@ -63,8 +58,7 @@ def test_owners_take_from_each_other_by_token(postgres: str, one: ShardMember) -
     assert one.look_at_shards().owners == {0: Owned(member="two#1", token=2)}
 
 
-def test_a_member_that_is_gone_takes_nothing(postgres: str, one: ShardMember) -> None:
-    migrate(postgres)
+def test_a_member_that_is_gone_takes_nothing(one: ShardMember) -> None:
     assert join(one, "one:1", NONE) == 1
     assert one.look_at_shards().addresses == {}
     assert one.with_token(1).take_over("0", 0) is None

@@ -11,7 +11,6 @@ from caraway.cluster.members import READERS, WRITERS
 from caraway.cluster.shares import Shares
 from caraway.errors import UnavailableError
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.tables import leases
 
 SOURCES = [f"source-{n}" for n in range(20)]
@@ -20,7 +19,6 @@ NODES = ("one", "two", "three")
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     engine = connect(postgres)
     yield engine
     engine.dispose()

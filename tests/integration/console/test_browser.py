@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 from selenium import webdriver
@@ -33,21 +32,18 @@ LEASE = timedelta(seconds=2)
 
 
 @pytest.fixture(scope="module")
-def engine(postgres_server: str) -> Iterator[sa.Engine]:
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE console")
-    engine = connect(f"{postgres_server.rpartition('/')[0]}/console")
+def engine(module_postgres: str) -> Iterator[sa.Engine]:
+    engine = connect(module_postgres)
     yield engine
     engine.dispose()
 
 
 @pytest.fixture(scope="module")
 def console(
-    kafka: str, postgres_server: str, engine: sa.Engine, tmp_path_factory: pytest.TempPathFactory
+    kafka: str, module_postgres: str, engine: sa.Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     """Yield a server with tokens that serves the greenhouse, whose job no engine runs."""
-    url = f"{postgres_server.rpartition('/')[0]}/console"
-    process = ServerProcess(tmp_path_factory.mktemp("console"), kafka=kafka, postgres=url, tokens=True)
+    process = ServerProcess(tmp_path_factory.mktemp("console"), kafka=kafka, postgres=module_postgres, tokens=True)
     process.start()
     _, token = Access(engine, by="test").create_token("root@example.com", roles_given=["admin"])
     process.http.headers["Authorization"] = f"Bearer {token}"

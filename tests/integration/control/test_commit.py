@@ -14,7 +14,6 @@ from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.state.allocation import AssetState
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from tests.unit.control.graphs import clicks, shopper, spend, users
@@ -24,7 +23,6 @@ FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent"
 
 @pytest.fixture
 def service(postgres: str, kafka: str) -> Iterator[CommitService]:
-    migrate(postgres)
     control = Control.connect(postgres, kafka)
     yield control.commits
     control.close()
@@ -81,7 +79,6 @@ def test_the_second_of_two_commits_learns_which_one_won(service: CommitService, 
 
 
 def test_without_kafka_nothing_is_committed(postgres: str, reader: StateReader) -> None:
-    migrate(postgres)
     control = Control.connect(postgres, "127.0.0.1:1", kafka_timeout_s=1.0)
     with pytest.raises(UnavailableError, match="Kafka"):
         control.commits.commit(CommitRequest(message="first", graph=FIRST))
@@ -90,7 +87,6 @@ def test_without_kafka_nothing_is_committed(postgres: str, reader: StateReader) 
 
 
 def test_topics_that_nobody_needs_are_removed(postgres: str, kafka: str, reader: StateReader) -> None:
-    migrate(postgres)
     control = Control.connect(postgres, kafka, keep=timedelta())
     made = control.commits.commit(CommitRequest(message="first", graph=Graph(datasets=(users(version=7),))))
     (topic,) = {topic.name for topic in made.plan.topics}

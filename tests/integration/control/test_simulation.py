@@ -26,7 +26,6 @@ from caraway.state.allocation import ENDING, Action, Asset, AssetState, Settleme
 from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
 from caraway.state.ledger import ActionOutcome, Claim, Ledger
-from caraway.state.migrate import migrate
 from caraway.state.model import MAIN, NewCommit, Role
 from caraway.state.reader import StateReader
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
@@ -387,7 +386,6 @@ def _ignore(_: object) -> None:
 
 @pytest.fixture
 def engine(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     url = sa.make_url(postgres).set(drivername="postgresql+psycopg")
     # Only clients crash here, not Postgres, so it needn't wait for its disk at each commit.
     engine = sa.create_engine(url, connect_args={"options": "-c synchronous_commit=off"})

@@ -13,7 +13,6 @@ from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.wire.graphs import CommitRequest
 from caraway.state.branches import Branches
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
 from tests.timeouts import scaled_now
@@ -35,7 +34,6 @@ class Nowhere:
 
 @pytest.fixture
 def engine(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     engine = connect(postgres)
     yield engine
     engine.dispose()

@@ -14,7 +14,6 @@ from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.plan.planner import plan_graph
 from caraway.state.allocation import AssetState
 from caraway.state.blueprints import AssetKind, blueprints
-from caraway.state.migrate import migrate
 from caraway.state.model import DesiredState, Head, JobState
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
@@ -53,7 +52,6 @@ class Deployment:
 
 @pytest.fixture
 def deployment(postgres: str, tmp_path: Path) -> Deployment:
-    migrate(postgres)
     folder = tmp_path / "topics"
     folder.mkdir()
     found = Deployment(postgres, folder, Clock())

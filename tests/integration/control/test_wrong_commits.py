@@ -16,7 +16,6 @@ from caraway.errors import CarawayError, CommitError, InvalidInputError, Unavail
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, decode_commit, encode_commit
 from caraway.state.branches import Branches
-from caraway.state.migrate import migrate
 from caraway.state.model import MAIN
 from caraway.state.writer import StateWriter
 from tests.integration.control.steps import Clock, Plant, Steps, content
@@ -64,7 +63,6 @@ def wrong_changes() -> list[Wrong]:
 
 @pytest.fixture
 def plant(postgres: str, tmp_path: Path) -> Iterator[Plant]:
-    migrate(postgres)
     plant = Plant(postgres, tmp_path, Steps(), Clock())
     plant.commits.commit(CommitRequest(message="sound", graph=BRANCH))
     yield plant

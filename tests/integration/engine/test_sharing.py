@@ -10,7 +10,6 @@ import pytest
 
 from caraway.cluster.members import ENGINES, Member, node_of
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
@@ -27,7 +26,6 @@ TAKE_OVER_SECONDS = 45
 
 @pytest.fixture
 def rigs(broker: Broker, tmp_path: Path, postgres: str) -> Iterator[tuple[Rig, Rig]]:
-    migrate(postgres)
     settings = {
         "CARAWAY_POSTGRES__URL": postgres,
         "CARAWAY_SPARK__CHECKPOINTS": str(tmp_path / "checkpoints"),

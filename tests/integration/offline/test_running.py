@@ -20,7 +20,6 @@ from caraway.offline.queries.running import ATTEMPTS, QueryRun, attempted
 from caraway.offline.queries.store import OfflineQueries
 from caraway.query.model import Instants
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from tests.unit.query.garden import DictReader, engine
 
 T = 1_700_000_000_000_000
@@ -29,7 +28,6 @@ ROWS = 10
 
 @pytest.fixture
 def queries(postgres: str) -> Iterator[OfflineQueries]:
-    migrate(postgres)
     database: sa.Engine = connect(postgres)
     yield OfflineQueries(database)
     database.dispose()

@@ -14,7 +14,6 @@ from caraway.offline.queries.model import OfflineRequest, Part, Place, QueryStat
 from caraway.offline.queries.store import LEASES, OfflineQueries, process_name
 from caraway.secrets.keyring import open_keyring
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.tables import offline_queries as table
 
 STORED = StoredRows("input.json")
@@ -22,7 +21,6 @@ STORED = StoredRows("input.json")
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     engine = connect(postgres)
     yield engine
     engine.dispose()

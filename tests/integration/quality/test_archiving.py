@@ -17,7 +17,6 @@ from caraway.plan.planner import plan_graph
 from caraway.quality.archiving import FILES, PATH, CountsTable, Retention
 from caraway.quality.store import Findings, QualityStore, coarse, horizon
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from tests.integration.quality.stalls import definitions
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -29,7 +28,6 @@ NAMES = [check.name for check in checks_of(SALES.suite)]
 
 @pytest.fixture
 def store(postgres: str) -> Iterator[QualityStore]:
-    migrate(postgres)
     engine = connect(postgres)
     yield QualityStore(engine)
     engine.dispose()

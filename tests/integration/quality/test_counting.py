@@ -26,7 +26,6 @@ from caraway.quality.profiles import DatasetProfiles
 from caraway.quality.store import Findings, QualityStore
 from caraway.quality.watching import states_of
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.topics.blocks import block_of
 from caraway.topics.codec import PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
@@ -65,7 +64,6 @@ class Dying(QualityStore):
 
 @pytest.fixture
 def store(postgres: str) -> Iterator[QualityStore]:
-    migrate(postgres)
     engine = connect(postgres)
     yield QualityStore(engine)
     engine.dispose()

@@ -9,7 +9,6 @@ from caraway.expectations.counts import Counts
 from caraway.expectations.report import Status
 from caraway.quality.store import KEPT_SAMPLES, Findings, QualityStore, Sample
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -17,7 +16,6 @@ WEEK = timedelta(days=7)
 
 @pytest.fixture
 def store(postgres: str) -> Iterator[QualityStore]:
-    migrate(postgres)
     engine = connect(postgres)
     yield QualityStore(engine)
     engine.dispose()

@@ -16,7 +16,6 @@ from caraway.plan.planner import plan_graph
 from caraway.quality.store import Findings, QualityStore
 from caraway.quality.watching import QualityWatch
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from tests.integration.quality.stalls import OWNER, definitions
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -69,7 +68,6 @@ class Scene:
 
 @pytest.fixture
 def scene(postgres: str) -> Iterator[Scene]:
-    migrate(postgres)
     engine = connect(postgres)
     yield Scene(QualityStore(engine))
     engine.dispose()

@@ -1,27 +1,23 @@
 """Fixtures with one server for all tests that don't kill it."""
 
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
-from psycopg import sql
 
 from tests.integration.archive.archive_process import ArchiveProcess
+from tests.integration.databases import new_database
 from tests.integration.server.server_process import ServerProcess
 from tests.unit.query import garden
 
 
 @pytest.fixture(scope="session")
-def database(postgres_server: str) -> str:
-    """Return the URL of a database that the tests of servers share."""
-    name = f"server_{secrets.token_hex(6)}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    return f"{postgres_server.rpartition('/')[0]}/{name}"
+def database(postgres_server: str) -> Iterator[str]:
+    """Yield the URL of a database that the tests of servers share."""
+    with new_database(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

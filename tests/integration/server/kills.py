@@ -13,6 +13,8 @@ from tests.timeouts import deadline_in
 
 VICTIMS = ("server", "broker")
 SECONDS = 900.0
+# Each pause before a kill is longer by this factor than the one before.
+GROWTH = 1.05
 
 
 def kill_at_random(
@@ -31,7 +33,7 @@ def kill_at_random(
         broker: Its broker, which nobody else uses.
         is_done: Returns whether it is done.
         chosen: Chooses the moments and the victims; each is a victim at least once.
-        pause_s: The shortest and the longest pause before a kill, in seconds.
+        pause_s: The shortest and the longest pause before the first kill, in seconds; later ones become longer.
         others: Further victims by their names, each with a function that kills it and starts it again.
     """
     victims = (*VICTIMS, *(others or {}))
@@ -39,7 +41,8 @@ def kill_at_random(
     deadline = deadline_in(SECONDS)
     while not _holds(is_done):
         assert time.monotonic() < deadline, server.said()
-        time.sleep(chosen.uniform(*pause_s))
+        # However slow the machine is, something is done between two kills in the end.
+        time.sleep(chosen.uniform(*pause_s) * GROWTH ** kills.total())
         victim = chosen.choice(victims) if kills.total() >= len(victims) else victims[kills.total()]
         kills[victim] += 1
         if victim == "server":

@@ -2,8 +2,6 @@
 
 import gzip
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -36,6 +34,7 @@ from caraway.topics.connection import consumer_config
 from caraway.topics.markers import is_marker
 from caraway.topics.polling import poll_some
 from tests.messages import records_of
+from tests.services.forking import FORKS, Forked
 from tests.timeouts import deadline_in, scaled
 
 TIMEOUT_S = 120.0
@@ -95,15 +94,11 @@ class ServerProcess:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"
         self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
-        environment = {**os.environ, **self.settings.environment(), "PYTHONUNBUFFERED": "1"}
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "caraway.server"], env=environment, stdout=log, stderr=log
-            )
+        self._process = FORKS.start("caraway.server", {**os.environ, **self.settings.environment()}, self.log_file)
 
     def start(self, *, healthy: bool = True) -> None:
         self.launch()

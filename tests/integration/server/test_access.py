@@ -119,11 +119,9 @@ def engine(database: str) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture(scope="module")
-def database(postgres_server: str) -> str:
+def database(module_postgres: str) -> str:
     """Return a database of the module's own, because its tests count lines of the audit log."""
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE access")
-    return f"{postgres_server.rpartition('/')[0]}/access"
+    return module_postgres
 
 
 @pytest.fixture(scope="module")

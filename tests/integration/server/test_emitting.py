@@ -12,7 +12,6 @@ from caraway.index.feeding.worker import IndexWorker
 from caraway.index.storage.store import IndexStore
 from caraway.server.emitting import LEASE, TOKEN_KEY, EmissionRight
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.topics.producer import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
@@ -56,7 +55,6 @@ class Server:
 @pytest.mark.filterwarnings("ignore:aggregate")
 @pytest.mark.timeout(600)
 def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, tmp_path: Path) -> None:
-    migrate(postgres)
     with ExitStack() as stack:
         writer = stack.enter_context(TopicWriter(kafka, timeout_s=TIMEOUT_S))
         events = [Events(name, secrets.token_hex(4), writer, kafka) for name in CASES]

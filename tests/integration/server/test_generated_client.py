@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import psycopg
 import pytest
 
 from caraway.server.surface import ENDPOINTS
@@ -31,11 +30,9 @@ CONFIGURATION: dict[str, object] = {
 
 
 @pytest.fixture(scope="module")
-def token(postgres_server: str) -> tuple[str, str]:
-    """Return a database, and a token in it for everything; the server makes the tables."""
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE generated_client")
-    return f"{postgres_server.rpartition('/')[0]}/generated_client", "t" * 40
+def token(module_postgres: str) -> tuple[str, str]:
+    """Return a database, and a token in it for everything."""
+    return module_postgres, "t" * 40
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import httpx2
 import orjson
-import psycopg
 import pytest
 import uvicorn
 from mcp.client import Client
@@ -71,13 +70,10 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE agents")
-    database = f"{postgres_server.rpartition('/')[0]}/agents"
-    process = ServerProcess(tmp_path_factory.mktemp("agents"), kafka=kafka, postgres=database, tokens=True)
+def world(kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    process = ServerProcess(tmp_path_factory.mktemp("agents"), kafka=kafka, postgres=module_postgres, tokens=True)
     process.start()
-    made = World(process, database)
+    made = World(process, module_postgres)
     yield made
     made.close()
     assert process.stop() == 0, process.said()

@@ -1,6 +1,5 @@
 """Tests of a server of several processes, and of several servers: all give the same answers, whichever is killed."""
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,9 +10,7 @@ from typing import Any
 import httpx
 import pandas as pd
 import psutil
-import psycopg
 import pytest
-from psycopg import sql
 
 from caraway import Client, connectors, dataset, field, meta
 from caraway.graph.specs import Graph
@@ -40,12 +37,10 @@ class Visits:
 
 @pytest.fixture(scope="module")
 def servers(
-    kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFactory
+    kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ServerProcess, ServerProcess]]:
     """Yield two servers with folders of their own: one of several processes, one of a single one."""
-    name, folder = f"workers_{secrets.token_hex(6)}", tmp_path_factory.mktemp("workers")
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    folder = tmp_path_factory.mktemp("workers")
     # Both servers have the key file of one deployment.
     key_file = folder / "secret.key"
 
@@ -53,7 +48,7 @@ def servers(
         return ServerProcess(
             folder / own,
             kafka=kafka,
-            postgres=f"{postgres_server.rpartition('/')[0]}/{name}",
+            postgres=module_postgres,
             workers=workers,
             poll_seconds=NEVER_S,
             key_file=key_file,

@@ -11,14 +11,12 @@ from caraway.profiles.kinds import Kind
 from caraway.served.drift import DriftStore, HourKey, Profiled
 from caraway.served.findings import Found
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
 def store(postgres: str) -> Iterator[DriftStore]:
-    migrate(postgres)
     engine = connect(postgres)
     yield DriftStore(engine)
     engine.dispose()

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from caraway.served.findings import CountKey, Finding, Findings, Sample
 from caraway.served.skew import KEPT_SAMPLES, MAX_TEXT, SkewStore
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 
 HOUR = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATE = Finding.LATE_DATA
@@ -19,7 +18,6 @@ LATE = Finding.LATE_DATA
 
 @pytest.fixture
 def store(postgres: str) -> Iterator[SkewStore]:
-    migrate(postgres)
     engine = connect(postgres)
     yield SkewStore(engine)
     engine.dispose()

@@ -12,7 +12,6 @@ from caraway.ingest.sources.positions import Checkpoint, SourcePositions
 from caraway.ingest.sources.reader import DEFINITION
 from caraway.ingest.sources.removal import SourceRemoval, definition_of
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.unit.ingest.test_sources import SOURCE, plan_of
 
@@ -21,7 +20,6 @@ CONNECTOR = PubSubConnector(system=SYSTEM, topic="raw")
 
 
 def test_a_source_that_is_gone_leaves_nothing(postgres: str) -> None:
-    migrate(postgres)
     engine = connect(postgres)
     positions = SourcePositions(engine)
     definition = definition_of(plan_of(replace(SOURCE, connector=CONNECTOR, cdc=Cdc.UPSERT)))

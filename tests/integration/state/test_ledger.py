@@ -17,7 +17,6 @@ from caraway.state.blueprints import AssetKind
 from caraway.state.branches import Branches
 from caraway.state.database import connect
 from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim, Ledger
-from caraway.state.migrate import migrate
 from caraway.state.model import MAIN, DesiredState, JobState, NewCommit
 from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
@@ -93,7 +92,6 @@ class Deployment:
 
 @pytest.fixture
 def engine(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     engine = connect(postgres)
     yield engine
     engine.dispose()

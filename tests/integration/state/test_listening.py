@@ -19,7 +19,6 @@ from caraway.state.branches import Branches
 from caraway.state.database import connect
 from caraway.state.ledger import ActionOutcome, Ledger
 from caraway.state.listening import Listener
-from caraway.state.migrate import migrate
 from caraway.state.model import NewCommit
 from caraway.state.permissions import Grant, Mode
 from caraway.state.writer import StateWriter
@@ -50,7 +49,6 @@ class Ear:
 
 @pytest.fixture
 def engine(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     engine = connect(postgres)
     yield engine
     engine.dispose()

@@ -9,14 +9,12 @@ import sqlalchemy as sa
 
 from caraway.errors import ConflictError
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.replays import ATTEMPT, ReplayClaim, Replays
 from caraway.state.tables import replays as table
 
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     engine = connect(postgres)
     yield engine
     engine.dispose()

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from caraway.state.database import connect
-from caraway.state.migrate import migrate
 from caraway.state.sink_replays import SENT, UNKNOWN, AskedReplay, SinkReplays
 
 
 @pytest.fixture
 def queue(postgres: str) -> Iterator[SinkReplays]:
-    migrate(postgres)
     engine = connect(postgres)
     yield SinkReplays(engine)
     engine.dispose()

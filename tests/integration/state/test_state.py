@@ -46,7 +46,6 @@ def opened(url: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def engine(postgres: str) -> Iterator[sa.Engine]:
-    migrate(postgres)
     with opened(postgres) as engine:
         yield engine
 
@@ -75,21 +74,22 @@ def _commit(name: str, parent: str | None, graph: Graph, *, branch: str = "main"
     )
 
 
-def test_the_migrations_make_the_tables_of_the_queries(engine: sa.Engine) -> None:
-    with engine.connect() as connection:
+def test_the_migrations_make_the_tables_of_the_queries(empty_postgres: str) -> None:
+    migrate(empty_postgres)
+    with opened(empty_postgres) as engine, engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_migrating_again_and_at_once_is_harmless(postgres: str) -> None:
+def test_migrating_again_and_at_once_is_harmless(empty_postgres: str) -> None:
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(migrate, [postgres] * 4))
-    migrate(postgres)
-    with opened(postgres) as engine:
+        list(pool.map(migrate, [empty_postgres] * 4))
+    migrate(empty_postgres)
+    with opened(empty_postgres) as engine:
         assert is_migrated(engine)
 
 
-def test_a_process_that_requires_tables_asks_for_none_that_are_missing(postgres: str) -> None:
-    with opened(postgres) as engine:
+def test_a_process_that_requires_tables_asks_for_none_that_are_missing(empty_postgres: str) -> None:
+    with opened(empty_postgres) as engine:
         require_tables(engine, metadata.tables)
         statements: list[str] = []
         sa.event.listen(engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
@@ -97,13 +97,13 @@ def test_a_process_that_requires_tables_asks_for_none_that_are_missing(postgres:
             with pytest.raises(UnavailableError, match="has not set up the tables yet"):
                 StateReader(engine).branch_heads()
         assert not any("branches" in statement for statement in statements)
-        migrate(postgres)
+        migrate(empty_postgres)
         assert StateReader(engine).branch_heads().commits == ()
         assert StateReader(engine).head_id() is None
 
 
-def test_a_read_before_the_tables_are_made_can_be_asked_again(postgres: str) -> None:
-    with opened(postgres) as engine, pytest.raises(UnavailableError, match="has not set up the tables yet"):
+def test_a_read_before_the_tables_are_made_can_be_asked_again(empty_postgres: str) -> None:
+    with opened(empty_postgres) as engine, pytest.raises(UnavailableError, match="has not set up the tables yet"):
         StateReader(engine).head_id()
 
 
