@@ -24,7 +24,7 @@ build *options:
 dist folder="dist":
     {{python}} -m hatchling build -d {{folder}}
 
-# Lint, format, types, layers: everything that reads code without running it.
+# Lint, format, types, layers, and what documents and comments say: everything but tests of the code.
 [parallel]
 check: _types _rest
 
@@ -33,6 +33,7 @@ _types:
     .venv/bin/mypy
 
 _rest:
+    {{python}} -m pytest tests/docs -q -p no:schemathesis -p no:anyio
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/lint-imports --no-logo --no-cache
@@ -67,10 +68,9 @@ test *options:
 archives:
     .venv/bin/caraway jars --classes
 
-# Everything: what `test` leaves out and what it runs, with five times its examples, then damage and kills, then fresh random graphs; run it before a release. Some two hours.
-full: check archives && (faults) (fuzz) (soak "5" "10")
-    CARAWAY_TESTS=full {{python}} -m pytest tests/unit -n {{cores}} --dist worksteal --durations=10
-    CARAWAY_TESTS=full {{python}} -m pytest tests/integration tests/e2e tests/parity -n {{processes}} {{services}}
+# The long tests, in pieces of at most twenty minutes: all of them, some by name, those that haven't passed for what is here (--changed); --list says what each guards.
+full *options:
+    @{{python}} -m tests.pieces {{options}}
 
 # The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:

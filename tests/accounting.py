@@ -1,4 +1,4 @@
-"""Where the time of a run goes: `pytest --times` prints what tests, fixtures and started processes took (docs/ci.md).
+"""The time of a run: `pytest --times` prints what tests, fixtures and started processes took (docs/ci.md).
 
 Wall time on a busy machine says little, and most of the work of these tests is done by JVMs. So each phase of a test is
 charged with its wall time, and with the processor time that the process tree below its pytest process used meanwhile.
@@ -19,7 +19,7 @@ import pytest
 
 _PROPERTY = "times"
 _PROCESSES = "processes"
-# Names of fixtures, with the seconds that each took, of wall time and of processors.
+# The names of fixtures, with the seconds that each took, of wall time and of processors.
 Fixtures = Sequence[tuple[str, float, float]]
 # So many lines has each table: the dearest.
 _LINES = 50
@@ -55,7 +55,7 @@ class Times:
     def __post_init__(self) -> None:
         """Begin to look for processes."""
         self._here: list[tuple[str, float, float]] = []
-        # What the fixtures took that the one being set up has asked for.
+        # A fixture that is being set up has asked for others, which took so much.
         self._inner: list[Cost] = [Cost()]
         self._seen = SeenProcesses()
 

@@ -1,7 +1,7 @@
 """Processes of Caraway's programs that tests start without each importing all modules anew.
 
-A fork server, one for each process of pytest, has imported the programs, and forks for each start. What it forks is a
-process like any other, with its own environment, output and exit code, which a test may kill. Tests of a whole stack
+A fork server, one for each process of pytest, has imported the programs, and forks for each start. A forked process
+is like any other, with its own environment, output and exit code, which a test may kill. Tests of a whole stack
 start the same programs by their commands (`tests/e2e`), so that a module that is only there by chance is noticed.
 
     python -m tests.services.forking FD

@@ -1,4 +1,4 @@
-"""What an attack on a running server may cost it: the time of its own answer, that of other callers, and memory."""
+"""The bounds of an attack on a running server: the time of its answer, the waits of other callers, and memory."""
 
 import threading
 import time

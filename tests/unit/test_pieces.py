@@ -1,0 +1,96 @@
+"""Tests of the pieces of `just full`: each long test is in one, and a piece is to be run again after any change."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests import pieces
+from tests.pieces import ROOT, Passed, Piece
+
+FOLDERS = ("integration", "e2e", "parity", "faults")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / "tests" / folder).rglob("test_*.py"))
+ONE = """
+[one]
+guards = "that one is one."
+run = ["pytest tests/one -n 0"]
+sources = ["src"]
+packages = ["p"]
+"""
+# The recipes of the justfile that run tests, with their files.
+RECIPES = {"faults": "tests/faults", "fuzz": "tests/integration/server/test_fuzz.py"}
+
+
+def runs(piece: Piece, file: Path) -> bool:
+    for recipe, *words in piece.run:
+        left_out = [word.partition("=")[2] for word in words if word.startswith("--ignore-glob=")]
+        named = words if recipe == "pytest" else [RECIPES.get(recipe, "")]
+        if any(word and file.is_relative_to(ROOT / word) for word in named if not word.startswith("-")):
+            return not any(fnmatch(str(file), pattern) for pattern in left_out)
+    return False
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_each_file_of_tests_is_in_one_piece(file: Path) -> None:
+    found = [piece.name for piece in pieces.pieces() if runs(piece, file)]
+    if file.name != "test_fuzz.py":
+        assert len(found) == 1, found
+
+
+def test_all_that_pieces_name_is_there() -> None:
+    for piece in pieces.pieces():
+        assert len(piece.digest()) == 32
+        assert piece.guards
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the root of a repository with one piece, whose test passes."""
+    for file, text in {
+        "tests/pieces.toml": ONE,
+        "tests/one/test_one.py": "def test_one() -> None:\n    assert True\n",
+        "tests/a.py": "",
+        "tests/services/a.py": "",
+        "tests/integration/conftest.py": "",
+        "src/a.py": "",
+        "uv.lock": '[[package]]\nname = "p"\nversion = "1"\n',
+        "pytest.ini": "[pytest]\n",
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    monkeypatch.setattr(pieces, "ROOT", tmp_path)
+    monkeypatch.setattr(pieces, "PIECES", tmp_path / "tests" / "pieces.toml")
+    monkeypatch.setattr(pieces, "PASSED", tmp_path / "tests" / "passed.json")
+    pieces.locked.cache_clear()
+    yield tmp_path
+    pieces.locked.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "changed", ["src/a.py", "src/new.py", "tests/one/test_one.py", "tests/services/a.py", "uv.lock"]
+)
+def test_a_piece_is_run_again_only_after_a_change(repository: Path, changed: str) -> None:
+    (piece,) = pieces.pieces()
+    assert not Passed.read().has(piece)
+    assert pieces.main(["--changed"]) == 0
+    assert Passed.read().has(piece)
+    written = pieces.PASSED.read_text()
+    (repository / "tests" / "one" / "test_one.py").touch()
+    assert pieces.main(["--changed"]) == 0
+    assert pieces.PASSED.read_text() == written
+    file = repository / changed
+    file.write_text('[[package]]\nname = "p"\nversion = "2"\n' if changed == "uv.lock" else "# Another line.\n")
+    pieces.locked.cache_clear()
+    assert not Passed.read().has(piece)
+
+
+def test_a_piece_that_fails_has_not_passed(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (repository / "tests" / "one" / "test_one.py").write_text("def test_one() -> None:\n    assert 1 == 2\n")
+    assert pieces.main([]) == 1
+    assert pieces.main(["--left"]) == 0
+    said = capfd.readouterr().out
+    assert "failed: one" in said
+    assert "haven't passed for these sources: one" in said
+    with pytest.raises(SystemExit):
+        pieces.main(["two"])
