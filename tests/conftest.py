@@ -9,7 +9,7 @@ from xdist.remote import Producer
 from tests.accounting import Times
 from tests.effort import default_timeout, register_profiles
 from tests.spread import Groups, in_order, name_apart
-from tests.tiers import check_reasons
+from tests.tiers import check_reasons, mark_long
 from tests.timeouts import scale_timeouts
 
 register_profiles()
@@ -29,6 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    mark_long(items)
     check_reasons(items)
     name_apart(items)
     in_order(items)

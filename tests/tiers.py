@@ -1,14 +1,85 @@
-"""Two tiers: `just test` runs what guards most, `just full` runs everything (docs/ci.md).
+"""Two tiers: `just test` runs what guards most, `just full` runs everything in pieces (docs/ci.md).
 
 A test is in the second tier if it has the mark `full`, which must say why it isn't run each time:
-`@pytest.mark.full(reason="two engines, killed and started again, for two minutes")`.
+`@pytest.mark.full(reason="two engines, killed and started again, for two minutes")`; or if all tests of its file are.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
 MARK = "full"
+TESTS = Path(__file__).parent
+#: Files and folders of which all tests are in the second tier, and the tests of `just test` that check the same.
+LONG = {
+    "integration/archive/test_kills.py": "kills; test_surface.py archives the same rows without",
+    "integration/archive/test_trimmed_deployment.py": "a deployment of its own; test_short_topics.py trims topics",
+    "integration/bench": "figures for their readers; `just bench` runs them",
+    "integration/console": "a browser; tests/unit/console checks all pages",
+    "integration/editors": "mypy and pyright over a project; `just check` runs mypy over the same definitions",
+    "integration/engine/test_backfill.py": "an engine that is killed; offline/test_queries.py reads archives",
+    "integration/engine/test_slots.py": "an engine with many jobs; tests/unit/engine computes the slots",
+    "integration/installed": "wheels in new environments; tests/unit/test_build.py builds one",
+    "integration/objects": "a stand-in of S3; tests/unit/objects checks folders",
+    "integration/offline/test_bucket.py": "a stand-in of S3; test_queries.py reads the same from a folder",
+    "integration/offline/test_spark.py": "reads of the past on Spark; test_queries.py makes them in a process",
+    "integration/server/test_backpressure.py": "an index that is stopped for long; tests/unit/server has the bounds",
+    "integration/server/test_capture.py": "two databases and kills; sources/test_capture_*.py reads their logs",
+    "integration/server/test_emitting.py": "servers that take over; index/test_rows.py has their emission",
+    "integration/server/test_feast_client.py": "an environment with Feast; tests/unit/server has its endpoints",
+    "integration/server/test_file_sources.py": "stand-ins and kills; tests/unit/ingest reads all kinds of files",
+    "integration/server/test_fuzz.py": "minutes of requests; tests/unit/server refuses each kind of bad ones",
+    "integration/server/test_generated_client.py": "a generated client; test_surface.py has the same document",
+    "integration/server/test_iceberg.py": "kills; tests/unit/ingest reads tables of Iceberg",
+    "integration/server/test_init_project.py": "a project with a server; tests/docs checks its commands",
+    "integration/server/test_intake_process.py": "kills of an intake process; test_sources.py kills a server",
+    "integration/server/test_lake_kills.py": "kills; tests/unit/ingest reads tables of each format",
+    "integration/server/test_openlineage.py": "a receiver and jobs; tests/unit/lineage_events has the events",
+    "integration/server/test_outages.py": "outages of Kafka and Postgres; tests/unit/state and unit/topics retry them",
+    "integration/server/test_partitions.py": "several servers with a divided index; tests/unit/sharding has its laws",
+    "integration/server/test_secured_kafka.py": "a broker with passwords; tests/unit/topics has the settings",
+    "integration/server/test_shared_sinks.py": "kills; sinks/test_postgres_sink.py has the guarantees",
+    "integration/server/test_sinks.py": "kills; sinks/test_postgres_sink.py has the guarantees",
+    "integration/server/test_snapshots.py": "lost and damaged indexes; tests/unit/index has snapshots",
+    "integration/server/test_snowflake.py": "a stand-in; tests/unit/sinks checks its statements",
+    "integration/server/test_source_formats.py": "registries and formats; tests/unit/ingest decodes each",
+    "integration/server/test_sources.py": "kills and a source that is away; tests/unit/ingest has readers",
+    "integration/server/test_stores.py": "a stand-in of each store; tests/unit/ingest reads files",
+    "integration/server/test_stream_sources.py": "stand-ins of streams; tests/unit/ingest has their readers",
+    "integration/server/test_table_sinks.py": "kills; sinks/test_postgres_sink.py has the guarantees",
+    "integration/server/test_table_sources.py": "kills; tables/test_tables.py reads the same tables",
+    "integration/server/test_webhook_kills.py": "kills; test_repeats.py sends requests again",
+    "integration/server/test_workers.py": "servers of several processes; tests/unit/server has the division of work",
+    "integration/sinks/test_mutants.py": "copies of writers with a mistake each",
+    "integration/sinks/test_snowflake_sink.py": "a stand-in; test_postgres_sink.py has the guarantees",
+    "integration/skew/test_process.py": "kills; test_watch.py runs the same watch",
+    "integration/sources/test_capture_mysql_xa.py": "prepared transactions; test_capture_mysql.py reads the same log",
+    "integration/sources/test_hudi.py": "an environment with Hudi; tests/unit/ingest reads recorded tables",
+    "integration/sources/test_kinesis.py": "a stand-in; tests/unit/ingest has the reader",
+    "integration/sources/test_mongo.py": "a stand-in; tests/unit/ingest has the reader",
+    "integration/sources/test_pubsub.py": "a stand-in; tests/unit/ingest has the reader",
+    "integration/sources/test_stores.py": "a stand-in of each store; tests/unit/ingest reads files",
+    "integration/spark/test_markers.py": "jobs with many markers; parity compares what they emit",
+    "integration/spark/test_restarts.py": "jobs that are killed; e2e/test_known.py starts them with a backlog",
+    "integration/stack/test_class_archives.py": "JVMs that only write archives, without which all works",
+    "integration/stack/test_commands.py": "a stack of its own; tests/e2e runs one",
+    "integration/tables/test_bigquery.py": "a stand-in; test_tables.py reads real databases",
+    "integration/tables/test_snowflake.py": "a stand-in; test_tables.py reads real databases",
+    "e2e/test_kill.py": "kills; test_flights.py checks the same values",
+    "faults": "damage to services that each test starts for itself",
+}
+
+
+def mark_long(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests of files that are in the second tier as a whole."""
+    for item in items:
+        for reason in _reasons(item.path):
+            item.add_marker(pytest.mark.full(reason=reason))
+
+
+def _reasons(path: Path) -> Iterator[str]:
+    return (reason for place, reason in LONG.items() if path.is_relative_to(TESTS / place))
 
 
 def check_reasons(items: Iterable[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """Tests left out of `just test` give a reason, and `just full` runs all of them."""
 
+import re
 import shlex
 import subprocess
 from fnmatch import fnmatch
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spread import TESTS
-from tests.tiers import MARK, check_reasons, selected
+from tests.tiers import LONG, MARK, check_reasons, selected
 
 ROOT = TESTS.parent
 JUST = ROOT / ".venv" / "bin" / "just"
@@ -74,10 +75,11 @@ def test_cases_of_tests_without_the_fixture_do_not_count(case: str, request: pyt
     assert "cases" not in request.fixturenames
 
 
-def test_the_full_tier_runs_all_files() -> None:
-    unfiltered = [folder for command in commands("full") if "-m" not in command[3:] for folder in folders(command)]
-    files = [path for path in TESTS.rglob("test_*.py") if "typing_project" not in path.parts]
-    assert [path for path in files if not any(path.is_relative_to(folder) for folder in unfiltered)] == []
+@pytest.mark.parametrize("place", LONG)
+def test_what_is_long_is_there_and_so_are_the_tests_that_check_the_same(place: str) -> None:
+    assert (TESTS / place).exists()
+    for named in re.findall(r"[\w/*]*test_[\w*]+\.py", LONG[place]):
+        assert any(path.match(named) for path in TESTS.rglob("test_*.py")), named
 
 
 def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None:
@@ -88,7 +90,9 @@ def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None
         assert marks == ["pytest", f"not {MARK}"]
     left = {path.name for path in TESTS.iterdir() if list(path.rglob("test_*.py"))}
     left -= {folder.name for command in calls for folder in folders(command)}
-    assert left == {"faults"}
+    # What `just check` runs.
+    assert left == {"docs", "faults"}
+    assert [folders(command) for command in commands("check")] == [[TESTS / "docs"]]
 
 
 def test_each_file_of_tests_is_found(request: pytest.FixtureRequest) -> None:
