@@ -5,6 +5,7 @@ charged with its wall time, and with the processor time that the process tree be
 An idle service is charged to whichever test runs at that moment. A daemon that leaves the tree isn't counted.
 """
 
+import os
 import re
 import threading
 import time
@@ -23,8 +24,8 @@ _PROCESSES = "processes"
 Fixtures = Sequence[tuple[str, float, float]]
 # So many lines has each table: the dearest.
 _LINES = 50
-# How often a run looks for processes; one that lives shorter is counted with its parent alone.
-_LOOK_SECONDS = 0.25
+# How often a run looks for processes, which takes some 10 ms; one that lives shorter is counted with its parent alone.
+_LOOK_SECONDS = 0.5
 
 
 @dataclass
@@ -62,12 +63,12 @@ class Times:
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         """Charge a fixture with what it took, less what the fixtures took that it asked for meanwhile."""
-        begun, used = time.perf_counter(), seconds_of_tree()
+        begun, used = time.perf_counter(), self._seen.seconds()
         self._inner.append(Cost())
         try:
             return (yield)
         finally:
-            wall, processor = time.perf_counter() - begun, max(0.0, seconds_of_tree() - used)
+            wall, processor = time.perf_counter() - begun, max(0.0, self._seen.seconds() - used)
             inner = self._inner.pop()
             self._inner[-1].add(wall, processor)
             if fixturedef.scope != "function" or wall > 1:
@@ -78,7 +79,7 @@ class Times:
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Charge the time used since the last phase of a test to this phase."""
         report = yield
-        used = seconds_of_tree()
+        used = self._seen.seconds()
         # The time of a child is lost when its own parent ends first.
         report.user_properties.append((_PROPERTY, (report.when, max(0.0, used - self.used), self._here)))
         self.used, self._here = used, []
@@ -139,6 +140,7 @@ class SeenProcesses:
     def __init__(self) -> None:
         """Start to look."""
         self._seen: dict[tuple[int, float], tuple[str, float, float]] = {}
+        self._alive = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
@@ -147,6 +149,11 @@ class SeenProcesses:
         """Look no more."""
         self._ended.set()
         self._thread.join()
+
+    def seconds(self) -> float:
+        """Return the processor seconds of this process and its descendants, also of those that have ended."""
+        times = os.times()
+        return sum(times[:4]) + self._alive
 
     def costs(self) -> dict[str, Cost]:
         """Return what each program took."""
@@ -157,14 +164,18 @@ class SeenProcesses:
 
     def _look(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
+            alive = 0.0
             for process in psutil.Process().children(recursive=True):
                 try:
                     begun, line = process.create_time(), process.cmdline()
-                    used = sum(process.cpu_times()[:2])
+                    times = process.cpu_times()
                 except psutil.Error:
                     continue
+                used = times.user + times.system
+                alive += sum(times[:4])
                 # A child has the command line of its parent until it executes a program of its own.
                 self._seen[process.pid, begun] = (program_of(line), time.time() - begun, used)
+            self._alive = alive
 
 
 def program_of(line: Sequence[str]) -> str:
@@ -185,15 +196,3 @@ def program_of(line: Sequence[str]) -> str:
         mains = [word for word in line[1:] if re.fullmatch(r"[\w.]+\.[A-Z]\w+", word)]
         return f"java {mains[0] if mains else ''}"
     return program.split()[0].rstrip(":")
-
-
-def seconds_of_tree() -> float:
-    """Return the processor seconds of this process and its descendants, also of those that have ended."""
-    this = psutil.Process()
-    seconds = 0.0
-    for process in [this, *this.children(recursive=True)]:
-        try:
-            seconds += sum(process.cpu_times()[:4])
-        except psutil.NoSuchProcess:
-            continue
-    return seconds
