@@ -6,7 +6,7 @@ from hypothesis import settings
 
 # Tests name the number of examples that `just full` draws. CI draws fewer of them, or properties alone would take three
 # of its minutes; the fast tier fewer still. A soak takes as long as it takes.
-_SCALE = {"soak": 6.0, "full": 1.0, "ci": 0.2, "desk": 0.3, "fast": 0.08}
+_SCALE = {"soak": 6.0, "full": 1.0, "ci": 0.1, "desk": 0.3, "fast": 0.08}
 PROFILE = os.environ.get("CARAWAY_TESTS", "ci" if os.environ.get("CI") else "desk")
 
 

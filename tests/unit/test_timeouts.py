@@ -70,6 +70,7 @@ def test_deadlines_and_limits_of_tests_are_multiplied(
     assert limits == [1800, 900]
 
 
+@pytest.mark.full(reason="the collection of other tests, for seconds; the test above has the limits themselves")
 def test_limits_of_folders_are_scaled() -> None:
     """The limit that a conftest of a folder sets counts, times the factor."""
     program = """

@@ -585,6 +585,7 @@ def test_without_tokens_nobody_needs_to_sign_in() -> None:
     assert open_to_all.get("/console/audit", None).status == 200
 
 
+@pytest.mark.full(reason="a graph of ten thousand features, which takes long to make; other tests check each page")
 def test_the_pages_of_a_large_graph_are_small_and_quick() -> None:
     """1,000 datasets and 10,000 features: each page has less than 200 kB and takes less than 300 ms of a processor."""
     graph = greenhouse.large(1_000, 10_000)
