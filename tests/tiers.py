@@ -60,6 +60,7 @@ LONG = {
     "integration/sources/test_mongo.py": "a stand-in; tests/unit/ingest has the reader",
     "integration/sources/test_pubsub.py": "a stand-in; tests/unit/ingest has the reader",
     "integration/sources/test_stores.py": "a stand-in of each store; tests/unit/ingest reads files",
+    "integration/spark/test_files.py": "programs of Java that are compiled for it; e2e/test_flights.py has checkpoints",
     "integration/spark/test_markers.py": "jobs with many markers; parity compares what they emit",
     "integration/spark/test_restarts.py": "jobs that are killed; e2e/test_known.py starts them with a backlog",
     "integration/stack/test_class_archives.py": "JVMs that only write archives, without which all works",

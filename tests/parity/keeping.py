@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from caraway.graph.wire.graphs import CommitRequest, decode_commit, encode_commit
-from tests.effort import examples
+from tests.effort import PROFILE, examples
 from tests.parity.comparing import Difference
 from tests.parity.graphs import Case
 from tests.parity.telling import told
@@ -58,8 +58,8 @@ def seeds() -> list[int]:
 
 
 def seeds_of_ci() -> list[int]:
-    """Return a batch, or half of one in `just test`: the last seeds that failed, and fixed ones."""
-    return list(dict.fromkeys([*seeds()[-LAST:], *FIXED]))[: examples(BATCH)]
+    """Return a batch, or two in `just test`: the last seeds that failed, and fixed ones."""
+    return list(dict.fromkeys([*seeds()[-LAST:], *FIXED]))[: 2 if PROFILE == "ci" else examples(BATCH)]
 
 
 def _read(path: Path) -> Case:

@@ -213,13 +213,9 @@ CASES = {case.name: case for case in [*REAL_TIME, *MICRO_BATCH]}
 # These cases always run. The others are variants of them, and each costs a job with three seconds of processor time.
 OFTEN = {
     "ExplodeRevised",
-    "UniteJoins",
     "JoinUnited",
-    "LatestOfUnion",
     "Divide",
     "LongKeys",
-    "DivideJoined",
-    "Parse",
     "TransformFails",
     "AssignFailsKeyed",
     "FunctionAfterJoin",
