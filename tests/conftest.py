@@ -1,7 +1,7 @@
 """Settings and fixtures that all tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from xdist.remote import Producer
@@ -10,7 +10,7 @@ from tests.accounting import Times
 from tests.effort import default_timeout, register_profiles
 from tests.spread import Groups, in_order, name_apart
 from tests.tiers import check_reasons, mark_long
-from tests.timeouts import scale_timeouts
+from tests.timeouts import scale_timeout
 
 register_profiles()
 # JVMs of tests live for a minute or two, and Java's better compiler takes longer than that to pay: a broker that starts
@@ -27,15 +27,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Times(), "times")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_long(items)
     check_reasons(items)
     name_apart(items)
     in_order(items)
-    yield
-    # The conftests of folders have set their limits by now.
-    scale_timeouts(items, default_timeout(float(config.getini("timeout"))))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    # Before pytest-timeout reads the limit; the conftests of folders have set theirs by now.
+    scale_timeout(item, default_timeout(float(item.config.getini("timeout"))))
+    return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

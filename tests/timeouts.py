@@ -1,14 +1,14 @@
-"""How long tests wait for a condition: a limit is the time that it may take on a quiet machine, times one factor.
+"""How long tests wait for a condition: a limit is the time that it may take on a quiet machine, times two factors.
 
-The factor is the environment variable `CARAWAY_TEST_PATIENCE`. If it isn't set, the first process of a run measures
-how long a fixed piece of work takes, and hands the factor on to its own processes. A limit only costs time when a test
-fails, so the factor is at least 1, and errs on the long side.
+The first one is the environment variable `CARAWAY_TEST_PATIENCE`. If it isn't set, the first process of a run measures
+how long a fixed piece of work takes, and hands the factor on to its own processes. The second one is how many threads
+want each core when the wait begins, as the system counts them: a run has services beside it, and other programs come
+and go. A limit only costs time when a test fails, so the factors are at least 1, and err on the long side.
 """
 
 import hashlib
 import os
 import time
-from collections.abc import Sequence
 
 import pytest
 
@@ -50,9 +50,14 @@ def _factor() -> float:
 FACTOR = _factor()
 
 
+def _crowd() -> float:
+    """Return how many threads want each core, over the last minute; at least 1."""
+    return max(1.0, os.getloadavg()[0] / cores())
+
+
 def scaled(seconds: float) -> float:
-    """Return a limit in seconds for this machine, from that for a quiet one."""
-    return seconds * FACTOR
+    """Return a limit in seconds for this machine as it is now, from that for a quiet one."""
+    return seconds * min(_MOST, FACTOR * _crowd())
 
 
 def scaled_now(seconds: float) -> float:
@@ -68,9 +73,8 @@ def deadline_in(seconds: float) -> float:
     return time.monotonic() + scaled(seconds)
 
 
-def scale_timeouts(items: Sequence[pytest.Item], default: float) -> None:
-    """Multiply the limits of pytest-timeout, which each test has from its mark or by default."""
-    for item in items:
-        mark = item.get_closest_marker("timeout")
-        seconds = default if mark is None else mark.args[0]
-        item.add_marker(pytest.mark.timeout(scaled(seconds)), append=False)
+def scale_timeout(item: pytest.Item, default: float) -> None:
+    """Multiply the limit of pytest-timeout, which a test that is about to begin has from its mark or by default."""
+    mark = item.get_closest_marker("timeout")
+    seconds = default if mark is None else mark.args[0]
+    item.add_marker(pytest.mark.timeout(scaled(seconds)), append=False)

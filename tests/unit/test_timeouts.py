@@ -1,4 +1,4 @@
-"""The limits of tests grow with the slowness of the machine, all of them by one factor."""
+"""The limits of tests grow with the slowness of the machine, and with the number of threads that want it."""
 
 import os
 import subprocess
@@ -55,6 +55,11 @@ def test_deadlines_and_limits_of_tests_are_multiplied(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setattr(timeouts, "FACTOR", 3.0)
+    monkeypatch.setattr(timeouts, "_crowd", lambda: 2.5)
+    assert timeouts.scaled(10) == 75
+    monkeypatch.setattr(timeouts, "_crowd", lambda: 100.0)
+    assert timeouts.scaled(10) == 80
+    monkeypatch.setattr(timeouts, "_crowd", lambda: 1.0)
     assert timeouts.scaled(10) == 30
     # A limit for a measurement also has the pace of the moment, if the machine is slower now.
     monkeypatch.setattr(timeouts, "_measured", lambda: 5.0)
@@ -65,28 +70,34 @@ def test_deadlines_and_limits_of_tests_are_multiplied(
     assert before + 30 <= timeouts.deadline_in(10) <= time.monotonic() + 30
     items = [Limited.from_parent(request.session, name=name, nodeid=name) for name in ("own", "default")]
     items[0].add_marker(pytest.mark.timeout(600))
-    timeouts.scale_timeouts(items, 300)
+    for item in items:
+        timeouts.scale_timeout(item, 300)
     limits = [mark.args[0] for item in items for mark in [item.get_closest_marker("timeout")] if mark]
     assert limits == [1800, 900]
 
 
-@pytest.mark.full(reason="the collection of other tests, for seconds; the test above has the limits themselves")
-def test_limits_of_folders_are_scaled() -> None:
-    """The limit that a conftest of a folder sets counts, times the factor."""
+def test_a_core_that_several_threads_want_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeouts, "cores", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (7.0, 1.0, 1.0))
+    assert timeouts._crowd() == 3.5
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 9.0, 9.0))
+    assert timeouts._crowd() == 1
+
+
+def test_pytest_s_own_limit_is_multiplied() -> None:
     program = """
 import sys, pytest
 class Seen:
-    def pytest_collection_finish(self, session):
-        print("limits", {item.get_closest_marker("timeout").args[0] for item in session.items})
-sys.exit(pytest.main(["tests/parity/test_parity.py", "--collect-only", "-q"], plugins=[Seen()]))
+    def pytest_timeout_set_timer(self, item, settings):
+        print("limit", settings.timeout)
+sys.exit(pytest.main(["tests/unit/test_tiers.py", "-q", "-k", "reason_is_enough"], plugins=[Seen()]))
 """
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=TESTS.parent,
-        env={**os.environ, "CARAWAY_TEST_PATIENCE": "2"},
+        env={**os.environ, "CARAWAY_TEST_PATIENCE": "8"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
     )
-    assert "limits {1800.0}" in done.stdout, done.stdout + done.stderr
+    assert "limit 2400.0" in done.stdout, done.stdout + done.stderr
