@@ -187,6 +187,6 @@ def erase_downstream(world: World, shop: Shop, user: str) -> None:
         answer = httpx.get(f"{world.url}/api/v1/dataset/Users/erasures", headers=headers).json()
         return {place for erasure in answer["erasures"] for place in erasure["waits_for"]}
 
-    world.wait_for(lambda: waits_for().isdisjoint({"archive", "topic", "recomputation", "derived data"}))
+    world.wait_for(lambda: waits_for().isdisjoint({"archive", "topic", "recomputation", "derived data"}), 600)
     shop.client.wait()
     shop.rows = [row for row in shop.rows if row.source != "Users" or row.row["user"] != user]

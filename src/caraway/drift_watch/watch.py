@@ -18,7 +18,7 @@ from caraway.drift_watch.alerting import drifted
 from caraway.drift_watch.profiling import MAX_ROWS, new_rows, profiles_of
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import LOCK_KEY, ErasureLog
+from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.wire.graphs import decode_graph
@@ -26,6 +26,7 @@ from caraway.profiles.kinds import Kind
 from caraway.served.drift import DriftStore, Profiled
 from caraway.served.drift_reports import drift_of, features_of, findings, last_hours
 from caraway.served.log import SERVED
+from caraway.state.announcements import lock_erasures
 from caraway.state.reader import StateReader
 from caraway.state.tables import erasures
 from caraway.topics.credentials import sign_in
@@ -128,7 +129,7 @@ class DriftWatch:
 
     def _no_newer_erasure(self, connection: sa.Connection) -> bool:
         """Return whether all erased keys are known here, and keep others from being erased until the commit."""
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        lock_erasures(connection)
         newest = connection.execute(sa.select(sa.func.max(erasures.c.id))).scalar() or 0
         return int(newest) <= self._erasures.number
 

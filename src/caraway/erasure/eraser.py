@@ -2,7 +2,8 @@
 
 1. The request writes the hashes of the keys to Postgres, after which the erasure is certain.
 2. This server hides the keys from then on and refuses rows of them; others do so within a second or two.
-3. A record on the topic reaches all indexes that are ever built from it.
+3. A record on the topic reaches all indexes that are ever built from it. Each topic for which the dataset is computed
+   again gets the record, too.
 4. Each server removes the entries of the keys from its index, and writes that to Postgres.
 5. A server removes the dead letters of the keys.
 6. After an erasure downstream, the archive removes the rows from its table and the topic; then a server has everything
@@ -12,6 +13,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 import structlog
@@ -20,9 +22,9 @@ from confluent_kafka import KafkaException
 from caraway.erasure.keys import ErasedKeys, Erasure, encode_erasure
 from caraway.erasure.places import DEAD_LETTERS_PLACE, DERIVED, index_files_of, index_of
 from caraway.erasure.recomputing import Recomputing
-from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
+from caraway.erasure.requests import ErasedKey, ErasureLog, ErasureRecord, erasure_by
 from caraway.errors import UnavailableError
-from caraway.plan.model import GraphPlan, IndexPlan, topic_of_scope
+from caraway.plan.model import GraphPlan, IndexPlan, definition_of, topic_of_scope
 from caraway.recurring import Recurring
 from caraway.state.blueprints import EMITS
 from caraway.state.plans import Needed
@@ -141,12 +143,15 @@ class Eraser(Recurring):
         # The first read of the served graphs also creates the tables of erasures in Postgres, so they may not exist
         # before.
         if self._needed() is not None:
-            self.write_records()
-            self.remove()
-            if self._number:
-                # Without any erasure, the database needn't be asked every second how far they are.
-                self.recompute()
-                self.remove_letters()
+            try:
+                self.write_records()
+            finally:
+                # The topic of a new commit may not exist yet; nothing else waits for it.
+                self.remove()
+                if self._number:
+                    # Without any erasure, the database needn't be asked every second how far they are.
+                    self.recompute()
+                    self.remove_letters()
 
     def write_records(self) -> None:
         """Write the records that aren't on their topics yet; writing a record twice changes nothing.
@@ -156,23 +161,31 @@ class Eraser(Recurring):
         needed = self._needed()
         if needed is None:
             return
-        topics = {topic.name for planned in needed.commits.values() for topic in planned.plan.topics}
-        written = []
-        try:
-            for record in self._log.unrecorded():
-                # A topic that nobody needs any more is deleted with all of its rows, so it gets no record, and counts
-                # as recorded.
-                scope = record.key.topic
-                topic = topic_of_scope(scope)
-                if topic in topics:
-                    message = encode_erasure(scope, erasure_by(record.key))
-                    self._writer.write_to_all(topic, *message).result(WRITE_TIMEOUT_S)
-                written.append(record.id)
-        except (KafkaException, TimeoutError) as error:
-            raise UnavailableError(f"Kafka doesn't take the record of an erasure: {error}") from error
-        finally:
-            if written:
-                self._log.recorded(written)
+        records = self._log.unrecorded()
+        scopes = _scopes([planned.plan for planned in needed.commits.values()] if records else ())
+        sent = [
+            # A topic that nobody needs any more is deleted with all of its rows, so it gets no record, and counts as
+            # recorded.
+            (record.id, [self._announce(scope, record) for scope in scopes.get(definition_of(record.key.topic), ())])
+            for record in records
+        ]
+        written: list[int] = []
+        failure: Exception | None = None
+        for number, futures in sent:
+            try:
+                for future in futures:
+                    future.result(WRITE_TIMEOUT_S if failure is None else 0.0)
+                written.append(number)
+            except (KafkaException, TimeoutError, UnavailableError) as error:
+                failure = error
+        if written:
+            self._log.recorded(written, needed.commits)
+        if failure is not None:
+            raise UnavailableError(f"Kafka doesn't take the record of an erasure: {failure}") from failure
+
+    def _announce(self, scope: str, record: ErasureRecord) -> "Future[None]":
+        message = encode_erasure(scope, erasure_by(record.key))
+        return self._writer.write_to_all(topic_of_scope(scope), *message)
 
     def remove(self) -> None:
         """Remove the entries of erased keys, and write to Postgres which are removed.
@@ -235,3 +248,12 @@ class Eraser(Recurring):
     def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((scope, erasure)) for erasure in erasures)
         self._unwritten.setdefault(place, set()).update(number for number in numbers if number is not None)
+
+
+def _scopes(plans: Iterable[GraphPlan]) -> dict[str, set[str]]:
+    """Return the scopes of plans in which keys can be erased, by their definitions."""
+    found: dict[str, set[str]] = {}
+    for plan in plans:
+        for scope in (*(topic.name for topic in plan.topics), *(index.erasure_scope for index in plan.indexes)):
+            found.setdefault(definition_of(scope), set()).add(scope)
+    return found

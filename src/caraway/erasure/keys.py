@@ -2,8 +2,10 @@
 
 A key is a value of a key column of the dataset, or of another column that its definition marks as an erase key. An
 erased key itself is kept nowhere. A keyed hash of it is kept instead (BLAKE2b with a key of the deployment, RFC
-7693). The hash covers the scope and the columns too, so it doesn't show that two datasets had the same key. The scope
-is the topic, or the share that one index has of it if several indexes compute their records from it.
+7693). The hash covers the dataset's definition and the columns too, so it doesn't show that two datasets had the same
+key. A key is erased in a scope: the topic, or the share that one index has of it if several indexes compute their
+records from it. It stays erased in all scopes of the same definition, such as a topic for which the dataset is computed
+again.
 """
 
 import hashlib
@@ -15,7 +17,7 @@ from typing import Any
 import msgspec
 
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.plan.model import Column, RecordSchema
+from caraway.plan.model import Column, RecordSchema, definition_of
 from caraway.topics.codec import RecordCodec
 
 # The Kafka key of the records that announce erasures. Keys of rows are MessagePack, which never begins with the byte
@@ -91,14 +93,14 @@ def erasure_of(scope: str, columns: Sequence[Column], values: Sequence[object], 
     """Return the erasure of a key.
 
     Args:
-        scope: The scope in which the key is erased.
+        scope: The scope in which the key is erased; other scopes of its definition get the same hash.
         columns: Some of the columns there.
         values: Their values in stored form.
         key_id: The name of `mac_key`.
         mac_key: A secret of this deployment, up to 64 bytes.
     """
     names = tuple(column.name for column in columns)
-    digest = _hash(scope, names, mac_key)
+    digest = _hash(definition_of(scope), names, mac_key)
     digest.update(RecordCodec.of_keys(columns).encode_key(values))
     return Erasure(names, key_id, digest.digest())
 
@@ -110,14 +112,15 @@ class ErasedKeys:
         """Start without keys; `mac_keys` returns the secrets of the hashes by name, and is called when needed."""
         self._mac_keys = mac_keys
         self._lock = threading.Lock()
-        self._scopes: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
+        # By definition, since a key is erased in all scopes of it.
+        self._groups: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
         self._known_rows: dict[tuple[str, RecordSchema], tuple[int, HidesRow | None, str]] = {}
 
     def add(self, scope: str, erasures: Iterable[Erasure]) -> None:
-        """Add keys that are erased in a scope."""
+        """Add keys that are erased in a scope, and in all others of its definition."""
         with self._lock:
-            groups = self._scopes.setdefault(scope, {})
+            groups = self._groups.setdefault(definition_of(scope), {})
             for erasure in erasures:
                 groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
 
@@ -134,15 +137,16 @@ class ErasedKeys:
         Raises:
             UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
         """
-        groups = self._scopes.get(scope)
+        definition = definition_of(scope)
+        groups = self._groups.get(definition)
         if not groups:
             return None
-        known = self._known.get((scope, keys))
+        known = self._known.get((definition, keys))
         # Secrets that were missing are looked for again, since an operator may have added them to the key file
         # meanwhile.
         if known is None or known[0] != len(groups) or known[2]:
             with self._lock:
-                known = self._known[scope, keys] = (len(groups), *self._compiled(scope, keys, dict(groups)))
+                known = self._known[definition, keys] = (len(groups), *self._compiled(definition, keys, dict(groups)))
         if strict:
             _require(scope, known[2])
         return known[1]
@@ -157,13 +161,15 @@ class ErasedKeys:
         Raises:
             UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
         """
-        groups = self._scopes.get(scope)
+        definition = definition_of(scope)
+        groups = self._groups.get(definition)
         if not groups:
             return None
-        known = self._known_rows.get((scope, schema))
+        known = self._known_rows.get((definition, schema))
         if known is None or known[0] != len(groups) or known[2]:
             with self._lock:
-                known = self._known_rows[scope, schema] = (len(groups), *self._compiled_rows(scope, schema, groups))
+                compiled = self._compiled_rows(definition, schema, groups)
+                known = self._known_rows[definition, schema] = (len(groups), *compiled)
         _require(scope, known[2])
         return known[1]
 
@@ -183,13 +189,13 @@ class ErasedKeys:
         return test is not None and test(list(values.values()))
 
     def _compiled(
-        self, scope: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
+        self, definition: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
     ) -> tuple[Hides | None, str]:
         """Return the test of a key, and the names of the secrets that are missing for it."""
         mac_keys = self._mac_keys()
         missing = sorted({key_id for _, key_id in groups if key_id not in mac_keys})
         tests = [
-            _test(scope, keys, columns, mac_keys[key_id], digests)
+            _test(definition, keys, columns, mac_keys[key_id], digests)
             for (columns, key_id), digests in groups.items()
             if key_id in mac_keys and {key.name for key in keys} >= set(columns)
         ]
@@ -198,7 +204,7 @@ class ErasedKeys:
         return (lambda key: any(test(key) for test in tests)) if tests else None, ", ".join(missing)
 
     def _compiled_rows(
-        self, scope: str, schema: RecordSchema, groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
+        self, definition: str, schema: RecordSchema, groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
     ) -> tuple[HidesRow | None, str]:
         """Return the test of a row, and the names of the secrets that are missing for it."""
         mac_keys = self._mac_keys()
@@ -210,7 +216,7 @@ class ErasedKeys:
         }
         missing = sorted({key_id for _, key_id in wanted if key_id not in mac_keys})
         tests = [
-            _row_test(scope, schema.columns, columns, mac_keys[key_id], digests)
+            _row_test(definition, schema.columns, columns, mac_keys[key_id], digests)
             for (columns, key_id), digests in wanted.items()
             if key_id in mac_keys
         ]
@@ -227,9 +233,9 @@ def _require(scope: str, missing: str) -> None:
 
 
 def _row_test(
-    scope: str, schema: Sequence[Column], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]
+    definition: str, schema: Sequence[Column], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]
 ) -> HidesRow:
-    begun = _hash(scope, columns, mac_key)
+    begun = _hash(definition, columns, mac_key)
     names = [column.name for column in schema]
     positions = [names.index(name) for name in columns]
     encode = RecordCodec.of_keys(schema[position] for position in positions).encode_key
@@ -242,8 +248,10 @@ def _row_test(
     return test
 
 
-def _test(scope: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]) -> Hides:
-    begun = _hash(scope, columns, mac_key)
+def _test(
+    definition: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]
+) -> Hides:
+    begun = _hash(definition, columns, mac_key)
     names = [column.name for column in keys]
     if list(columns) == names:
 
@@ -269,6 +277,6 @@ def _test(scope: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
     return part
 
 
-def _hash(scope: str, columns: Sequence[str], mac_key: bytes) -> Hash:
-    """Return a keyed hash of scope and columns, to which the values of the key are still to be added."""
-    return hashlib.blake2b(_ENCODE((scope, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)
+def _hash(definition: str, columns: Sequence[str], mac_key: bytes) -> Hash:
+    """Return a keyed hash of definition and columns, to which the values of the key are still to be added."""
+    return hashlib.blake2b(_ENCODE((definition, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)

@@ -9,12 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.erasure.keys import Erasure
+from caraway.plan.model import definition_of
+from caraway.state.announcements import lock_erasures
 from caraway.state.database import TIMEOUT_SECONDS, in_transaction
-from caraway.state.tables import erasure_places, erasures
+from caraway.state.tables import branches, erasure_places, erasures
 
-# The key of an advisory lock in Postgres: any number that no other lock uses. Under this lock erasures get their
-# numbers in the order in which they commit, so a reader that has read up to a number has missed none.
-LOCK_KEY = int.from_bytes(b"erasure")
 READ_AT_ONCE = 10_000
 
 
@@ -31,8 +30,9 @@ def is_between(reached: str, missing: str) -> sa.ColumnElement[bool]:
 class ErasedKey:
     """A key whose erasure was requested, as a hash.
 
-    `topic` is the scope, which for most datasets is their topic. `by_key` is false if a column isn't a key of the
-    dataset. If `downstream` is set, the topic is emptied of the rows, and what is computed from them is computed again.
+    `topic` is the scope, which for most datasets is their topic; the key is erased in all scopes of its definition,
+    also in later ones. `by_key` is false if a column isn't a key of the dataset. If `downstream` is set, the topic is
+    emptied of the rows, and what is computed from them is computed again.
     """
 
     request: str
@@ -83,7 +83,7 @@ class ErasureLog:
 
     def add(self, keys: Sequence[ErasedKey]) -> int:
         """Write down keys to be erased; return how many of them weren't there before."""
-        rows = [asdict(key) | {"columns": list(key.columns)} for key in keys]
+        rows = [asdict(key) | {"columns": list(key.columns), "definition": definition_of(key.topic)} for key in keys]
         new = insert(erasures)
         # A key that was erased in its dataset only can still be erased downstream.
         statement = new.on_conflict_do_update(
@@ -93,7 +93,7 @@ class ErasureLog:
         ).returning(erasures.c.id)
 
         def write(connection: sa.Connection) -> int:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+            lock_erasures(connection)
             return len(connection.execute(statement, rows).all())
 
         return self._write(write, "write down what is to be erased") if rows else 0
@@ -103,7 +103,7 @@ class ErasureLog:
         return self._read(sa.select(erasures).where(erasures.c.id > number).order_by(erasures.c.id).limit(READ_AT_ONCE))
 
     def unrecorded(self) -> list[ErasureRecord]:
-        """Return the erased keys whose erasure isn't on their topic yet."""
+        """Return the erased keys whose erasure isn't on all topics yet that branches need of their definition."""
         query = sa.select(erasures).where(erasures.c.recorded_at.is_(None))
         return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
 
@@ -152,14 +152,24 @@ class ErasureLog:
         query = sa.select(erasures).where(erasures.c.dataset == dataset, erasures.c.branch == branch)
         return self._read(query.order_by(erasures.c.id.desc()).limit(limit), places=True)
 
-    def recorded(self, numbers: Collection[int]) -> None:
-        """Note that the erasures with these numbers are on their topics."""
+    def recorded(self, numbers: Collection[int], commits: Collection[str]) -> None:
+        """Note that the erasures with these numbers are on the topics of some commits.
+
+        Nothing is noted if a branch has moved to another commit meanwhile, since that may have made further topics.
+        """
+        others = sa.exists().where(branches.c.head.is_not(None), branches.c.head.not_in(commits))
         statement = (
             sa.update(erasures)
-            .where(erasures.c.id.in_(numbers), erasures.c.recorded_at.is_(None))
+            .where(erasures.c.id.in_(numbers), erasures.c.recorded_at.is_(None), ~others)
             .values(recorded_at=sa.func.clock_timestamp())
         )
-        self._write(lambda connection: connection.execute(statement).rowcount, "note what is on the topics")
+
+        def write(connection: sa.Connection) -> int:
+            # A commit with further topics holds this lock until its end.
+            lock_erasures(connection)
+            return connection.execute(statement).rowcount
+
+        self._write(write, "note what is on the topics")
 
     def done(self, numbers: Collection[int], place: str) -> None:
         """Note that a place holds nothing any more of the keys with these numbers."""

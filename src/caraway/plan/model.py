@@ -7,6 +7,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from caraway.dtypes.types import DataType
 from caraway.graph.aggregates import AggregateSpec
@@ -17,10 +18,18 @@ from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
 
+# The number of hexadecimal digits of the content hash in the names of topics and jobs: 48 bits, so that two definitions
+# of one dataset practically never collide.
+NAME_DIGITS = 12
 # The number of hexadecimal digits that tell apart branches whose names would become the same text.
 BRANCH_DIGITS = 8
 # Separates a topic from a dataset in an erasure scope. Kafka allows no topic with it in its name.
 SCOPE_SEPARATOR = ">"
+# The end of the name of a topic, in any of its generations (`caraway.state.blueprints`), or of a share of a topic: the
+# dataset and the hash of its definition.
+DEFINITION = re.compile(rf"([^.{SCOPE_SEPARATOR}]+\.[0-9a-f]{{{NAME_DIGITS}}})(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?$")
+# Far more scopes than a deployment has.
+KEPT_DEFINITIONS = 10_000
 # The hexadecimal digits of the hash of a dataset's expectations in the name under which its rows are counted.
 CHECK_DIGITS = 16
 
@@ -161,6 +170,16 @@ class JobPlan:
 def topic_of_scope(scope: str) -> str:
     """Return the topic that has the records with the keys of an erasure scope, and the records of erasures."""
     return scope.partition(SCOPE_SEPARATOR)[0]
+
+
+@lru_cache(maxsize=KEPT_DEFINITIONS)
+def definition_of(scope: str) -> str:
+    """Return the dataset of an erasure scope with the hash of its definition, or the scope itself if it has none.
+
+    All generations of a topic have the same definition, and so has a share of another topic that an index has of it.
+    """
+    found = DEFINITION.search(scope)
+    return scope if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

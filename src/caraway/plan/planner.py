@@ -30,9 +30,6 @@ from caraway.plan.modes import mode_of
 from caraway.plan.pruning import pruned
 from caraway.plan.revising import revises
 
-# The number of hexadecimal digits of the content hash in the names of topics and jobs: 48 bits, so that two definitions
-# of one dataset practically never collide.
-NAME_DIGITS = 12
 # The number of hexadecimal digits of the hash of a pruned tree, which a job's id has behind the hash of its dataset.
 # Few are enough, since they only distinguish how different releases prune the same tree.
 PRUNED_DIGITS = 6
@@ -68,7 +65,7 @@ class _Planned:
     @cached_property
     def label(self) -> str:
         """The name with the content hash: the name of the dataset's job, and the end of its topic's name."""
-        return f"{_safe(self.spec.name)}.{self.content.hex()[:NAME_DIGITS]}"
+        return f"{_safe(self.spec.name)}.{self.content.hex()[: model.NAME_DIGITS]}"
 
 
 def plan_graph(graph: Graph) -> model.GraphPlan:
@@ -196,7 +193,7 @@ def _sink(planned: _Planned, sink: SinkSpec) -> model.SinkPlan:
     if reason := sink.connector.unwritable():
         raise CommitError(f"dataset {planned.spec.name}, sink {sink.connector.identifier}: {reason}")
     return model.SinkPlan(
-        sink_id=f"{planned.label}.{sink_fingerprint(sink).hex()[:NAME_DIGITS]}",
+        sink_id=f"{planned.label}.{sink_fingerprint(sink).hex()[: model.NAME_DIGITS]}",
         sink=sink,
         dataset=planned.spec,
         topic=planned.read,
@@ -254,7 +251,7 @@ def _plan_dataset(
         horizon = max(given.horizon_us + given.reach_us for given in inputs)
     topic = model.TopicPlan(
         dataset=spec.name,
-        name=f"caraway.{_safe(spec.name)}.{content.hex()[:NAME_DIGITS]}",
+        name=f"caraway.{_safe(spec.name)}.{content.hex()[: model.NAME_DIGITS]}",
         kind=kind,
         schema=schema,
         disorder_us=disorder,

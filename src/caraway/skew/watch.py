@@ -21,7 +21,7 @@ from caraway.archive.store.tables import ArchiveTable
 from caraway.config.settings import Settings
 from caraway.dtypes.instants import to_datetime
 from caraway.erasure.keys import ErasedKeys
-from caraway.erasure.requests import LOCK_KEY, ErasureLog
+from caraway.erasure.requests import ErasureLog
 from caraway.erasure.served_rows import ErasedRows
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.functions.extractors.pool import FunctionPool
@@ -35,6 +35,7 @@ from caraway.skew.history import PlacedTopics
 from caraway.skew.reasons import Compared, Place, reasons
 from caraway.skew.recomputing import CommitQueries, Failure, Question, json_text, recompute
 from caraway.skew.sampling import ServedRow, draw
+from caraway.state.announcements import lock_erasures
 from caraway.state.plans import Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.tables import erasures
@@ -224,7 +225,7 @@ class SkewWatch:
         The archive removes samples of an erased key after the request to erase it is recorded. So samples that are
         recorded before the request are removed, and later ones aren't of the key.
         """
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        lock_erasures(connection)
         newest = connection.execute(sa.select(sa.func.max(erasures.c.id))).scalar() or 0
         return int(newest) <= self._served_erasures.number
 

@@ -435,12 +435,16 @@ erasures = sa.Table(
     sa.Column("branch", sa.Text, nullable=False),
     sa.Column("dataset", sa.Text, nullable=False),
     sa.Column("topic", sa.Text, nullable=False),
+    # The dataset with the hash of its definition (`caraway.plan.model.definition_of`). The key is erased in all topics
+    # of the definition, also in those that are made later.
+    sa.Column("definition", sa.Text, nullable=False),
     sa.Column("columns", ARRAY(sa.Text), nullable=False),
     sa.Column("key_id", sa.Text, nullable=False),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("account", sa.Text, nullable=False),
     sa.Column("token_id", sa.Text, nullable=False),
     sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    # Null as long as a topic of the definition that some branch needs may lack the record of the erasure.
     sa.Column("recorded_at", sa.DateTime(timezone=True)),
     # False if a column isn't a key of the dataset. An index of the dataset itself then has no entries that could be
     # found by the erased key.
@@ -449,6 +453,7 @@ erasures = sa.Table(
     # Only if `downstream`: the offsets, by partition, behind which the topic has no erased row.
     sa.Column("cut", JSONB(none_as_null=True)),
     sa.UniqueConstraint("topic", "columns", "key_id", "digest", name="erasures_once"),
+    sa.Index("erasures_of_definition", "definition"),
     sa.Index("erasures_unrecorded", "id", postgresql_where=sa.text("recorded_at IS NULL")),
 )
 

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 from caraway.errors import ConflictError, UnknownEntityError
 from caraway.state import asset_store
 from caraway.state.allocation import allocate
+from caraway.state.announcements import announce_on_new
 from caraway.state.asset_store import AssetWriter, Moment
 from caraway.state.blueprints import apply_generations, blueprints
 from caraway.state.model import NewCommit, Role
@@ -76,7 +77,9 @@ def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
     asset_store.refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allocation.assets])
     if not asset_store.waits(connection, commit.branch, allocation.assets):
         asset_store.serve(connection, commit.branch, commit.id)
-    asset_store.want_jobs(connection, commit.id, apply_generations(commit.plan, allocation.generations).jobs)
+    plan = apply_generations(commit.plan, allocation.generations)
+    asset_store.want_jobs(connection, commit.id, plan.jobs)
+    announce_on_new(connection, plan, allocation.created_names)
     asset_store.balance(connection, at)
 
 

@@ -267,3 +267,35 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
             dump = connection.execute(f"SELECT t::text FROM {table} t").fetchall()  # noqa: S608
             assert not [row for row in dump if PRIVATE in row[0]], table
     assert PRIVATE not in server.log_file.read_text()
+
+
+@meta(owner="a@b.co")
+@connectors.source(GUESTS.endpoint("visits"), disorder="1h", cdc="upsert")
+@dataset(index=True)
+class Visits:
+    """A dataset of its own name, which is deleted and created again."""
+
+    guest: str = field(key=True, erase_key=True)
+    room: int = field(key=True)
+    nights: int
+    at: datetime = field(timestamp=True)
+
+
+def test_keys_stay_erased_on_a_further_topic_of_the_same_definition(server: ServerProcess, kafka: str) -> None:
+    rows = pd.DataFrame([stay(PRIVATE, 1, 3, 1), stay("bob", 1, 5, 1)])
+    on = {"X-Caraway-Branch": "again"}
+    with Client(str(server.settings.server.url), branch="again") as client:
+        client.init_branch("again")
+        client.commit("visits", datasets=[Visits])
+        client.log("guests", "visits", rows)
+        eventually(lambda: seen(client, of=Visits) == [3, None, 5, None, None], server.said)
+        client.erase(Visits, pd.DataFrame({"guest": [PRIVATE]}))
+        client.commit("none", datasets=[meta(owner="a@b.co", deleted=True)(Visits)])
+        client.commit("visits", datasets=[meta(owner="a@b.co")(Visits)])
+        client.log("guests", "visits", rows)
+        eventually(lambda: seen(client, of=Visits) == [None, None, 5, None, None], server.said)
+        (erasure,) = server.http.get("/dataset/Visits/erasures", headers=on).json()["erasures"]
+        digest, further = bytes.fromhex(erasure["digest"]), f"{erasure['topic']}.2"
+        eventually(lambda: any(digest in value for value in records(kafka, further)), server.said)
+        assert not any(PRIVATE.encode() in value for value in records(kafka, further))
+        client.delete_branch("again")

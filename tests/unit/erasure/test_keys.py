@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.erasure.keys import ErasedKeys, decode_erasure, encode_erasure, erasure_of, is_erasure
 from caraway.errors import InvalidInputError, UnavailableError
-from caraway.plan.model import Column, RecordSchema
+from caraway.plan.model import Column, RecordSchema, definition_of
 from caraway.topics.codec import RecordCodec
 from tests.effort import examples
 
 USER, SHOP, RATE = Column(name="user", dtype=INT), Column(name="shop", dtype=STRING), Column(name="rate", dtype=FLOAT)
 MAC_KEYS = {"first": b"1" * 32, "second": b"2" * 32}
-TOPIC = "caraway.Orders.0123"
+TOPIC = "caraway.Orders.0123456789ab"
 
 
 def kafka_key(columns: tuple[Column, ...], values: Sequence[object]) -> bytes:
@@ -57,9 +57,34 @@ def test_it_hides_rows_that_have_all_its_values(
     assert (hides is not None and hides(kafka_key((USER, SHOP), (user, shop)))) == expected
 
 
-def test_an_erasure_is_of_one_topic_and_its_columns() -> None:
+@pytest.mark.parametrize(
+    ("scope", "definition"),
+    [
+        (TOPIC, "Orders.0123456789ab"),
+        (f"{TOPIC}.2", "Orders.0123456789ab"),
+        (f"{TOPIC}>By_shop.210987654321", "By_shop.210987654321"),
+        (f"{TOPIC}.17>By_shop.210987654321", "By_shop.210987654321"),
+        # Names that look like others: a hash of digits only, and a dataset whose name could be a hash.
+        ("caraway.Orders.210987654321", "Orders.210987654321"),
+        ("caraway.Orders.210987654321.3", "Orders.210987654321"),
+        ("caraway.abcdefabcdef.210987654321", "abcdefabcdef.210987654321"),
+    ],
+)
+def test_all_generations_and_shares_have_the_erased_keys_of_their_definition(scope: str, definition: str) -> None:
+    assert definition_of(scope) == definition
+    known = ErasedKeys(lambda: MAC_KEYS)
+    known.add(scope, [erasure_of(scope, (USER,), (7,), "first", MAC_KEYS["first"])])
+    for other in (f"caraway.{definition}", f"caraway.{definition}.5", f"caraway.Events.ffffffffffff>{definition}"):
+        hides = known.hides(other, (USER,))
+        assert hides is not None
+        assert hides(kafka_key((USER,), (7,)))
+    # The rows that an index writes for jobs keep erased keys.
+    assert known.hides(f"caraway.{definition}.rows", (USER,)) is None
+
+
+def test_an_erasure_is_of_one_definition_and_its_columns() -> None:
     known = erased(((USER,), (7,), "first"))
-    assert known.hides("caraway.Orders.4567", (USER,)) is None
+    assert known.hides("caraway.Orders.ba9876543210", (USER,)) is None
     hides = known.hides(TOPIC, (USER,))
     assert hides is not None
     assert known.hides(TOPIC, (SHOP,)) is None
@@ -67,7 +92,7 @@ def test_an_erasure_is_of_one_topic_and_its_columns() -> None:
     assert not hides(kafka_key((USER,), (8,)))
     one = erasure_of(TOPIC, (USER,), (7,), "first", MAC_KEYS["first"])
     others = [
-        erasure_of("caraway.Orders.4567", (USER,), (7,), "first", MAC_KEYS["first"]),
+        erasure_of("caraway.Orders.ba9876543210", (USER,), (7,), "first", MAC_KEYS["first"]),
         erasure_of(TOPIC, (Column(name="buyer", dtype=INT),), (7,), "first", MAC_KEYS["first"]),
         erasure_of(TOPIC, (USER,), (7,), "first", MAC_KEYS["second"]),
     ]
