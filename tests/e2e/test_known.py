@@ -77,7 +77,10 @@ def differences(asked: Sequence[Question], found: Sequence[Row], wanted: Sequenc
     ]
 
 
-LONG = pytest.mark.full(reason="minutes; the other cases check the same operators with fewer batches")
+LONG = [
+    pytest.mark.full(reason="minutes; the other cases check the same operators with fewer batches"),
+    pytest.mark.timeout(1800),
+]
 
 
 @dataclass
