@@ -64,7 +64,7 @@ def test_it_hides_rows_that_have_all_its_values(
         (f"{TOPIC}.2", "Orders.0123456789ab"),
         (f"{TOPIC}>By_shop.210987654321", "By_shop.210987654321"),
         (f"{TOPIC}.17>By_shop.210987654321", "By_shop.210987654321"),
-        # Names that look like others: a hash of digits only, and a dataset whose name could be a hash.
+        # A hash may have digits only, like a generation, and the name of a dataset may look like a hash.
         ("caraway.Orders.210987654321", "Orders.210987654321"),
         ("caraway.Orders.210987654321.3", "Orders.210987654321"),
         ("caraway.abcdefabcdef.210987654321", "abcdefabcdef.210987654321"),
