@@ -90,7 +90,7 @@ def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None
         assert marks == ["pytest", f"not {MARK}"]
     left = {path.name for path in TESTS.iterdir() if list(path.rglob("test_*.py"))}
     left -= {folder.name for command in calls for folder in folders(command)}
-    # What `just check` runs.
+    # These are run by `just check`.
     assert left == {"docs", "faults"}
     assert [folders(command) for command in commands("check")] == [[TESTS / "docs"]]
 
