@@ -20,6 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
@@ -45,8 +46,9 @@ class Forked:
     def __init__(self, channel: socket.socket) -> None:
         """Wait for the number of the process."""
         self._channel = channel
-        self._lines = channel.makefile("r")
-        self.pid = int(self._lines.readline())
+        # A test that has killed a process need not wait for it.
+        weakref.finalize(self, channel.close)
+        self.pid = self._number()
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -67,9 +69,19 @@ class Forked:
                 selector.register(self._channel, selectors.EVENT_READ)
                 if not selector.select(timeout):
                     raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
-            self.returncode = int(self._lines.readline())
+            self.returncode = self._number()
             self._channel.close()
         return self.returncode
+
+    def _number(self) -> int:
+        """Read a number from the fork server, which sends each with the end of a line."""
+        text = b""
+        while not text.endswith(b"\n"):
+            part = self._channel.recv(64)
+            if not part:
+                raise EOFError("the fork server of the tests has ended")
+            text += part
+        return int(text)
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""

@@ -97,6 +97,7 @@ def check_rest(plant: Plant, wanted: Graph) -> None:
     assert set(plant.topics()) == {asset.name for asset in live if asset.kind is AssetKind.TOPIC}
 
 
+@pytest.mark.full(reason="kills; tests/integration/state/test_state.py has commits that fail half way")
 def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deployment: Deployment) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["caraway.control.reconciler", commit_and_die.__module__])

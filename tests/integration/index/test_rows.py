@@ -42,6 +42,7 @@ def settle(broker: str, folder: Path, events: list[Events]) -> None:
             worker.stop()
 
 
+@pytest.mark.full(reason="kills; test_worker.py stores rows and offsets together")
 @pytest.mark.timeout(600)
 def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
     label, folder = secrets.token_hex(4), tmp_path / "index"

@@ -82,6 +82,7 @@ def plain(value: Any) -> Any:
     return None if pd.isna(value) else value
 
 
+@pytest.mark.full(reason="many queries, each a process; e2e/test_known.py compares with the oracle")
 def test_features_of_the_past_are_those_of_the_mock_client(
     server: ServerProcess, shop: Shop, archive_of: Callable[[str], ArchiveProcess]
 ) -> None:
@@ -222,6 +223,7 @@ def test_a_query_goes_on_after_its_process_was_killed(server: ServerProcess, sho
     same(result.iloc[::97].reset_index(drop=True), shop.mock.query_offline([shop.buyer.user], wanted, "at", some))
 
 
+@pytest.mark.full(reason="a long query; test_running.py cancels queries")
 def test_a_query_is_cancelled_between_parts(server: ServerProcess, shop: Shop) -> None:
     request_id = shop.begin(asked(60_000))
     eventually(lambda: shop.status(request_id)["parts"] >= 1, server.said)

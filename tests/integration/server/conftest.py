@@ -23,7 +23,7 @@ def database(postgres_server: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """Yield a server that serves the garden."""
-    process = ServerProcess(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=database)
+    process = ServerProcess(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=database, cold=True)
     process.start()
     process.commit(garden.graph())
     yield process

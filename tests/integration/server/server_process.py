@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,7 +68,10 @@ class ServerProcess:
         alerts: AlertSettings | None = None,
         openlineage: OpenLineageSettings | None = None,
         sources: SourcesSettings | None = None,
+        cold: bool = False,
     ) -> None:
+        # A process that is started by its command shares no memory with others, so that its own can be measured.
+        self._cold = cold
         self.settings = Settings(
             data_dir=folder,
             secrets=secrets or SecretsSettings(key_file=key_file),
@@ -94,11 +99,17 @@ class ServerProcess:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"
         self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S)
-        self._process: Forked | None = None
+        self._process: Forked | subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
-        self._process = FORKS.start("caraway.server", {**os.environ, **self.settings.environment()}, self.log_file)
+        environment = {**os.environ, **self.settings.environment()}
+        if not self._cold:
+            self._process = FORKS.start("caraway.server", environment, self.log_file)
+            return
+        with self.log_file.open("ab") as log:
+            command = [sys.executable, "-m", "caraway.server"]
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     def start(self, *, healthy: bool = True) -> None:
         self.launch()

@@ -89,6 +89,7 @@ def house(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFac
             folder / "data",
             kafka=kafka,
             postgres=database,
+            cold=True,
             tokens=True,
             admin_token_file=token,
             sources=SourcesSettings(local_folders=(str(folder / "tables"),)),

@@ -71,7 +71,7 @@ def test_an_address_with_many_parameters_is_refused(server: ServerProcess) -> No
 
 def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callable[..., ServerProcess]) -> None:
     # With this setting, all large requests together may hold 48 MiB, which is less than is announced here.
-    server = own_server(more={"requests_memory_mb": 64})
+    server = own_server(cold=True, more={"requests_memory_mb": 64})
     server.commit(garden.graph())
     head = b"POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     rows = [{"pot": 1, "species": "x" * 800_000, "size": 1.5, "bought": 1_700_000_000}]
@@ -194,7 +194,7 @@ class Growing:
 @pytest.fixture
 def defined(own_server: Callable[..., ServerProcess]) -> ServerProcess:
     """Return a server with definitions that would take long, or much memory, for some values."""
-    server = own_server()
+    server = own_server(cold=True)
     server.commit(Graph(datasets=(Patterns.to_spec(),), featuresets=(Growing.to_spec(),)))
     return server
 

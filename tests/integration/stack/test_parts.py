@@ -15,8 +15,8 @@ from caraway.topics.credentials import sign_in
 from tests.alone import running
 
 
-def test_postgres_fixture_gives_an_empty_database(postgres: str) -> None:
-    with psycopg.connect(postgres) as connection:
+def test_postgres_fixture_gives_an_empty_database(empty_postgres: str) -> None:
+    with psycopg.connect(empty_postgres) as connection:
         assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
 
 

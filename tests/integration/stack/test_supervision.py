@@ -143,6 +143,7 @@ def test_external_services_are_used_and_watched(stack: Services, tmp_path: Path)
         assert not (tmp_path / "other" / "kafka").exists()
 
 
+@pytest.mark.full(reason="kills a supervisor; tests/unit/children ends what a parent leaves")
 def test_nothing_lingers_after_a_killed_supervisor(settings: Settings) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(settings.data_dir)], stdout=subprocess.PIPE, text=True

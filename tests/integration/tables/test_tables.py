@@ -46,7 +46,7 @@ from tests.unit.ingest.test_sources import letters
 def database(request: pytest.FixtureRequest) -> Iterator[System]:
     """Yield an empty database of each kind."""
     if request.param == "Postgres":
-        made: Any = PostgresDatabase(request.getfixturevalue("postgres"))
+        made: Any = PostgresDatabase(request.getfixturevalue("empty_postgres"))
     else:
         server: MariaDB = request.getfixturevalue("mariadb")
         made = MariaDatabase(server, f"test_{secrets.token_hex(6)}")
@@ -363,9 +363,9 @@ def test_reading_changes_nothing_and_names_itself(database: System) -> None:
 
 
 @pytest.mark.spec("connectors:11:4")
-def test_redshift_is_read_over_the_protocol_of_postgres(postgres: str) -> None:
+def test_redshift_is_read_over_the_protocol_of_postgres(empty_postgres: str) -> None:
     # Postgres stands in for Redshift, with the one function of Redshift's that is called.
-    database = RedshiftDatabase(postgres)
+    database = RedshiftDatabase(empty_postgres)
     database.execute("CREATE FUNCTION getdate() RETURNS timestamp LANGUAGE sql AS 'SELECT now()::timestamp'")
     create(database, key=False)
     # A primary key isn't enforced there.
@@ -395,17 +395,19 @@ class _DirectRedshift(RedshiftDatabase):
         return replace(super().system(**more), host=host, port=port)
 
 
-def test_redshift_is_never_read_in_clear_text_over_a_network(postgres: str) -> None:
+def test_redshift_is_never_read_in_clear_text_over_a_network(empty_postgres: str) -> None:
     # This server has no TLS, and no endpoint says that the way to it is the operator's own.
-    database = _DirectRedshift(postgres)
+    database = _DirectRedshift(empty_postgres)
     with pytest.raises(UnavailableError, match="server does not support SSL, but SSL was required"):
         Reading(database, "hives").reader().peek(1)
     database.close()
 
 
 @pytest.mark.spec("connectors:11:5")
-def test_a_role_gets_access_to_redshift_for_each_connection(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    database, aws = RedshiftDatabase(postgres), Aws(postgres)
+def test_a_role_gets_access_to_redshift_for_each_connection(
+    empty_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, aws = RedshiftDatabase(empty_postgres), Aws(empty_postgres)
     settings = {"AWS_ENDPOINT_URL": aws.address, "AWS_ACCESS_KEY_ID": "of-server", "AWS_SECRET_ACCESS_KEY": "secret"}
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
