@@ -22,7 +22,7 @@ _PROPERTY = "times"
 _PROCESSES = "processes"
 # The names of fixtures, with the seconds that each took, of wall time and of processors.
 Fixtures = Sequence[tuple[str, float, float]]
-# So many lines has each table: the dearest.
+# Each table has the dearest entries, at most so many.
 _LINES = 50
 # How often a run looks for processes, which takes some 10 ms; one that lives shorter is counted with its parent alone.
 _LOOK_SECONDS = 0.5

@@ -33,7 +33,7 @@ LONG = {
     "integration/server/test_generated_client.py": "a generated client; test_surface.py has the same document",
     "integration/server/test_iceberg.py": "kills; tests/unit/ingest reads tables of Iceberg",
     "integration/server/test_init_project.py": "a project with a server; tests/docs checks its commands",
-    "integration/server/test_intake_process.py": "kills of an intake process; test_sources.py kills a server",
+    "integration/server/test_intake_process.py": "kills of an intake process; test_repeats.py kills a server",
     "integration/server/test_lake_kills.py": "kills; tests/unit/ingest reads tables of each format",
     "integration/server/test_openlineage.py": "a receiver and jobs; tests/unit/lineage_events has the events",
     "integration/server/test_outages.py": "outages of Kafka and Postgres; tests/unit/state and unit/topics retry them",
