@@ -26,9 +26,8 @@ from caraway.profiles.kinds import Kind
 from caraway.served.drift import DriftStore, Profiled
 from caraway.served.drift_reports import drift_of, features_of, findings, last_hours
 from caraway.served.log import SERVED
-from caraway.state.announcements import lock_erasures
+from caraway.state.announcements import newest_erasure
 from caraway.state.reader import StateReader
-from caraway.state.tables import erasures
 from caraway.topics.credentials import sign_in
 from caraway.topics.ids import topic_id
 from caraway.topics.positions import TopicEnds
@@ -129,9 +128,7 @@ class DriftWatch:
 
     def _no_newer_erasure(self, connection: sa.Connection) -> bool:
         """Return whether all erased keys are known here, and keep others from being erased until the commit."""
-        lock_erasures(connection)
-        newest = connection.execute(sa.select(sa.func.max(erasures.c.id))).scalar() or 0
-        return int(newest) <= self._erasures.number
+        return newest_erasure(connection) <= self._erasures.number
 
     def _prune(self, branches: list[str]) -> None:
         now = self._clock()

@@ -35,10 +35,9 @@ from caraway.skew.history import PlacedTopics
 from caraway.skew.reasons import Compared, Place, reasons
 from caraway.skew.recomputing import CommitQueries, Failure, Question, json_text, recompute
 from caraway.skew.sampling import ServedRow, draw
-from caraway.state.announcements import lock_erasures
+from caraway.state.announcements import newest_erasure
 from caraway.state.plans import Planned, Plans
 from caraway.state.reader import StateReader
-from caraway.state.tables import erasures
 from caraway.topics.credentials import sign_in
 from caraway.topics.ids import topic_id
 from caraway.topics.positions import TopicEnds
@@ -225,9 +224,7 @@ class SkewWatch:
         The archive removes samples of an erased key after the request to erase it is recorded. So samples that are
         recorded before the request are removed, and later ones aren't of the key.
         """
-        lock_erasures(connection)
-        newest = connection.execute(sa.select(sa.func.max(erasures.c.id))).scalar() or 0
-        return int(newest) <= self._served_erasures.number
+        return newest_erasure(connection) <= self._served_erasures.number
 
     def _prune(self) -> None:
         now = self._clock()

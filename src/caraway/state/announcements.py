@@ -20,6 +20,12 @@ def lock_erasures(connection: sa.Connection) -> None:
     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ERASURES_LOCK)))
 
 
+def newest_erasure(connection: sa.Connection) -> int:
+    """Return the number of the newest erasure, 0 if there is none; no other is added until the transaction ends."""
+    lock_erasures(connection)
+    return connection.execute(sa.select(sa.func.max(erasures.c.id))).scalar() or 0
+
+
 def announce_on_new(connection: sa.Connection, plan: GraphPlan, created: Collection[str]) -> None:
     """Have servers write the record of each erased key again if a topic or an index was created for its dataset.
 
