@@ -12,7 +12,8 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.graph.sources import Cdc
 from tests.services.hudi import COPY_ON_WRITE, FIELDS, MERGE_ON_READ, HudiTables, running_hudi
-from tests.unit.ingest.hudi_source import EVENTS, EVERY_US, HudiSource, applied, chosen, rows_of
+from tests.unit.ingest.hudi_source import HudiSource, applied, chosen
+from tests.unit.ingest.lake import EVENTS, rows_of
 
 pytestmark = [
     pytest.mark.full(reason="a JVM with another Spark, some seconds a commit; recorded tables are in the unit tests"),
@@ -131,7 +132,6 @@ def test_after_each_instant_the_rows_are_those_that_hudi_reads(
     source = HudiSource(writer.path)
     chance = random.Random(seed)
     state: dict[int, dict[str, Any]] = {}
-    marks: set[str] = set()
     compared = 0
     for _ in range(5):
         steps = [writer.step() for _ in range(chance.randint(1, 3))]
@@ -139,27 +139,8 @@ def test_after_each_instant_the_rows_are_those_that_hudi_reads(
             # A compaction that was only planned holds up the readers of this version until it is done.
             writer.write([writer.row(1)], options={"hoodie.compact.inline": "true"})
         changes: dict[str, list[Any]] = {}
-        reading = True
-        while reading:
-            opened = source.seek()
-            while reading:
-                batch = opened.poll(rows=chance.randint(1, 4), size=1 << 22, timeout_s=EVERY_US)
-                if batch is None:
-                    continue
-                for at, row in enumerate(rows_of([batch])):
-                    mark = batch.mark(at)
-                    assert not opened.is_ahead(mark)
-                    if mark not in marks:
-                        changes.setdefault(str(batch.origin(at)["instant"]), []).append(row)
-                    marks.add(mark)
-                # The process may end after each batch, before or after its position is saved.
-                crash = chance.random()
-                if crash > 0.2:
-                    source.position = batch.position
-                    reading = bool(batch.position["reading"])
-                if crash < 0.4:
-                    opened.close()
-                    break
+        for batch, at in source.drain_with_crashes(chance, lambda: chance.randint(1, 4)):
+            changes.setdefault(str(batch.origin(at)["instant"]), []).append(batch.rows.row(at))
         for instant, some in changes.items():
             applied(state, some)
             assert state == content(hudi, writer.path, instant), f"{steps} as of {instant}"

@@ -14,18 +14,16 @@ from pymysql.constants import CLIENT
 from caraway.dtypes.types import DATETIME, INT, DataType
 from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import MySQLSystem, PostgresSystem, RedshiftSystem, SecretRef, TableSystem
-from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.mysql import MySQLReader
 from caraway.ingest.sources.tables.postgres import PostgresReader
 from caraway.ingest.sources.tables.redshift import RedshiftReader
-from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
-from caraway.plan.planner import plan_graph
 from tests.messages import records_of
 from tests.services.mariadb import PASSWORD, USER, MariaDB
+from tests.unit.ingest.contexts import context_of, ingest_of
 from tests.unit.ingest.test_cursor_reader import Blocks
 
 PASSWORD_OF_READER = SecretRef(arn="env:PASSWORD")
@@ -199,21 +197,12 @@ class Reading:
             every_us=1_000_000,
         )
         stamp = FieldSpec(name="seen", dtype=DATETIME, timestamp=True)
-        dataset = DatasetSpec(
-            name="Rows", version=1, history_us=0, fields=(*self.fields, stamp), index=None, sources=(source,)
-        )
-        return plan_graph(Graph(datasets=(dataset,))).ingests[0]
+        dataset = DatasetSpec(name="Rows", version=1, history_us=0, fields=(*self.fields, stamp), index=None)
+        return ingest_of(dataset, source)
 
     def reader(self) -> CursorReader:
         plan, world = self.plan, self.world
-        context = SourceContext(
-            name="rows",
-            source=plan.source,
-            dataset=plan.dataset,
-            columns=Target(plan).columns,
-            resolve=self.resolve,
-            endpoints=getattr(self.database, "endpoints", {}),
-        )
+        context = context_of(plan, resolve=self.resolve, endpoints=getattr(self.database, "endpoints", {}))
         reader = self.database.reader(plan.source.connector, context)  # type: ignore[call-arg, arg-type]
         self.database.opened.append(reader)
         # The clock of the world, so that rounds needn't be waited for.

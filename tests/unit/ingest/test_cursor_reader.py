@@ -18,21 +18,20 @@ from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.positions import Checkpoint
-from caraway.ingest.sources.reader import SourceBatch, SourceContext
+from caraway.ingest.sources.reader import SourceBatch
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import Bounds, Page, Row, TableColumn, TableShape
 from caraway.ingest.sources.tables.digests import Digests
 from caraway.ingest.sources.tables.hashes import Blake
-from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
-from caraway.plan.planner import plan_graph
 from tests.effort import examples
 from tests.messages import records_of
+from tests.unit.ingest.contexts import context_of, ingest_of
 from tests.unit.ingest.test_sources import KilledError, World, letters
 
 SYSTEM = PostgresSystem(name="pg", host="h", port=1, database="d", username="u", password="p")
@@ -55,9 +54,8 @@ def plan_of(*, keyed: bool, dtype: Any = DATETIME) -> IngestPlan:
             FieldSpec(name="seen", dtype=DATETIME, timestamp=True),
         ),
         index=None,
-        sources=(source,),
     )
-    return plan_graph(Graph(datasets=(dataset,))).ingests[0]
+    return ingest_of(dataset, source)
 
 
 @dataclass
@@ -123,11 +121,6 @@ def table_of(*, key: bool, kind: CursorKind = CursorKind.TIME) -> Table:
         "other": TableColumn(name="other", type="text", kind=CursorKind.TEXT),
     }
     return Table(columns, ("user",) if key else ())
-
-
-def context_of(plan: IngestPlan, **more: Any) -> SourceContext:
-    columns = Target(plan).columns
-    return SourceContext(name="events", source=plan.source, dataset=plan.dataset, columns=columns, resolve=str, **more)
 
 
 class SmallPages(CursorReader):

@@ -2,10 +2,9 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,34 +12,18 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from caraway.dtypes.types import DATETIME, INT, STRING
+from caraway.dtypes.types import INT, STRING
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import FilesConnector
-from caraway.graph.sources import Cdc, Computed, Ref, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import FilesSystem
+from caraway.graph.sources import Computed, Ref
+from caraway.graph.specs import FieldSpec
 from caraway.ingest.sources.delta import FEED, DeltaReader
-from caraway.ingest.sources.reader import Position, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import Rounds
-from caraway.ingest.targets import Target
-from caraway.plan.planner import plan_graph
 from tests.effort import examples
-from tests.unit.ingest.encoded_alike import check_encoded
+from tests.unit.ingest import lake as lakes
+from tests.unit.ingest.lake import EVERY_US, row, rows_of
 
-EVERY_US = 60_000_000
-ROWS = DatasetSpec(
-    name="Rows",
-    version=1,
-    history_us=0,
-    fields=(
-        FieldSpec(name="k", dtype=INT, key=True),
-        FieldSpec(name="text", dtype=STRING),
-        FieldSpec(name="part", dtype=STRING),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=None,
-)
+# The tables have no numbers, and the partition of a row may be missing though its field isn't optional.
+ROWS = replace(lakes.ROWS, fields=(*lakes.ROWS.fields[:2], FieldSpec(name="part", dtype=STRING), lakes.ROWS.fields[-1]))
 SCHEMA = pa.schema([("k", pa.int64()), ("text", pa.string()), ("part", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 
 
@@ -48,79 +31,23 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     return pa.Table.from_pylist([dict(each) for each in rows], SCHEMA)
 
 
-def row(key: int, text: str = "a", part: str = "p %") -> dict[str, Any]:
-    # A row keeps its partition, also when it changes.
-    at = datetime.fromtimestamp(1_700_000_000 + key, UTC)
-    return {"k": key, "text": text, "part": None if key % 3 == 2 else f"{part}{key % 3}", "at": at}
-
-
 def plain_row(key: int, text: str = "a") -> dict[str, Any]:
     # `load_cdf` doesn't find the files of partitions whose names are written with an escape.
     return row(key, text, "p")
 
 
-@dataclass
-class Lake:
+class Lake(lakes.Lake):
     """A table, and all that outlives a reader of it."""
 
-    folder: Path
-    time: float = 1_700_000_000.0
-    position: Position = field(default_factory=dict)
-    target: Target = field(init=False)
-    source: dict[str, Any] = field(default_factory=dict)
-    dataset: DatasetSpec = ROWS
-    prefix: str = "lake/rows/"
+    reads = DeltaReader
+    format = "delta"
 
-    @property
-    def path(self) -> str:
-        return str(self.folder / "lake" / "rows")
+    def __init__(self, folder: Path, **more: Any) -> None:
+        super().__init__(folder, dataset=ROWS, **more)
 
     def create(self, rows: Sequence[Mapping[str, Any]], *, feed: bool = True) -> None:
         configuration = {FEED: "true"} if feed else {}
         write_deltalake(self.path, table_of(rows), partition_by=["part"], configuration=configuration)
-
-    def open(self) -> DeltaReader:
-        connector = FilesConnector(
-            system=FilesSystem(name="lake"), container=str(self.folder), prefix=self.prefix, format="delta"
-        )
-        spec = SourceSpec(connector=connector, cdc=Cdc.NATIVE, disorder_us=0, every_us=EVERY_US, **self.source)
-        plan = plan_graph(Graph(datasets=(replace(self.dataset, sources=(spec,)),))).ingests[0]
-        self.target = Target(plan)
-        context = SourceContext(
-            name="rows",
-            source=spec,
-            dataset=plan.dataset,
-            columns=self.target.columns,
-            resolve=str,
-            local_folders=(str(self.folder),),
-        )
-        return DeltaReader(connector, context, rounds=Rounds(EVERY_US, now=lambda: self.time, sleep=self.sleep))
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-    def seek(self) -> DeltaReader:
-        opened = self.open()
-        self.position = opened.seek(self.position, {})
-        return opened
-
-    def drain(self, *, rows: int = 1000) -> list[SourceBatch]:
-        opened = self.seek()
-        found: list[SourceBatch] = []
-        while True:
-            batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
-            if batch is None:
-                continue
-            check_encoded(self.target, batch)
-            found.append(batch)
-            self.position = batch.position
-            if not batch.position["reading"]:
-                opened.close()
-                return found
-
-
-def envelopes(found: Sequence[SourceBatch]) -> list[dict[str, Any]]:
-    return [cast("dict[str, Any]", batch.rows.row(number)) for batch in found for number in range(len(batch.rows))]
 
 
 def applied(state: dict[int, dict[str, Any]], changes: Sequence[Mapping[str, Any]]) -> None:
@@ -133,24 +60,24 @@ def applied(state: dict[int, dict[str, Any]], changes: Sequence[Mapping[str, Any
             state[change["after"]["k"]] = change["after"]
 
 
-def content(path: str) -> dict[int, dict[str, Any]]:
+def content(path: Path) -> dict[int, dict[str, Any]]:
     rows = pa.table(DeltaTable(path).to_pyarrow_table()).to_pylist()
     return {each["k"]: each for each in rows}
 
 
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
 KEYS = st.integers(0, 8)
+KINDS = ("update", "rename", "delete", "merge", "overwrite", "optimize")
 CHANGES = st.one_of(
-    st.tuples(st.just("append"), st.integers(9, 10**6)),
-    st.tuples(st.just("update"), KEYS),
-    st.tuples(st.just("rename"), KEYS),
-    st.tuples(st.just("delete"), KEYS),
-    st.tuples(st.just("merge"), KEYS),
-    st.tuples(st.just("overwrite"), KEYS),
-    st.tuples(st.just("optimize"), KEYS),
+    st.tuples(st.just("append"), st.integers(9, 10**6)), *(st.tuples(st.just(kind), KEYS) for kind in KINDS)
 )
 
 
-def change(path: str, kind: str, key: int, row: Callable[..., dict[str, Any]] = row) -> None:
+def change(path: Path, kind: str, key: int, row: Callable[..., dict[str, Any]] = row) -> None:
     table = DeltaTable(path)
     match kind:
         case "append":
@@ -159,9 +86,8 @@ def change(path: str, kind: str, key: int, row: Callable[..., dict[str, Any]] = 
         case "update":
             table.update(predicate=f"k >= {key}", updates={"text": "concat(text, 'x')"})
         case "rename":
-            table.update(predicate=f"k = {key}", updates={"k": "k + 1000000000"}) if key + 10**9 not in content(
-                path
-            ) else None
+            if key + 10**9 not in content(path):
+                table.update(predicate=f"k = {key}", updates={"k": "k + 1000000000"})
         case "delete":
             table.delete(f"k = {key}")
         case "merge":
@@ -187,35 +113,15 @@ def test_after_any_changes_the_rows_are_those_of_the_table(
     lake.create([row(number) for number in range(6)])
     chance = random.Random(seed)
     state: dict[int, dict[str, Any]] = {}
-    marks: set[str] = set()
     for changes in [[], *trace]:
         for kind, key in changes:
             change(lake.path, kind, key)
-        reading = True
-        while reading:
-            # The process may end after each batch, before or after its position is saved.
-            opened = lake.seek()
-            while reading:
-                batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
-                if batch is None:
-                    continue
-                for number in range(len(batch.rows)):
-                    mark = batch.mark(number)
-                    assert not opened.is_ahead(mark)
-                    if mark not in marks:
-                        applied(state, envelopes([batch])[number : number + 1])
-                    marks.add(mark)
-                crash = chance.random()
-                if crash > 0.2:
-                    lake.position = batch.position
-                    reading = bool(batch.position["reading"])
-                if crash < 0.4:
-                    break
+        for batch, at in lake.drain_with_crashes(chance, lambda: rows):
+            applied(state, rows_of([batch])[at : at + 1])
         assert state == content(lake.path)
 
 
-def test_the_feed_has_the_rows_that_deltalake_reads(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_the_feed_has_the_rows_that_deltalake_reads(lake: Lake) -> None:
     lake.create([plain_row(number) for number in range(6)])
     lake.drain()
     for kind, key in [("update", 3), ("merge", 5), ("append", 50), ("overwrite", 2), ("append", 51)]:
@@ -225,7 +131,7 @@ def test_the_feed_has_the_rows_that_deltalake_reads(tmp_path: Path) -> None:
     names = set(SCHEMA.names)
     wanted = sorted((each["k"], each["text"], each["_commit_version"]) for each in there)
     found = lake.drain()
-    changes = envelopes(found)
+    changes = rows_of(found)
     origins = [batch.origin(number) for batch in found for number in range(len(batch.rows))]
     assert (
         sorted(
@@ -242,9 +148,8 @@ def test_the_feed_has_the_rows_that_deltalake_reads(tmp_path: Path) -> None:
     assert {each["before"]["k"] for each in changes if each["op"] == "d"} == {2, 3, 4, 5, 6, 50}
 
 
-def test_a_table_without_its_feed_is_refused(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    with pytest.raises(UnavailableError, match=r"Files lake, folder .*, Delta table lake/rows isn't there"):
+def test_a_table_without_its_feed_is_refused(lake: Lake) -> None:
+    with pytest.raises(UnavailableError, match=r"Files files, folder .*, Delta table lake/rows isn't there"):
         lake.open().peek(1)
     lake.create([row(1)], feed=False)
     for act in (lake.seek, lambda: lake.open().peek(1)):
@@ -263,8 +168,7 @@ def test_a_table_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
             lake.seek()
 
 
-def test_a_feed_that_is_gone_is_an_error_with_its_remedy(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_feed_that_is_gone_is_an_error_with_its_remedy(lake: Lake, tmp_path: Path) -> None:
     lake.create([row(1), row(3)])
     lake.drain()
     change(lake.path, "update", 1)
@@ -281,24 +185,22 @@ def test_a_feed_that_is_gone_is_an_error_with_its_remedy(tmp_path: Path) -> None
     with pytest.raises(UnavailableError, match=r"the log of version 1 is gone.*raise the version of the dataset"):
         lake.drain()
     (tmp_path / "log").rename(log / f"{1:020}.json")
-    assert len(envelopes(lake.drain())) == 3
+    assert len(rows_of(lake.drain())) == 3
 
 
-def test_a_snapshot_stays_that_of_its_version(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_snapshot_stays_that_of_its_version(lake: Lake) -> None:
     lake.create([row(number) for number in range(4)])
     lake.seek()
     for kind, key in [("update", 0), ("overwrite", 2), ("append", 50)]:
         change(lake.path, kind, key)
-    found = envelopes(lake.drain(rows=1))
+    found = rows_of(lake.drain(rows=1))
     assert [(each["op"], each["after"]["text"]) for each in found[:4]] == [("r", "a")] * 4
     assert {each["op"] for each in found[4:]} == {"c", "u", "d"}
 
 
-def test_a_peek_shows_rows_and_needs_no_position(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_peek_shows_rows_and_needs_no_position(lake: Lake) -> None:
     lake.create([row(number) for number in range(9)])
-    found = envelopes([lake.open().peek(4)])
+    found = rows_of([lake.open().peek(4)])
     assert [(each["op"], each["before"]) for each in found] == [("r", None)] * 4
     assert {name for each in found for name in each["after"]} == set(SCHEMA.names)
 
@@ -311,12 +213,11 @@ def test_a_computed_key_is_refused_and_a_copied_one_is_compared(tmp_path: Path) 
     lake.create([row(1, "same"), row(3, "other")])
     lake.drain()
     change(lake.path, "overwrite", 1)
-    found = [(each["op"], (each["before"] or each["after"])["text"]) for each in envelopes(lake.drain())]
+    found = [(each["op"], (each["before"] or each["after"])["text"]) for each in rows_of(lake.drain())]
     assert (sorted(found[:2]), found[2:]) == ([("d", "other"), ("d", "same")], [("c", "over")])
 
 
-def test_progress_is_in_bytes_and_idle_rounds_are_told(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_progress_is_in_bytes_and_idle_rounds_are_told(lake: Lake) -> None:
     lake.create([row(number) for number in range(9)])
     opened = lake.seek()
     seen = []

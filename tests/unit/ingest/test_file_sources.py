@@ -27,22 +27,22 @@ from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import FilesConnector
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import CSVFormat, FilesSystem
 from caraway.ingest.delivery import Deliverer
 from caraway.ingest.marks import Marks, expanded
 from caraway.ingest.sources.files import decoders, reader
 from caraway.ingest.sources.files.pieces import ArrowTable
 from caraway.ingest.sources.files.reader import FilesReader
-from caraway.ingest.sources.reader import Position, SourceBatch, SourceContext
+from caraway.ingest.sources.reader import Position, SourceBatch
 from caraway.ingest.sources.rounds import Rounds
 from caraway.ingest.targets import Target
 from caraway.plan.model import IngestPlan
-from caraway.plan.planner import plan_graph
 from caraway.rows.column_casts import ColumnCast
 from caraway.topics.blocks import split
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.effort import examples
+from tests.unit.ingest.contexts import context_of, ingest_of
 
 AT = 1_700_000_000_000_000
 EVERY_US = 60_000_000
@@ -89,18 +89,11 @@ class Place:
 
     @property
     def plan(self) -> IngestPlan:
-        return plan_graph(Graph(datasets=(replace(self.dataset, sources=(self.source,)),))).ingests[0]
+        return ingest_of(self.dataset, self.source)
 
     def open(self) -> FilesReader:
         plan = self.plan
-        context = SourceContext(
-            name="rows",
-            source=plan.source,
-            dataset=plan.dataset,
-            columns=Target(plan).columns,
-            resolve=str,
-            local_folders=(str(self.folder),) if self.allowed is None else self.allowed,
-        )
+        context = context_of(plan, local_folders=self.allowed or (str(self.folder),))
         rounds = Rounds(EVERY_US, now=lambda: self.time, sleep=self.sleep)
         connector = plan.source.connector
         assert isinstance(connector, FilesConnector)

@@ -22,7 +22,8 @@ from caraway.ingest.marks import expanded
 from caraway.ingest.sources.files.stored import StoredFile
 from caraway.ingest.sources.hudi import rows
 from caraway.ingest.sources.hudi.timeline import Timeline, recent_of, timeline_of, unread
-from tests.unit.ingest.hudi_source import EVENTS, EVERY_US, HudiSource, Recorded, applied, chosen, rows_of
+from tests.unit.ingest.hudi_source import HudiSource, Recorded, applied, chosen
+from tests.unit.ingest.lake import EVENTS, EVERY_US, rows_of
 
 TABLES = ("cow6", "mor8")
 Change = Mapping[str, Any]

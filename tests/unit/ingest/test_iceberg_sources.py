@@ -3,10 +3,10 @@
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,37 +34,18 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, TimestamptzType
 
-from caraway.dtypes.types import DATETIME, INT, STRING, OptionalType
+from caraway.dtypes.types import INT
 from caraway.errors import UnavailableError
 from caraway.expr import col
-from caraway.graph.connectors import FilesConnector, IcebergConnector
-from caraway.graph.sources import Cdc, Computed, Ref, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
-from caraway.graph.systems import FilesSystem, IcebergSystem
+from caraway.graph.connectors import Connector, IcebergConnector
+from caraway.graph.sources import Cdc, Computed, Ref
+from caraway.graph.systems import IcebergSystem
 from caraway.ingest.marks import expanded
 from caraway.ingest.sources.iceberg.reader import IcebergReader
-from caraway.ingest.sources.reader import Position, SourceBatch, SourceContext
-from caraway.ingest.sources.rounds import Rounds
-from caraway.ingest.targets import Target
-from caraway.plan.planner import plan_graph
 from tests.effort import examples
-from tests.unit.ingest.encoded_alike import check_encoded
+from tests.unit.ingest import lake as lakes
+from tests.unit.ingest.lake import EVENTS, EVERY_US, ROWS, applied, chosen, keys_of, rows_of
 
-EVERY_US = 60_000_000
-ROWS = DatasetSpec(
-    name="Rows",
-    version=1,
-    history_us=0,
-    fields=(
-        FieldSpec(name="k", dtype=INT, key=True),
-        FieldSpec(name="text", dtype=STRING),
-        FieldSpec(name="n", dtype=OptionalType(INT)),
-        FieldSpec(name="part", dtype=OptionalType(STRING)),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=None,
-)
-EVENTS = replace(ROWS, fields=tuple(replace(each, key=False) for each in ROWS.fields))
 SCHEMA = Schema(
     NestedField(1, "k", LongType()),
     NestedField(2, "text", StringType()),
@@ -77,24 +58,18 @@ BY_PART = PartitionSpec(PartitionField(4, 1000, IdentityTransform(), "part"))
 
 
 def row(key: int, text: str = "a") -> dict[str, Any]:
-    # A row keeps its partition, also when it changes.
-    at = datetime.fromtimestamp(1_700_000_000 + key, UTC)
-    part = None if key % 3 == 2 else f"p %{key % 3}"
-    return {"k": key, "text": text, "n": key, "part": part, "at": at, "other": "o"}
+    return {**lakes.row(key, text), "n": key, "other": "o"}
 
 
 @dataclass
-class Lake:
+class Lake(lakes.Lake):
     """A table, and all that outlives a reader of it."""
 
-    folder: Path
+    reads = IcebergReader
+    format = "iceberg"
+
+    prefix: str = "lake/db/rows/"
     by_catalog: bool = False
-    cdc: Cdc = Cdc.NATIVE
-    time: float = 1_700_000_000.0
-    position: Position = field(default_factory=dict)
-    target: Target = field(init=False)
-    source: dict[str, Any] = field(default_factory=dict)
-    dataset: DatasetSpec = ROWS
 
     def __post_init__(self) -> None:
         warehouse = self.folder / "lake"
@@ -113,10 +88,6 @@ class Lake:
     def table(self) -> Table:
         return self.catalog.load_table("db.rows")
 
-    @property
-    def path(self) -> Path:
-        return Path(self.table.location().removeprefix("file://"))
-
     def arrow(self, rows: Sequence[Mapping[str, Any]]) -> Any:
         fields = {each.name for each in self.table.schema().fields}
         # The column "other" may have been renamed. A row that is written again with another value there has changed.
@@ -134,72 +105,14 @@ class Lake:
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self.table.append(self.arrow(rows))
 
-    def open(self) -> IcebergReader:
-        connector: FilesConnector | IcebergConnector
+    @property
+    def connector(self) -> Connector:
         if self.by_catalog:
-            connector = IcebergConnector(system=IcebergSystem(name="lake", uri=self.uri), table="db.rows")
-        else:
-            connector = FilesConnector(
-                system=FilesSystem(name="files"), container=str(self.folder), prefix="lake/db/rows/", format="iceberg"
-            )
-        spec = SourceSpec(connector=connector, cdc=self.cdc, disorder_us=0, every_us=EVERY_US, **self.source)
-        plan = plan_graph(Graph(datasets=(replace(self.dataset, sources=(spec,)),))).ingests[0]
-        self.target = Target(plan)
-        context = SourceContext(
-            name="rows",
-            source=spec,
-            dataset=plan.dataset,
-            columns=self.target.columns,
-            resolve=str,
-            local_folders=(str(self.folder),),
-        )
-        return IcebergReader(connector, context, rounds=Rounds(EVERY_US, now=lambda: self.time, sleep=self.sleep))
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-    def seek(self) -> IcebergReader:
-        opened = self.open()
-        self.position = opened.seek(self.position, {})
-        return opened
-
-    def drain(self, *, rows: int = 1000) -> list[SourceBatch]:
-        opened = self.seek()
-        found: list[SourceBatch] = []
-        while True:
-            batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
-            if batch is None:
-                continue
-            check_encoded(self.target, batch)
-            found.append(batch)
-            self.position = batch.position
-            if not batch.position["reading"]:
-                opened.close()
-                return found
+            return IcebergConnector(system=IcebergSystem(name="lake", uri=self.uri), table="db.rows")
+        return super().connector
 
     def content(self) -> list[dict[str, Any]]:
         return [chosen(each) for each in self.table.scan().to_arrow().to_pylist()]
-
-
-def chosen(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the dataset's fields."""
-    return {each.name: values[each.name] for each in ROWS.fields}
-
-
-def rows_of(found: Sequence[SourceBatch]) -> list[dict[str, Any]]:
-    return [cast("dict[str, Any]", batch.rows.row(number)) for batch in found for number in range(len(batch.rows))]
-
-
-def applied(state: dict[int, dict[str, Any]], changes: Sequence[Mapping[str, Any]]) -> None:
-    """Change a dataset as envelopes say."""
-    for change in changes:
-        if change["op"] == "d":
-            assert change["after"] is None
-            del state[change["before"]["k"]]
-        else:
-            assert change["op"] in {"c", "r"}
-            assert change["before"] is None
-            state[change["after"]["k"]] = chosen(change["after"])
 
 
 class Replace(_OverwriteFiles):
@@ -292,6 +205,11 @@ def mark_deleted(
         producer.commit()
 
 
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
 KEYS = st.integers(0, 8)
 CHANGES = st.one_of(
     *(
@@ -354,38 +272,18 @@ def test_after_any_changes_the_rows_are_those_of_the_table(
     cdc: Cdc,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    lake = Lake(tmp_path_factory.mktemp("iceberg"), by_catalog, cdc)
+    lake = Lake(tmp_path_factory.mktemp("iceberg"), cdc, by_catalog=by_catalog)
     lake.create([row(number) for number in range(6)])
     chance = random.Random(seed)
     state: dict[int, dict[str, Any]] = {}
-    marks: set[str] = set()
     number = 0
     for changes in [[], *trace]:
         for kind, key in changes:
             number += 1
             change(lake, kind, key, number)
-        reading = True
-        while reading:
-            # The process may end after each batch, before or after its position is saved.
-            opened = lake.seek()
-            while reading:
-                batch = opened.poll(rows=rows, size=1 << 22, timeout_s=EVERY_US)
-                if batch is None:
-                    continue
-                for at in range(len(batch.rows)):
-                    mark = batch.mark(at)
-                    assert not opened.is_ahead(mark)
-                    if mark not in marks:
-                        some = rows_of([batch])[at]
-                        applied(state, [some if cdc is Cdc.NATIVE else {"op": "c", "before": None, "after": some}])
-                    marks.add(mark)
-                crash = chance.random()
-                if crash > 0.2:
-                    lake.position = batch.position
-                    reading = bool(batch.position["reading"])
-                if crash < 0.4:
-                    opened.close()
-                    break
+        for batch, at in lake.drain_with_crashes(chance, lambda: rows):
+            some = rows_of([batch])[at]
+            applied(state, [some if cdc is Cdc.NATIVE else {"op": "c", "before": None, "after": some}])
         content = {each["k"]: each for each in lake.content()}
         if cdc is Cdc.NATIVE:
             assert state == content
@@ -440,8 +338,7 @@ def test_columns_are_known_by_their_ids(tmp_path: Path) -> None:
     assert all(each.keys() == {each.name for each in ROWS.fields} for each in found)
 
 
-def test_a_column_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_column_that_is_gone_is_an_error_until_it_is_back(lake: Lake) -> None:
     lake.create([row(1)])
     lake.drain()
     with lake.table.update_schema() as update:
@@ -457,8 +354,7 @@ def test_a_column_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path) -> N
     assert (change["after"]["k"], "n" in change["after"]) == (4, False)
 
 
-def test_snapshots_that_have_expired_unread_are_an_error_with_its_remedy(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_snapshots_that_have_expired_unread_are_an_error_with_its_remedy(lake: Lake) -> None:
     lake.create([row(1)])
     lake.drain()
     for key in (3, 4, 6):
@@ -476,13 +372,9 @@ def test_snapshots_that_have_expired_unread_are_an_error_with_its_remedy(tmp_pat
         lake.drain()
 
 
-def test_a_snapshot_that_expires_while_it_is_read_is_an_error(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_snapshot_that_expires_while_it_is_read_is_an_error(lake: Lake) -> None:
     lake.create([row(at) for at in range(6)])
-    opened = lake.seek()
-    batch = opened.poll(rows=1, size=1 << 20, timeout_s=0)
-    assert batch is not None
-    lake.position = batch.position
+    lake.first(1)
     first = lake.table.metadata.snapshots[0].snapshot_id
     lake.append([row(9)])
     expire(lake.table, first)
@@ -490,8 +382,7 @@ def test_a_snapshot_that_expires_while_it_is_read_is_an_error(tmp_path: Path) ->
         lake.drain()
 
 
-def test_removed_files_that_are_gone_are_an_error_with_its_remedy(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_removed_files_that_are_gone_are_an_error_with_its_remedy(lake: Lake) -> None:
     lake.create([row(3), row(6)])
     lake.drain()
     (data,) = [task.file.file_path for task in lake.table.scan().plan_files()]
@@ -501,8 +392,7 @@ def test_removed_files_that_are_gone_are_an_error_with_its_remedy(tmp_path: Path
         lake.drain()
 
 
-def test_a_table_that_was_rolled_back_or_made_anew_is_an_error(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_table_that_was_rolled_back_or_made_anew_is_an_error(lake: Lake) -> None:
     lake.create([row(3)])
     first = lake.table.metadata.snapshots[0].snapshot_id
     lake.append([row(4)])
@@ -512,22 +402,20 @@ def test_a_table_that_was_rolled_back_or_made_anew_is_an_error(tmp_path: Path) -
         lake.drain()
 
 
-def test_the_first_read_is_that_of_one_snapshot_and_later_ones_are_changes(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_the_first_read_is_that_of_one_snapshot_and_later_ones_are_changes(lake: Lake) -> None:
     lake.create([row(at) for at in range(4)])
     lake.seek()
     lake.table.delete("k = 0")
     lake.append([row(50)])
     assert [each["op"] for each in rows_of(lake.drain(rows=1))] == ["r"] * 4
     found = rows_of(lake.drain(rows=1))
-    assert [(each["op"], (each["before"] or each["after"])["k"]) for each in found] == [("d", 0), ("c", 50)]
+    assert keys_of(found) == [("d", 0), ("c", 50)]
     deleted = lake.table.metadata.snapshots[1]
     assert found[0]["source"] == {"ts_ms": deleted.timestamp_ms}
     assert rows_of(lake.drain()) == []
 
 
-def test_an_empty_table_is_read_from_its_first_snapshot_on(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_an_empty_table_is_read_from_its_first_snapshot_on(lake: Lake) -> None:
     lake.create([])
     assert rows_of(lake.drain()) == []
     for key in (1, 2):
@@ -535,30 +423,27 @@ def test_an_empty_table_is_read_from_its_first_snapshot_on(tmp_path: Path) -> No
     assert [each["after"]["k"] for each in rows_of(lake.drain())] == [1, 2]
 
 
-def test_a_replaced_row_is_no_delete_and_a_key_that_changed_is_one(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_replaced_row_is_no_delete_and_a_key_that_changed_is_one(lake: Lake) -> None:
     lake.create([row(0), row(3), row(6)])
     lake.drain()
     lake.table.overwrite(lake.arrow([{**row(0), "text": "new"}, row(3), {**row(6), "k": 9}]))
     found = rows_of(lake.drain())
-    assert [(each["op"], (each["before"] or each["after"])["k"]) for each in found] == [("d", 6), ("c", 0), ("c", 9)]
+    assert keys_of(found) == [("d", 6), ("c", 0), ("c", 9)]
 
 
-def test_deleted_positions_are_read_and_equality_deletes_are_refused(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_deleted_positions_are_read_and_equality_deletes_are_refused(lake: Lake) -> None:
     lake.create([row(at) for at in range(9)])
     mark_deleted(lake.table, [0, 4])
     assert sorted(each["after"]["k"] for each in rows_of(lake.drain())) == [1, 2, 3, 5, 6, 7, 8]
     mark_deleted(lake.table, [4, 5])
     found = rows_of(lake.drain())
-    assert [(each["op"], each["before"]["k"]) for each in found] == [("d", 5)]
+    assert keys_of(found) == [("d", 5)]
     mark_deleted(lake.table, [7], content=DataFileContent.EQUALITY_DELETES)
     with pytest.raises(UnavailableError, match="has equality deletes, which can't be read; let the writer"):
         lake.drain()
 
 
-def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_table_that_is_not_there_is_refused(lake: Lake) -> None:
     with pytest.raises(
         UnavailableError, match=r"Files files, folder .*, Iceberg table lake/db/rows isn't there: no \*"
     ):
@@ -574,25 +459,17 @@ def test_files_elsewhere_are_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "a")
     lake.create([row(1)])
     (tmp_path / "a" / "lake").rename(tmp_path / "b" / "lake")
-    moved = replace_folder(lake, tmp_path / "b")
+    moved = copy(lake)
+    moved.folder = tmp_path / "b"
     with pytest.raises(
         UnavailableError, match=r"its file file:.*/a/lake.* is elsewhere, so it isn't read; a table that"
     ):
         moved.open().peek(1)
     # A catalog may name files anywhere on the server's machine.
-    lake.by_catalog = True
     (tmp_path / "b" / "lake").rename(tmp_path / "a" / "lake")
-    outside = replace_folder(lake, tmp_path / "c")
+    moved.by_catalog, moved.folder = True, tmp_path / "c"
     with pytest.raises(UnavailableError, match="isn't in a folder that the server may use"):
-        outside.open().peek(1)
-
-
-def replace_folder(lake: Lake, folder: Path) -> Lake:
-    """Return the same table, for a server that may read another folder."""
-    found = object.__new__(Lake)
-    found.__dict__.update(lake.__dict__)
-    found.folder = folder
-    return found
+        moved.open().peek(1)
 
 
 @pytest.mark.parametrize(
@@ -631,12 +508,11 @@ def test_a_computed_key_is_refused_and_a_copied_one_is_compared(tmp_path: Path) 
     lake.create([row(0), row(3)])
     lake.drain()
     lake.table.overwrite(lake.arrow([{**row(0), "text": "new"}]))
-    found = [(each["op"], (each["before"] or each["after"])["n"]) for each in rows_of(lake.drain())]
+    found = keys_of(rows_of(lake.drain()), "n")
     assert found == [("d", 3), ("c", 0)]
 
 
-def test_progress_is_in_bytes_and_idle_rounds_are_told(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_progress_is_in_bytes_and_idle_rounds_are_told(lake: Lake) -> None:
     lake.create([row(number) for number in range(9)])
     opened = lake.seek()
     seen = []
@@ -653,8 +529,7 @@ def test_progress_is_in_bytes_and_idle_rounds_are_told(tmp_path: Path) -> None:
     assert opened.lag() == 0
 
 
-def test_runs_of_rows_are_the_marks_of_the_rows(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_runs_of_rows_are_the_marks_of_the_rows(lake: Lake) -> None:
     lake.create([row(3 * number) for number in range(9)])
     mark_deleted(lake.table, [9])
     (batch, *_) = lake.drain()
@@ -673,8 +548,7 @@ def test_runs_of_rows_are_the_marks_of_the_rows(tmp_path: Path) -> None:
     }
 
 
-def test_a_commit_of_several_snapshots_stays_one_when_the_log_of_metadata_is_cut(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+def test_a_commit_of_several_snapshots_stays_one_when_the_log_of_metadata_is_cut(lake: Lake) -> None:
     lake.create([row(0), row(3)], BY_PART, **{"write.metadata.previous-versions-max": "1"})
     lake.drain()
     lake.table.overwrite(lake.arrow([{**row(0), "text": "new"}, row(3)]))
@@ -687,4 +561,4 @@ def test_a_commit_of_several_snapshots_stays_one_when_the_log_of_metadata_is_cut
     for key in (6, 9, 12):
         lake.append([row(key)])
     found = rows_of(lake.drain())
-    assert [(each["op"], each["after"]["k"]) for each in found] == [("c", 0), ("c", 6), ("c", 9), ("c", 12)]
+    assert keys_of(found) == [("c", 0), ("c", 6), ("c", 9), ("c", 12)]

@@ -21,7 +21,7 @@ from caraway.errors import UnavailableError
 from caraway.expr import col
 from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, TableConnector, WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import SYSTEMS, KafkaSystem, SecretRef, TableSystem
 from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.decoding.json_objects import decode_json
@@ -39,10 +39,10 @@ from caraway.ingest.sources.reader import (
 from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
-from caraway.plan.planner import plan_graph
 from caraway.secrets.hiding import HiddenSecrets
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.producer import TopicItem
+from tests.unit.ingest.contexts import ingest_of
 
 SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
 SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)
@@ -64,7 +64,7 @@ class KilledError(BaseException):
 
 
 def plan_of(source: SourceSpec = SOURCE) -> IngestPlan:
-    return plan_graph(Graph(datasets=(replace(USERS, sources=(source,)),))).ingests[0]
+    return ingest_of(USERS, source)
 
 
 @dataclass

@@ -1,0 +1,22 @@
+"""What the server tells the reader of a source, for tests that have no server."""
+
+from dataclasses import replace
+from typing import Any
+
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import DatasetSpec, Graph
+from caraway.ingest.sources.reader import SourceContext
+from caraway.ingest.targets import Target
+from caraway.plan.model import IngestPlan
+from caraway.plan.planner import plan_graph
+
+
+def ingest_of(dataset: DatasetSpec, source: SourceSpec) -> IngestPlan:
+    """Return the plan of the only source of a dataset."""
+    return plan_graph(Graph(datasets=(replace(dataset, sources=(source,)),))).ingests[0]
+
+
+def context_of(plan: IngestPlan, **more: Any) -> SourceContext:
+    """Return the context in which the source of a plan is read."""
+    given: dict[str, Any] = {"name": "rows", "resolve": str, **more}
+    return SourceContext(source=plan.source, dataset=plan.dataset, columns=Target(plan).columns, **given)
