@@ -1,30 +1,25 @@
 """A dataset in memory that the worker of a source fills from a real database, and whose process can be killed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
-from caraway.cluster.leases import HeldLease, Lease
 from caraway.dtypes.types import DATETIME, INT, STRING, DataType, DecimalType, OptionalType
-from caraway.erasure.keys import ErasedKeys
 from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
 from caraway.graph.systems import MySQLSystem, PostgresSystem
-from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.capture.batch import COMMITTED_AT
 from caraway.ingest.sources.capture.reader import CaptureReader
-from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import LiveRow, Position, SourceBatch, SourceContext
-from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
+from caraway.ingest.sources.worker import SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.planner import plan_graph
 from caraway.topics.codec import DELETE, RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS
-from caraway.topics.producer import TopicItem
+from tests.unit.ingest.kept import Kept
+from tests.unit.leased import KilledError
 
 # The columns of the table that the dataset has. The table gets and loses others meanwhile.
 COLUMNS: dict[str, DataType] = {
@@ -33,10 +28,6 @@ COLUMNS: dict[str, DataType] = {
     "note": OptionalType(STRING),
     "size": OptionalType(DecimalType(scale=2)),
 }
-
-
-class KilledError(BaseException):
-    """The end of the process, which nothing catches."""
 
 
 def plants(system: PostgresSystem | MySQLSystem, table: str) -> DatasetSpec:
@@ -59,17 +50,10 @@ def plants(system: PostgresSystem | MySQLSystem, table: str) -> DatasetSpec:
 
 
 @dataclass
-class World:
+class World(Kept):
     """All that outlives a worker: the topics, the checkpoint and the lease."""
 
     dataset: DatasetSpec
-    topics: dict[str, list[TopicItem]] = field(default_factory=dict)
-    saved: Checkpoint | None = None
-    remembered: dict[str, bytes] = field(default_factory=dict)
-    owner_token: int = 0
-    #: Items until the process is killed in the middle of a write.
-    fuse: int = 10**9
-    now: float = 0.0
     most_rows: Callable[[], int] = lambda: 10_000
     reader: CaptureReader | None = None
     envelopes: list[dict[str, Any]] = field(default_factory=list)
@@ -79,63 +63,6 @@ class World:
         self.plan = plan_graph(Graph(datasets=(self.dataset,))).ingests[0]
         self.target = Target(self.plan)
         self._codec = RecordCodec(self.plan.topic.schema)
-
-    # The writer.
-    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
-        future: Future[None] = Future()
-        for item in items:
-            if self.fuse <= 0:
-                raise KilledError
-            self.fuse -= 1
-            self.topics.setdefault(topic, []).append(item)
-        future.set_result(None)
-        return future
-
-    # The topics, of one partition each.
-    def ends(self, names: Sequence[str]) -> Starts:
-        return {name: {0: len(self.topics.get(name, []))} for name in names}
-
-    def marks(self, starts: Starts, header: str, key: str) -> Written:
-        found = set()
-        for topic, partitions in starts.items():
-            for _, _, headers in self.topics.get(topic, [])[partitions[0] :]:
-                mark, dataset, of = (headers or {})[HEADER].decode().split(":", 2)
-                assert (header, of) == (HEADER, key)
-                found.add((dataset, mark))
-        return frozenset(found)
-
-    # The checkpoints.
-    def load(self, source: str) -> Checkpoint | None:
-        assert source
-        return self.saved
-
-    def items(self, source: str) -> dict[str, bytes]:
-        assert source
-        return dict(self.remembered)
-
-    def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
-        assert source
-        if self.fuse <= 0:
-            raise KilledError
-        if token < self.owner_token:
-            return False
-        self.saved = checkpoint
-        self.remembered |= {name: value for name, value in items.items() if value is not None}
-        return True
-
-    # The lease.
-    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        assert lasting
-        assert succeeds
-        self.owner_token += 1
-        return self.owner_token
-
-    def renew(self, token: int, lasting: timedelta) -> bool:
-        assert lasting
-        return token == self.owner_token
-
-    def release(self, token: int) -> None:
-        assert token == self.owner_token
 
     def context(self) -> SourceContext:
         source = self.dataset.sources[0]
@@ -183,18 +110,7 @@ class World:
             self.reader = Slow(connector, self)
             return self.reader
 
-        return SourceWorker(
-            "plants",
-            self.target,
-            connect=opened,
-            right=HeldLease(cast("Lease", self), LASTING, renew_s=RENEWAL_S, clock=lambda: self.now),
-            positions=self,
-            topics=self,
-            writer=self,
-            erased=ErasedKeys(dict),
-            clock=lambda: self.now,
-            sleep=lambda _: None,
-        )
+        return self.worker_of("plants", self.target, opened, sleep=lambda _: None)
 
     def kill(self) -> None:
         """End the process: nothing that it hasn't written is left."""

@@ -20,11 +20,12 @@ from caraway.ingest.sources.capture.mysql import stream, transactions
 from caraway.ingest.sources.capture.reader import CaptureReader, forget
 from caraway.ingest.sources.tables.database import Page
 from caraway.ingest.sources.tables.mysql import MySQLTable
-from tests.integration.sources.capture_world import KilledError, World, plants
+from tests.integration.sources.capture_world import World, plants
 from tests.integration.sources.mysql_database import TABLE, Database, catch_up, check, keep_on
 from tests.services.mariadb import MariaDB, running_mariadb
 from tests.services.mysql import running_mysql
 from tests.timeouts import deadline_in
+from tests.unit.leased import KilledError
 
 FULL = pytest.mark.full(reason="a MySQL server is fetched and started; CI has MariaDB")
 

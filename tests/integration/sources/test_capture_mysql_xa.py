@@ -13,11 +13,12 @@ from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture import reader
 from caraway.ingest.sources.capture.mysql import log, prepared, stream, transactions
 from caraway.ingest.sources.worker import SourceWorker
-from tests.integration.sources.capture_world import KilledError, World
+from tests.integration.sources.capture_world import World
 from tests.integration.sources.mysql_database import TABLE, Database, catch_up, check
 from tests.services.mariadb import MariaDB
 from tests.services.mysql import running_mysql
 from tests.timeouts import deadline_in
+from tests.unit.leased import KilledError
 
 # XA_RBROLLBACK, and XAER_NOTA.
 ROLLED_BACK = (1402, 1397)

@@ -24,10 +24,11 @@ from caraway.ingest.sources.capture.postgres import log
 from caraway.ingest.sources.capture.postgres.connection import Server
 from caraway.ingest.sources.capture.reader import CaptureReader, forget
 from caraway.ingest.sources.worker import SourceWorker
-from tests.integration.sources.capture_world import KilledError, World, plants
+from tests.integration.sources.capture_world import World, plants
 from tests.services.cutting import cutting_proxy
 from tests.services.postgres import Postgres, running_postgres
 from tests.timeouts import deadline_in
+from tests.unit.leased import KilledError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

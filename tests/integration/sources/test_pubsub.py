@@ -33,7 +33,8 @@ from tests.integration.sources.contexts import context_of
 from tests.integration.sources.pubsub_emulator import running_emulator
 from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.timeouts import deadline_in
-from tests.unit.ingest.test_sources import SOURCE, KilledError, World, plan_of, topic_of
+from tests.unit.ingest.test_sources import SOURCE, World, plan_of, topic_of
+from tests.unit.leased import KilledError
 
 SYSTEM = PubSubSystem(name="ps", project_id="bees", service_account_key="{}")
 CONNECTOR = PubSubConnector(system=SYSTEM, topic="raw")

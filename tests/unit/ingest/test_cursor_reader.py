@@ -32,7 +32,8 @@ from caraway.plan.model import IngestPlan
 from tests.effort import examples
 from tests.messages import records_of
 from tests.unit.ingest.contexts import context_of, ingest_of
-from tests.unit.ingest.test_sources import KilledError, World, letters
+from tests.unit.ingest.test_sources import World, letters
+from tests.unit.leased import KilledError
 
 SYSTEM = PostgresSystem(name="pg", host="h", port=1, database="d", username="u", password="p")
 CONNECTOR = TableConnector(system=SYSTEM, table="events", cursor="at")

@@ -15,7 +15,8 @@ from caraway.graph.sources import Cdc, Computed, SampleSpec
 from caraway.ingest.metrics import FILTERED_ROWS, POLLS, SOURCE_BYTES, SOURCE_ROWS
 from caraway.rows.sampling import sampler
 from caraway.topics.metrics import ERROR_LOG_ROWS
-from tests.unit.ingest.test_sources import SOURCE, KilledError, World, letters, plan_of, record, rows
+from tests.unit.ingest.test_sources import SOURCE, World, letters, plan_of, record, rows
+from tests.unit.leased import KilledError
 
 NOON = 1_700_000_000
 CHOSEN = replace(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from datetime import timedelta
 from pkgutil import resolve_name
 from typing import Any, cast
 
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.cluster.leases import HeldLease, Lease
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.erasure.keys import ErasedKeys, Hides, erasure_of
 from caraway.errors import UnavailableError
@@ -23,9 +21,7 @@ from caraway.graph.connectors import CONNECTORS, Connector, KafkaConnector, Tabl
 from caraway.graph.sources import Cdc, Computed, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import SYSTEMS, KafkaSystem, SecretRef, TableSystem
-from caraway.ingest.marks import Starts, Written
 from caraway.ingest.sources.decoding.json_objects import decode_json
-from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import (
     Items,
     Position,
@@ -36,13 +32,15 @@ from caraway.ingest.sources.reader import (
     batch_of,
     is_ahead,
 )
-from caraway.ingest.sources.worker import HEADER, LASTING, RENEWAL_S, SourceWorker
+from caraway.ingest.sources.worker import HEADER, SourceWorker
 from caraway.ingest.targets import Target
 from caraway.plan.model import Column, IngestPlan
 from caraway.secrets.hiding import HiddenSecrets
 from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.producer import TopicItem
 from tests.unit.ingest.contexts import ingest_of
+from tests.unit.ingest.kept import Kept
+from tests.unit.leased import KilledError
 
 SYSTEM = KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
 SOURCE = SourceSpec(connector=KafkaConnector(system=SYSTEM, topic="t"), cdc=Cdc.UPSERT, disorder_us=0)
@@ -59,101 +57,30 @@ USERS = DatasetSpec(
 )
 
 
-class KilledError(BaseException):
-    """The end of the process, which nothing catches."""
-
-
 def plan_of(source: SourceSpec = SOURCE) -> IngestPlan:
     return ingest_of(USERS, source)
 
 
 @dataclass
-class World:
+class World(Kept):
     """All that outlives a worker: the source, the topics, the checkpoints and the lease."""
 
     source: Mapping[str, Sequence[bytes | None]]
-    topics: dict[str, list[TopicItem]] = field(default_factory=dict)
-    saved: Checkpoint | None = None
-    remembered: dict[str, bytes] = field(default_factory=dict)
-    owner_token: int = 0
-    #: Items until the process is killed in the middle of a write.
-    fuse: int = 10**9
     away: bool = False
     broker: Executor | None = None
-    taken_over: bool = False
     opens: "type[Reader]" = field(default_factory=lambda: Reader)
     readers: list["Reader"] = field(default_factory=list)
     acknowledged: list[Position] = field(default_factory=list)
-    now: float = 0.0
 
-    # The writer.
     def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
-        future: Future[None] = Future()
-        for item in items:
-            if self.fuse == 0:
-                raise KilledError
-            self.fuse -= 1
-            self.topics.setdefault(topic, []).append(item)
+        future = super().write(topic, items)
         if self.away:
+            future = Future()
             future.set_exception(UnavailableError("Kafka is away"))
         elif self.broker is not None:
             # The write ends in another thread, at some time, as in the real writer.
             return self.broker.submit(lambda: None)
-        else:
-            future.set_result(None)
         return future
-
-    # The topics, of one partition each.
-    def ends(self, names: Sequence[str]) -> Starts:
-        return {name: {0: len(self.topics.get(name, []))} for name in names}
-
-    def marks(self, starts: Starts, header: str, key: str) -> Written:
-        assert header == HEADER
-        found = set()
-        for topic, partitions in starts.items():
-            for _, _, headers in self.topics.get(topic, [])[partitions[0] :]:
-                mark, dataset, of = (headers or {})[HEADER].decode().split(":", 2)
-                assert of == key
-                found.add((dataset, mark))
-        return frozenset(found)
-
-    # The checkpoints.
-    def load(self, source: str) -> Checkpoint | None:
-        del source
-        return self.saved
-
-    def items(self, source: str) -> dict[str, bytes]:
-        del source
-        return dict(self.remembered)
-
-    def save(self, source: str, token: int, checkpoint: Checkpoint, items: Mapping[str, bytes | None]) -> bool:
-        del source
-        if self.fuse == 0:
-            raise KilledError
-        if token < self.owner_token:
-            return False
-        self.saved = checkpoint
-        self.remembered |= {item: value for item, value in items.items() if value is not None}
-        for item in items:
-            if items[item] is None:
-                self.remembered.pop(item, None)
-        return True
-
-    # The lease.
-    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        assert lasting
-        assert succeeds
-        if self.taken_over:
-            return None
-        self.owner_token += 1
-        return self.owner_token
-
-    def renew(self, token: int, lasting: timedelta) -> bool:
-        assert lasting
-        return token == self.owner_token and not self.taken_over
-
-    def release(self, token: int) -> None:
-        assert token == self.owner_token
 
     def worker(
         self,
@@ -162,22 +89,13 @@ class World:
         erased: ErasedKeys | None = None,
         is_late: Callable[[], bool] = lambda: False,
     ) -> SourceWorker:
-        return SourceWorker(
+        return self.worker_of(
             "users",
             Target(plan or plan_of()),
-            connect=lambda: self.opens(self, sizes),
-            right=HeldLease(cast("Lease", self), LASTING, renew_s=RENEWAL_S, clock=lambda: self.now),
-            positions=self,
-            topics=self,
-            writer=self,
+            lambda: self.opens(self, sizes),
             erased=erased or ErasedKeys(dict),
             is_late=is_late,
-            clock=lambda: self.now,
-            sleep=self.sleep,
         )
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
     def read_all(self, worker: SourceWorker) -> None:
         """Run a worker until it has read all."""

@@ -27,7 +27,8 @@ from caraway.state.sink_replays import SENT
 from caraway.topics.codec import DELETE, PUT, RETRACT
 from caraway.topics.identity import position_id
 from caraway.topics.markers import MARKER_KEY
-from tests.unit.sinks.world import SINK, KilledError, Sent, World, message, place, plan_of
+from tests.unit.leased import KilledError
+from tests.unit.sinks.world import SINK, Sent, World, message, place, plan_of
 
 KEYS = ("a", "b", "c")
 PARTITIONS = {"a": 0, "b": 1, "c": 0}

@@ -5,13 +5,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
-from caraway.cluster.leases import HeldLease, Lease
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
@@ -31,6 +29,7 @@ from caraway.sinks.worker import LASTING, RENEWAL_S, SinkWorker
 from caraway.sinks.writer import Batch, Refusal, RetryLaterError, SignIn, Writing
 from caraway.topics.codec import RecordCodec
 from caraway.topics.reader import Message
+from tests.unit.leased import Leased
 
 SYSTEM = HTTPSystem(name="hooks", host="https://hooks", healthz="/ok", ca_cert="")
 SINK = SinkSpec(connector=HTTPConnector(system=SYSTEM, endpoint="/changes"), cdc=Cdc.DEBEZIUM)
@@ -50,10 +49,6 @@ EVENTS = DatasetSpec(
         SourceSpec(connector=WebhookConnector(name="w", endpoint="e", retention_us=0), cdc=Cdc.APPEND, disorder_us=0),
     ),
 )
-
-
-class KilledError(BaseException):
-    """The end of the process, which nothing catches."""
 
 
 def plan_of(*, keyed: bool = True, revised: bool = True, sink: SinkSpec = SINK) -> SinkPlan:
@@ -92,7 +87,7 @@ def message(plan: SinkPlan, sent: Sent, partition: int, offset: int) -> Message:
 
 
 @dataclass
-class World:
+class World(Leased):
     """The world around a worker.
 
     Attributes:
@@ -103,7 +98,6 @@ class World:
         received: The envelopes that the system outside took, in order.
         acknowledged: The positions that the system keeps itself, if `transactional`.
         remembers: True if these positions alone count.
-        fuse: How many steps of the worker the process has before it is killed.
         refused: The keys of rows that the system refuses.
         busy: The number of requests that the system doesn't take.
     """
@@ -122,20 +116,11 @@ class World:
     letters: list[dict[str, Any]] = field(default_factory=list)
     acknowledged: dict[int, int] = field(default_factory=dict)
     saved: SinkPosition | None = None
-    owner_token: int = 0
-    fuse: int = 10**9
     refused: frozenset[str] = frozenset()
     busy: int = 0
-    taken_over: bool = False
-    now: float = 0.0
     sizes: Callable[[], int] = lambda: 1000
     closed: int = 0
     state: TableState | None = None
-
-    def burn(self) -> None:
-        if self.fuse == 0:
-            raise KilledError
-        self.fuse -= 1
 
     # The positions.
     def load(self, sink: str) -> SinkPosition | None:
@@ -161,22 +146,6 @@ class World:
     def settle(self, number: int) -> None:
         self.settled = max(self.settled, number)
 
-    # The lease.
-    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        assert lasting
-        assert succeeds
-        if self.taken_over:
-            return None
-        self.owner_token += 1
-        return self.owner_token
-
-    def renew(self, token: int, lasting: timedelta) -> bool:
-        assert lasting
-        return token == self.owner_token and not self.taken_over
-
-    def release(self, token: int) -> None:
-        assert token == self.owner_token
-
     def worker(self, erased: ErasedKeys | None = None) -> SinkWorker:
         envelopes = Envelopes(self.plan, "main", clock=lambda: self.now)
 
@@ -193,7 +162,7 @@ class World:
             refuse=refuse,
             feed=lambda: MemoryFeed(self),
             state=self.opened,
-            right=HeldLease(cast("Lease", self), LASTING, renew_s=RENEWAL_S, clock=lambda: self.now),
+            right=self.held(LASTING, RENEWAL_S),
             positions=self,
             erased=erased or ErasedKeys(dict),
             asked=self,
