@@ -1,11 +1,10 @@
 """Tables that sinks write in a real Postgres: they equal the dataset, have each batch once, and belong to one sink."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,11 +30,12 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import SinkSpec
 from caraway.graph.systems import PostgresSystem, SecretRef
-from caraway.plan.model import Column, SinkPlan
-from caraway.sinks.changes import Change, Row
+from caraway.plan.model import SinkPlan
+from caraway.sinks.changes import Row
 from caraway.sinks.postgres.writer import PostgresWriter, check
 from caraway.sinks.writer import Batch, Refusal, SignIn
-from tests.unit.sinks.world import plan_of, writing
+from tests.unit.sinks.table_contract import check_deaths
+from tests.unit.sinks.world import change, of_columns, plan_of, row, writing
 
 SIGN_IN = SignIn(resolve=str)
 
@@ -63,14 +63,6 @@ def database(postgres: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def row(key: str, value: float, note: int | None = None, time: int = 1) -> Row:
-    return Row(time, (key, value, note))
-
-
-def change(key: str, before: Row | None, after: Row | None, offset: int) -> Change:
-    return Change(key.encode(), before, after, 1, 0, offset)
-
-
 def values(database: psycopg.Connection[Any], table: str = "heavy_main_v3") -> list[tuple[str, float]]:
     return database.execute(sql.SQL("SELECT k, v FROM {} ORDER BY 1, 2").format(sql.Identifier(table))).fetchall()
 
@@ -85,54 +77,14 @@ def opened(plan: SinkPlan, name: str = "sink", **more: Any) -> PostgresWriter:
 def test_a_table_is_the_dataset_whatever_dies_and_whoever_writes(
     postgres: str, database: psycopg.Connection[Any], seed: int
 ) -> None:
-    random, plan = Random(seed), plan_of(sink=sink_at(postgres))
-    table, offset = dict[str, Row](), 0
-    writer, stale = opened(plan), opened(plan)
-    for _ in range(30):
-        changes, after_batch = list[Change](), dict(table)
-        for _ in range(random.randrange(1, 8)):
-            key = f"k{random.randrange(5)}"
-            before = after_batch.get(key)
-            after = None if random.random() < 0.3 else row(key, float(random.randrange(9)), None, offset)
-            offset += 1
-            if before is None and after is None:
-                continue
-            changes.append(change(key, before, after, offset))
-            after_batch.pop(key, None)
-            if after is not None:
-                after_batch[key] = after
-        batch = Batch(changes, {0: offset, 1: 0})
-        match random.randrange(4):
-            case 0:
-                # The connection dies at any moment; the next writer sees whether the batch was written.
-                database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-                with pytest.raises(UnavailableError, match="Postgres own at"):
-                    writer.write(batch)
-                writer.close()
-                stale.close()
-                # The stale one is connected again, so that it is stopped by the position and not by its connection.
-                writer, stale = opened(plan), opened(plan)
-            case 1:
-                writer.write(batch)
-                with pytest.raises(UnavailableError):
-                    # An owner that was paused writes what it read before.
-                    stale.write(Batch([change("stale", None, row("stale", 1.0), offset)], {0: offset, 1: 0}))
-                stale.close()
-                stale, table = opened(plan), after_batch
-            case _:
-                writer.write(batch)
-                table = after_batch
-        expected = sorted((key, each.values[1]) for key, each in table.items())
-        assert values(database) == expected
-    writer.close()
-    stale.close()
+    def die(writer: PostgresWriter, batch: Batch) -> bool:
+        database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        with pytest.raises(UnavailableError, match="Postgres own at"):
+            writer.write(batch)
+        return False
 
-
-def of_columns(plan: SinkPlan, columns: dict[str, DataType], keys: Sequence[str]) -> SinkPlan:
-    """Return a plan whose topic has other columns."""
-    made = tuple(Column(name=name, dtype=dtype) for name, dtype in columns.items())
-    chosen = tuple(column for column in made if column.name in keys)
-    return replace(plan, topic=replace(plan.topic, schema=replace(plan.topic.schema, columns=made, keys=chosen)))
+    plan = plan_of(sink=sink_at(postgres))
+    check_deaths(seed, lambda: opened(plan), die, lambda: values(database))
 
 
 def test_values_of_all_types_arrive(postgres: str, database: psycopg.Connection[Any]) -> None:

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import orjson
@@ -31,15 +30,16 @@ from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import RedisConnector
 from caraway.graph.sources import SinkSpec
 from caraway.graph.systems import RedisSystem, SecretRef
-from caraway.plan.model import Column, SinkPlan
-from caraway.sinks.changes import Change, Row
+from caraway.plan.model import SinkPlan
+from caraway.sinks.changes import Row
 from caraway.sinks.redis.rows import RedisRows
 from caraway.sinks.redis.writer import RedisWriter, check
 from caraway.sinks.writer import Batch, Refusal, SignIn
 from caraway.stack import ports
 from tests.services.certificates import write_certificates
 from tests.services.redis import RedisServer, running_redis
-from tests.unit.sinks.world import plan_of, writing
+from tests.unit.sinks.table_contract import check_deaths
+from tests.unit.sinks.world import change, of_columns, plan_of, row, writing
 
 SIGN_IN = SignIn(resolve=str)
 
@@ -69,14 +69,6 @@ def sink_at(server: RedisServer, prefix: str = "heavy", **more: Any) -> SinkSpec
     return SinkSpec(
         connector=RedisConnector(system=system, prefix=prefix, **of_connector), how="incremental", create=True
     )
-
-
-def row(key: str, value: float, note: int | None = None, time: int = 1) -> Row:
-    return Row(time, (key, value, note))
-
-
-def change(key: str, before: Row | None, after: Row | None, offset: int) -> Change:
-    return Change(key.encode(), before, after, 1, 0, offset)
 
 
 def rows(client: Any, target: str = "heavy_main_v3") -> dict[str, float]:
@@ -110,52 +102,13 @@ def killing_connections(server: RedisServer) -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_keys_are_the_dataset_whatever_dies_and_whoever_writes(server: RedisServer, client: Any, seed: int) -> None:
-    random, plan = Random(seed), plan_of(sink=sink_at(server))
-    table, offset = dict[str, Row](), 0
-    writer, stale = opened(plan), opened(plan)
-    for _ in range(30):
-        changes, after_batch = list[Change](), dict(table)
-        for _ in range(random.randrange(1, 8)):
-            key = f"k{random.randrange(5)}"
-            before = after_batch.get(key)
-            after = None if random.random() < 0.3 else row(key, float(random.randrange(9)), None, offset)
-            offset += 1
-            if before is None and after is None:
-                continue
-            changes.append(change(key, before, after, offset))
-            after_batch.pop(key, None)
-            if after is not None:
-                after_batch[key] = after
-        batch = Batch(changes, {0: offset, 1: 0})
-        match random.randrange(4):
-            case 0:
-                # The connection dies at any moment; the next writer sees whether the batch was written.
-                with killing_connections(server), suppress(UnavailableError):
-                    writer.write(batch)
-                writer.close()
-                writer = opened(plan)
-                if writer.positions() == batch.reached:
-                    table = after_batch
-            case 1:
-                writer.write(batch)
-                with pytest.raises(UnavailableError):
-                    # An owner that was paused writes what it read before.
-                    stale.write(Batch([change("stale", None, row("stale", 1.0), offset)], {0: offset, 1: 0}))
-                stale.close()
-                stale, table = opened(plan), after_batch
-            case _:
-                writer.write(batch)
-                table = after_batch
-        assert rows(client) == {key: each.values[1] for key, each in table.items()}
-    writer.close()
-    stale.close()
+    def die(writer: RedisWriter, batch: Batch) -> bool:
+        with killing_connections(server), suppress(UnavailableError):
+            writer.write(batch)
+        return True
 
-
-def of_columns(plan: SinkPlan, columns: dict[str, DataType], keys: Sequence[str]) -> SinkPlan:
-    """Return a plan whose topic has other columns."""
-    made = tuple(Column(name=name, dtype=dtype) for name, dtype in columns.items())
-    chosen = tuple(column for column in made if column.name in keys)
-    return replace(plan, topic=replace(plan.topic, schema=replace(plan.topic.schema, columns=made, keys=chosen)))
+    plan = plan_of(sink=sink_at(server))
+    check_deaths(seed, lambda: opened(plan), die, lambda: sorted(rows(client).items()))
 
 
 COLUMNS: dict[str, DataType] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import HTTPConnector, WebhookConnector
@@ -18,9 +18,9 @@ from caraway.graph.operators import Input, Select
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.graph.systems import HTTPSystem
-from caraway.plan.model import SinkPlan, on_branch
+from caraway.plan.model import Column, SinkPlan, on_branch
 from caraway.plan.planner import plan_graph
-from caraway.sinks.changes import Change
+from caraway.sinks.changes import Change, Row
 from caraway.sinks.envelopes import Envelopes, Product
 from caraway.sinks.positions import SinkPosition
 from caraway.sinks.replays import Again
@@ -334,3 +334,18 @@ def writing(
         keep=keep,
         pause=pause,
     )
+
+
+def row(key: str, value: float, note: int | None = None, time: int = 1) -> Row:
+    return Row(time, (key, value, note))
+
+
+def change(key: str, before: Row | None, after: Row | None, offset: int) -> Change:
+    return Change(key.encode(), before, after, 1, 0, offset)
+
+
+def of_columns(plan: SinkPlan, columns: Mapping[str, DataType], keys: Sequence[str]) -> SinkPlan:
+    """Return a plan whose topic has other columns."""
+    made = tuple(Column(name=name, dtype=dtype) for name, dtype in columns.items())
+    chosen = tuple(column for column in made if column.name in keys)
+    return replace(plan, topic=replace(plan.topic, schema=replace(plan.topic.schema, columns=made, keys=chosen)))
