@@ -29,15 +29,19 @@ from caraway.ingest.sources.tables import bigquery
 from caraway.ingest.sources.tables.bigquery import BigQueryReader
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.warehouses.bigquery import RETRY
+from tests.integration.tables.reading_contract import *  # noqa: F403 (the tests of the contract)
+from tests.integration.tables.reading_contract import check_cursors, check_types, insert, stamp
 from tests.integration.tables.systems import PASSWORD_OF_READER, PLAIN, Reading, field_of
 from tests.services.bigquery import PROJECT, Service, running_in_thread, system_of
-from tests.unit.ingest.test_sources import letters
+
+pytestmark = pytest.mark.spec("connectors:11:13")
 
 
 class Database:
     """A dataset of a BigQuery in memory (`System`)."""
 
     kind = "BigQuery"
+    whole = "bigint"
     reader: type[CursorReader] = BigQueryReader
 
     def __init__(self, service: Service) -> None:
@@ -55,6 +59,13 @@ class Database:
     def endpoints(self) -> dict[str, str]:
         return {"bq": f"http://127.0.0.1:{self.service.port}"}
 
+    def create(self, cursor: str | None = None, more: str = "") -> None:
+        columns = f'id bigint, value bigint, "at" {cursor or "timestamptz"}, seen timestamptz{more}'
+        self.execute(f"CREATE TABLE hives ({columns})")
+
+    def shown(self, columns: str) -> str:
+        return columns
+
     def user(self, name: str, password: str) -> None:
         raise NotImplementedError
 
@@ -69,6 +80,8 @@ class Database:
 
 @pytest.fixture
 def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    # Answers of a few rows, as those of BigQuery if rows are large.
+    monkeypatch.setattr(bigquery, "ANSWER_ROWS", 90)
     # The library repeats requests at once, instead of after a second and more.
     monkeypatch.setattr(bigquery, "RETRY", RETRY.with_delay(initial=0.001, maximum=0.001))
     with running_in_thread() as service:
@@ -77,45 +90,13 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
         made.close()
 
 
-def create(database: Database, cursor: str = "timestamptz", more: str = "") -> None:
-    database.execute(f'CREATE TABLE hives (id bigint, value bigint, "at" {cursor}, seen timestamptz{more})')
-
-
-def stamp(seconds: float) -> str:
-    return f"'2024-05-01 12:{int(seconds) // 60:02}:{seconds % 60:09.6f}'"
-
-
-def insert(database: Database, *rows: tuple[int, int, float | None]) -> None:
-    values = ", ".join(f"({n}, {value}, {'NULL' if at is None else stamp(at)}, {stamp(0)})" for n, value, at in rows)
-    database.execute(f"INSERT INTO hives VALUES {values}")
-
-
-@pytest.mark.spec("connectors:11:13")
-@pytest.mark.parametrize("cursor", ["timestamptz", "timestamp"])
-def test_rounds_bring_new_late_and_changed_rows_once(database: Database, cursor: str) -> None:
-    create(database, cursor)
-    insert(database, (1, 10, 1), (2, 20, 2), (2, 20, 2), (3, 30, 100), (4, 40, None))
-    reading = Reading(database, "hives")
-    worker = reading.worker()
-    reading.round(worker)
-    assert reading.rows() == [[1, 10], [2, 20], [2, 20], [3, 30]]
-    reading.round(worker)
-    assert len(reading.rows()) == 4
-    # A row that comes late within the disorder, one that comes too late, and a change.
-    insert(database, (5, 50, 95.5), (6, 60, 94))
-    database.execute("UPDATE hives SET value = 31 WHERE id = 3")
-    reading.round(worker)
-    assert sorted(reading.rows()[4:]) == [[3, 31], [5, 50]]
-    # Another server goes on; nothing comes again.
-    worker.stop()
-    worker = reading.worker()
-    reading.round(worker)
-    assert len(reading.rows()) == 6
-    assert letters(reading.world) == []
+@pytest.fixture(params=["timestamptz", "timestamp"])
+def cursor(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 def test_rounds_look_for_the_greatest_value_from_the_last_one_on(database: Database) -> None:
-    create(database)
+    database.create()
     insert(database, (1, 10, 1), (2, 20, 100))
     reading = Reading(database, "hives")
     worker = reading.worker()
@@ -130,27 +111,11 @@ def test_rounds_look_for_the_greatest_value_from_the_last_one_on(database: Datab
     assert reading.rows() == [[1, 10], [2, 20], [3, 30]]
 
 
-def test_many_rows_come_in_pages_also_those_of_one_value_of_the_cursor(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Answers of a few rows, as those of BigQuery if rows are large.
-    monkeypatch.setattr(bigquery, "ANSWER_ROWS", 90)
-    create(database)
-    database.execute(
-        "INSERT INTO hives SELECT n, n % 3, '2024-05-01'::timestamptz + to_seconds(n // 400), "
-        "'2024-05-01'::timestamptz FROM (SELECT unnest(range(1000)) AS n)"
-    )
-    reading = Reading(database, "hives", rows_of_page=70)
-    worker = reading.worker()
-    reading.round(worker)
-    assert Counter(map(tuple, reading.rows())) == Counter((n, n % 3) for n in range(1000))
-
-
 def test_answers_that_are_cut_and_pages_that_expire_lose_and_double_nothing(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bigquery, "ANSWER_ROWS", 40)
-    create(database)
+    database.create()
     insert(database, *[(n, 1, n // 100) for n in range(300)])
     reading = Reading(database, "hives", rows_of_page=50)
     random, worker, errors = Random(7), reading.worker(), Counter[bool]()
@@ -172,7 +137,7 @@ def test_a_result_that_breaks_off_goes_on_in_another_server(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bigquery, "ANSWER_ROWS", 40)
-    create(database)
+    database.create()
     insert(database, *[(n, 1, n // 3) for n in range(300)])
     reading = Reading(database, "hives", rows_of_page=35)
     worker, steps = reading.worker(), 0
@@ -187,28 +152,8 @@ def test_a_result_that_breaks_off_goes_on_in_another_server(
     assert Counter(number for number, _ in reading.rows()) == Counter(range(300))
 
 
-def test_a_table_whose_columns_change_goes_on(database: Database) -> None:
-    create(database, more=", note varchar, extra varchar")
-    database.execute(f"INSERT INTO hives VALUES (1, 10, {stamp(1)}, {stamp(0)}, NULL, NULL)")
-    reading = Reading(database, "hives", fields=(*PLAIN, field_of("note", optional(STRING))))
-    worker = reading.worker()
-    reading.round(worker)
-    # A column that nobody reads goes, and another one comes: no row comes again.
-    database.execute("ALTER TABLE hives DROP COLUMN extra")
-    database.execute("ALTER TABLE hives ADD COLUMN more bigint")
-    database.execute(f"INSERT INTO hives VALUES (3, 30, {stamp(3)}, {stamp(0)}, NULL, 7)")
-    reading.round(worker)
-    assert reading.rows() == [[1, 10, None], [3, 30, None]]
-    database.execute("ALTER TABLE hives DROP COLUMN note")
-    with pytest.raises(UnavailableError, match="no column note, which field note needs; columns: id, value"):
-        reading.round(worker)
-    database.execute("ALTER TABLE hives ADD COLUMN note varchar")
-    reading.round(worker)
-    assert len(reading.rows()) == 2
-
-
 def test_a_sample_says_what_is_wrong(database: Database) -> None:
-    create(database)
+    database.create()
     insert(database, (1, 10, 1), (2, 20, 2))
     reading = Reading(database, f"{PROJECT}.bees.hives")
     batch = reading.reader().peek(10)
@@ -236,19 +181,8 @@ def test_a_sample_says_what_is_wrong(database: Database) -> None:
         assert "PRIVATE KEY" not in str(caught.value)
 
 
-def test_an_empty_table_has_no_rows_yet(database: Database) -> None:
-    create(database)
-    reading = Reading(database, "hives")
-    worker = reading.worker()
-    reading.round(worker)
-    assert reading.rows() == []
-    insert(database, (1, 10, None), (2, 20, 1))
-    reading.round(worker)
-    assert reading.rows() == [[2, 20]]
-
-
 def test_a_changed_key_takes_effect_at_the_next_connection(database: Database) -> None:
-    create(database)
+    database.create()
     insert(database, (1, 10, 1))
     first = database.service.new_key()
     known = {"key": first}
@@ -283,18 +217,8 @@ def test_a_changed_key_takes_effect_at_the_next_connection(database: Database) -
     ],
 )  # fmt: skip
 def test_cursors_may_be_numbers_days_and_texts(database: Database, column: str, cursors: list[str], later: str) -> None:
-    create(database, column)
-    for number, cursor in enumerate(cursors):
-        database.execute(f"INSERT INTO hives VALUES ({number}, 0, {cursor}, {stamp(0)})")
-    reading = Reading(database, "hives", rows_of_page=2)
-    worker = reading.worker()
-    reading.round(worker)
-    assert sorted(reading.rows()) == [[0, 0], [1, 0], [2, 0]]
-    database.execute(f"INSERT INTO hives VALUES (3, 0, {later}, {stamp(0)})")
-    worker.stop()
-    worker = reading.worker()
-    reading.round(worker)
-    assert sorted(reading.rows()) == [[0, 0], [1, 0], [2, 0], [3, 0]]
+    database.create(column)
+    check_cursors(database, cursors, later, stamp(0))
 
 
 TYPES: list[tuple[str, DataType, str, str, Any]] = [
@@ -329,11 +253,4 @@ def test_all_types_become_values_of_fields(database: Database) -> None:
     columns = ", ".join(f'"{name}" {column}' for name, _, column, *_ in TYPES)
     database.execute(f'CREATE TABLE hives (seen timestamp, "at" timestamp, {columns})')
     database.execute(f"INSERT INTO hives SELECT {stamp(0)}, {stamp(0)}, {', '.join(value for *_, value, _ in TYPES)}")
-    reading = Reading(database, "hives", fields=[field_of(name, dtype) for name, dtype, *_ in TYPES])
-    reading.round(reading.worker())
-    assert letters(reading.world) == []
-    (row,) = reading.rows()
-    assert dict(zip((case[0] for case in TYPES), row, strict=True)) == {case[0]: case[-1] for case in TYPES}
-    # The next round recognises the row, whatever its types are.
-    reading.round(reading.worker())
-    assert len(reading.rows()) == 1
+    check_types(database, TYPES)

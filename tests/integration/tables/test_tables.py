@@ -27,6 +27,7 @@ from caraway.dtypes.types import (
 from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.systems import RedshiftSystem
+from tests.integration.tables.reading_contract import check_cursors, check_types
 from tests.integration.tables.systems import (
     PASSWORD_OF_READER,
     PLAIN,
@@ -229,17 +230,7 @@ def test_a_changed_password_takes_effect_at_the_next_connection(database: System
 )  # fmt: skip
 def test_cursors_may_be_numbers_days_and_texts(database: System, column: str, cursors: list[str], later: str) -> None:
     database.execute(f"CREATE TABLE hives (id int, value int, at {column}, seen timestamp(6) NULL)")
-    for number, cursor in enumerate(cursors):
-        database.execute(f"INSERT INTO hives VALUES ({number}, 0, {cursor}, {stamp(0)})")
-    reading = Reading(database, "hives", rows_of_page=2)
-    worker = reading.worker()
-    reading.round(worker)
-    assert sorted(reading.rows()) == [[0, 0], [1, 0], [2, 0]]
-    database.execute(f"INSERT INTO hives VALUES (3, 0, {later}, {stamp(0)})")
-    worker.stop()
-    worker = reading.worker()
-    reading.round(worker)
-    assert sorted(reading.rows()) == [[0, 0], [1, 0], [2, 0], [3, 0]]
+    check_cursors(database, cursors, later, stamp(0))
 
 
 def test_a_cursor_that_is_no_time_is_refused(database: System) -> None:
@@ -322,15 +313,7 @@ def test_all_types_become_values_of_fields(database: System) -> None:
     database.execute(f"CREATE TABLE hives (seen timestamp(6) NULL, at timestamp(6) NULL, {columns})")
     values = ", ".join(value for *_, value, _ in cases)
     database.execute(f"INSERT INTO hives VALUES ({stamp(0)}, {stamp(0)}, {values})")
-    reading = Reading(database, "hives", fields=[field_of(name, dtype) for name, dtype, *_ in cases])
-    worker = reading.worker()
-    reading.round(worker)
-    assert letters(reading.world) == []
-    (row,) = reading.rows()
-    assert dict(zip((case[0] for case in cases), row, strict=True)) == {case[0]: case[-1] for case in cases}
-    # The next round recognises the row, whatever its types are.
-    reading.round(reading.worker())
-    assert len(reading.rows()) == 1
+    check_types(database, cases)
 
 
 def test_times_that_are_none_make_dead_letters_and_the_others_go_on(database: System) -> None:
