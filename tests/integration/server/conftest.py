@@ -46,8 +46,8 @@ def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[.
 
     def make(**more: Any) -> ServerProcess:
         process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, **more)
-        process.start()
         made.append(process)
+        process.start()
         return process
 
     yield make

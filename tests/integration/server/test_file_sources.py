@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +68,10 @@ def answers(address: str) -> bool:
 
 
 @pytest.fixture
-def file_server(kafka: str, postgres: str, store: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
-    """Yield a function that starts servers that may read the folder `drop` and the store, called `lake`."""
-    made: list[ServerProcess] = []
-
-    def make() -> ServerProcess:
-        sources = SourcesSettings(endpoints={"lake": store}, local_folders=(str(tmp_path / "drop"),))
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
-        process.start()
-        made.append(process)
-        return process
-
-    yield make
-    for process in made:
-        process.kill()
-        process.http.close()
+def file_server(store: str, tmp_path: Path, own_server: Callable[..., ServerProcess]) -> Callable[[], ServerProcess]:
+    """Return a function that starts servers that may read the folder `drop` and the store, called `lake`."""
+    sources = SourcesSettings(endpoints={"lake": store}, local_folders=(str(tmp_path / "drop"),))
+    return partial(own_server, sources=sources)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -71,21 +72,9 @@ def catalog(uri: str, store: str) -> Iterator[SqlCatalog]:
 
 
 @pytest.fixture
-def start(kafka: str, postgres: str, store: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
-    """Yield a function that starts servers."""
-    made: list[ServerProcess] = []
-
-    def make() -> ServerProcess:
-        sources = SourcesSettings(endpoints={"lake": store})
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
-        process.start()
-        made.append(process)
-        return process
-
-    yield make
-    for process in made:
-        process.kill()
-        process.http.close()
+def start(store: str, own_server: Callable[..., ServerProcess]) -> Callable[[], ServerProcess]:
+    """Return a function that starts servers."""
+    return partial(own_server, sources=SourcesSettings(endpoints={"lake": store}))
 
 
 def rows(*numbers: int, moisture: float = 0.5) -> Any:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,22 +40,10 @@ def warehouse(tmp_path: Path) -> Iterator[Snowflake]:
 
 
 @pytest.fixture
-def start(kafka: str, postgres: str, tmp_path: Path, warehouse: Snowflake) -> Iterator[Callable[[], ServerProcess]]:
-    """Yield a function that starts servers on a database of the test's; they share a folder, so run only one."""
-    made: list[ServerProcess] = []
-
-    def make() -> ServerProcess:
-        address = f"http://127.0.0.1:{warehouse.port}"
-        sources = SourcesSettings(endpoints=dict.fromkeys((SNOW_OF_FEW, SNOW_OF_MANY), address))
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
-        made.append(process)
-        process.start()
-        return process
-
-    yield make
-    for process in made:
-        process.kill()
-        process.http.close()
+def start(warehouse: Snowflake, own_server: Callable[..., ServerProcess]) -> Callable[[], ServerProcess]:
+    """Return a function that starts servers, which share a folder, so run only one."""
+    address = f"http://127.0.0.1:{warehouse.port}"
+    return partial(own_server, sources=SourcesSettings(endpoints=dict.fromkeys((SNOW_OF_FEW, SNOW_OF_MANY), address)))
 
 
 def fill(warehouse: Snowflake, first: int, last: int, seconds: int = 0) -> None:

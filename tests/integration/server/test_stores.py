@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -59,23 +60,9 @@ def system(store: Store) -> str:
 
 
 @pytest.fixture
-def start(
-    kafka: str, postgres: str, store: Store, system: str, tmp_path: Path
-) -> Iterator[Callable[[], ServerProcess]]:
-    """Yield a function that starts servers."""
-    made: list[ServerProcess] = []
-
-    def make() -> ServerProcess:
-        sources = SourcesSettings(endpoints={system: store.server.address})
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
-        process.start()
-        made.append(process)
-        return process
-
-    yield make
-    for process in made:
-        process.kill()
-        process.http.close()
+def start(store: Store, system: str, own_server: Callable[..., ServerProcess]) -> Callable[[], ServerProcess]:
+    """Return a function that starts servers."""
+    return partial(own_server, sources=SourcesSettings(endpoints={system: store.server.address}))
 
 
 def test_a_killed_server_takes_each_row_once(

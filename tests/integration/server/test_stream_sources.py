@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -37,23 +36,11 @@ Launch = Callable[[dict[str, str]], ServerProcess]
 
 
 @pytest.fixture
-def launch(kafka: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launch]:
-    """Yield a function that starts servers, one after the other, with the addresses of systems."""
+def launch(monkeypatch: pytest.MonkeyPatch, own_server: Callable[..., ServerProcess]) -> Launch:
+    """Return a function that starts servers, one after the other, with the addresses of systems."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    made: list[ServerProcess] = []
-
-    def start(endpoints: dict[str, str]) -> ServerProcess:
-        sources = SourcesSettings(endpoints=endpoints)
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
-        made.append(process)
-        process.start()
-        return process
-
-    yield start
-    for process in made:
-        process.kill()
-        process.http.close()
+    return lambda endpoints: own_server(sources=SourcesSettings(endpoints=endpoints))
 
 
 def measured_by(connector: connectors.DataConnector, every: str | None) -> Dataset:

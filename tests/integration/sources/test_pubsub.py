@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, cast
@@ -130,6 +130,23 @@ def rest(reader: PubSubReader, saved: Saved, server: PubSubServer | None = None)
     return found
 
 
+@contextmanager
+def subscribed(**more: Any) -> Iterator[tuple[PubSubServer, PubSubReader, Saved]]:
+    """Yield a server with a topic, and a reader that has made its subscription."""
+    with running(PubSubServer(topics={TOPIC}, **more)) as server:
+        reader, saved = reader_of(server.address), Saved()
+        reader.seek({}, {})
+        rest(reader, saved)
+        yield server, reader, saved
+
+
+def publish(server: PubSubServer, count: int) -> None:
+    """Publish messages, which are then delivered together."""
+    with server.at_once():
+        for n in range(count):
+            server.publish(TOPIC, orjson.dumps({"n": n}))
+
+
 def test_messages_are_read_acknowledged_and_forgotten() -> None:
     with running(PubSubServer(topics={TOPIC})) as server:
         reader, saved = reader_of(server.address), Saved()
@@ -174,13 +191,8 @@ def test_messages_are_read_acknowledged_and_forgotten() -> None:
 
 
 def test_messages_that_come_again_make_no_rows() -> None:
-    with running(PubSubServer(topics={TOPIC}, page=100)) as server:
-        reader, saved = reader_of(server.address), Saved()
-        reader.seek({}, {})
-        rest(reader, saved)
-        with server.at_once():
-            for n in range(10):
-                server.publish(TOPIC, orjson.dumps({"n": n}))
+    with subscribed(page=100) as (server, reader, saved):
+        publish(server, 10)
         batch = some(reader)
         assert numbers(batch) == list(range(10))
         # The deadline passes before the batch is durable: the acknowledgement fails, and the messages come again.
@@ -194,10 +206,7 @@ def test_messages_that_come_again_make_no_rows() -> None:
 
 
 def test_messages_of_a_crash_between_checkpoint_and_acknowledgement_make_no_rows() -> None:
-    with running(PubSubServer(topics={TOPIC}, page=100)) as server:
-        reader, saved = reader_of(server.address), Saved()
-        reader.seek({}, {})
-        rest(reader, saved)
+    with subscribed(page=100) as (server, reader, saved):
         with server.at_once():
             for n in range(10):
                 server.publish(TOPIC, orjson.dumps({"n": n}), message_id=f"no number {n}")
@@ -216,10 +225,7 @@ def test_messages_of_a_crash_between_checkpoint_and_acknowledgement_make_no_rows
 
 
 def test_marks_that_a_crash_left_are_remembered_instead_of_waited_for() -> None:
-    with running(PubSubServer(topics={TOPIC}, page=100)) as server:
-        reader, saved = reader_of(server.address), Saved()
-        reader.seek({}, {})
-        rest(reader, saved)
+    with subscribed(page=100) as (server, reader, saved):
         server.publish(TOPIC, orjson.dumps({"n": 1}))
         batch = some(reader)
         mark = batch.mark(0)
@@ -243,13 +249,8 @@ def test_marks_that_a_crash_left_are_remembered_instead_of_waited_for() -> None:
 
 
 def test_held_messages_are_given_back_when_a_reader_closes() -> None:
-    with running(PubSubServer(topics={TOPIC}, page=100)) as server:
-        reader, saved = reader_of(server.address), Saved()
-        reader.seek({}, {})
-        rest(reader, saved)
-        with server.at_once():
-            for n in range(10):
-                server.publish(TOPIC, orjson.dumps({"n": n}))
+    with subscribed(page=100) as (server, reader, saved):
+        publish(server, 10)
         batch = some(reader, 4)
         saved.save(batch)
         reader.acknowledge(batch.position)
@@ -262,10 +263,7 @@ def test_held_messages_are_given_back_when_a_reader_closes() -> None:
 
 
 def test_deadlines_of_messages_are_extended_while_they_wait() -> None:
-    with running(PubSubServer(topics={TOPIC})) as server:
-        reader, saved = reader_of(server.address), Saved()
-        reader.seek({}, {})
-        rest(reader, saved)
+    with subscribed() as (server, reader, saved):
         server.publish(TOPIC, orjson.dumps({"n": 1}))
         batch = some(reader)
         for _ in range(5):
@@ -337,10 +335,7 @@ def test_an_answer_that_is_cut_off_is_an_error_and_its_messages_come_again() -> 
 
 
 def test_a_source_that_is_gone_has_no_subscription() -> None:
-    with running(PubSubServer(topics={TOPIC})) as server:
-        reader, saved = reader_of(server.address), Saved()
-        reader.seek({}, {})
-        rest(reader, saved)
+    with subscribed() as (server, reader, saved):
         reader.close()
         for _ in range(2):
             forget(CONNECTOR, context_of(CONNECTOR, endpoints={"ps": server.address}), saved.position)
