@@ -1,12 +1,14 @@
 """The contexts with which readers are opened in tests that have no server."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.connectors import Connector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
-from caraway.ingest.sources.reader import Resolve, SourceContext
+from caraway.ingest.sources.reader import Position, Resolve, SourceBatch, SourceContext
 
 
 def context_of(
@@ -24,3 +26,19 @@ def context_of(
     return SourceContext(
         name=name, source=source, dataset=dataset, columns=None, resolve=resolve, endpoints=endpoints or {}
     )
+
+
+@dataclass
+class Saved:
+    """The position and the items, as a worker saves them."""
+
+    position: Position = field(default_factory=dict)
+    items: dict[str, bytes] = field(default_factory=dict)
+
+    def save(self, batch: SourceBatch) -> None:
+        self.position = json.loads(json.dumps(batch.position))
+        for item, value in batch.items.items():
+            if value is None:
+                self.items.pop(item, None)
+            else:
+                self.items[item] = value

@@ -20,11 +20,10 @@ from caraway.errors import UnavailableError
 from caraway.graph.connectors import TableConnector
 from caraway.graph.sources import Cdc
 from caraway.graph.systems import MongoSystem
-from caraway.ingest.sources.reader import Position
 from caraway.ingest.sources.tables.mongo import MongoReader, address_of, plain
 from caraway.stack import ports
 from tests.integration.server.server_process import eventually
-from tests.integration.sources.contexts import context_of
+from tests.integration.sources.contexts import Saved, context_of
 from tests.integration.sources.mongo_server import MongoServer, running
 
 BEGIN = datetime(2024, 5, 1, tzinfo=UTC)
@@ -40,12 +39,6 @@ def documents(count: int) -> list[dict[str, Any]]:
     return [{"_id": bson.ObjectId(), "n": n, "at": BEGIN + timedelta(seconds=n // 7)} for n in range(count)]
 
 
-class Saved:
-    def __init__(self) -> None:
-        self.position: Position = {}
-        self.items: dict[str, bytes] = {}
-
-
 def round_of(reader: MongoReader, saved: Saved) -> list[object]:
     """Read a round to its end, and return the numbers of its rows."""
     found: list[object] = []
@@ -55,11 +48,7 @@ def round_of(reader: MongoReader, saved: Saved) -> list[object]:
         if batch is None:
             return found
         found += batch.rows.column("n", 0, len(batch.rows))
-        saved.position = batch.position
-        saved.items |= {item: value for item, value in batch.items.items() if value is not None}
-        for item, value in batch.items.items():
-            if value is None:
-                saved.items.pop(item, None)
+        saved.save(batch)
         if reader._place.most is None:
             return found
 
@@ -95,8 +84,7 @@ def test_an_answer_that_is_cut_off_is_an_error_and_nothing_is_lost() -> None:
                 batch = reader.poll(rows=50, size=1 << 20, timeout_s=0.0)
                 if batch is not None:
                     found += batch.rows.column("n", 0, len(batch.rows))
-                    saved.position = batch.position
-                    saved.items |= {item: value for item, value in batch.items.items() if value is not None}
+                    saved.save(batch)
         assert found
         reader.close()
         server.cut_after = None

@@ -1,6 +1,5 @@
 """The reader of PubSub over Google's library: each message makes one row, however often it is delivered."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,10 +25,10 @@ from caraway.ingest.sources.pubsub import connection
 from caraway.ingest.sources.pubsub import reader as module
 from caraway.ingest.sources.pubsub.reader import PubSubReader, forget
 from caraway.ingest.sources.pubsub.remembered import LONGEST_US, Remembered
-from caraway.ingest.sources.reader import Position, SourceBatch
+from caraway.ingest.sources.reader import SourceBatch
 from caraway.ingest.sources.worker import SourceWorker
 from tests.effort import examples
-from tests.integration.sources.contexts import context_of
+from tests.integration.sources.contexts import Saved, context_of
 from tests.integration.sources.pubsub_emulator import running_emulator
 from tests.integration.sources.pubsub_server import PubSubServer, running
 from tests.timeouts import deadline_in
@@ -74,22 +73,6 @@ def some(reader: PubSubReader, rows: int = 10_000) -> SourceBatch:
     while (batch := poll(reader, rows)) is None or not len(batch.rows):
         assert time.monotonic() < deadline
     return batch
-
-
-class Saved:
-    """The position and the items, as a worker saves them."""
-
-    def __init__(self) -> None:
-        self.position: Position = {}
-        self.items: dict[str, bytes] = {}
-
-    def save(self, batch: SourceBatch) -> None:
-        self.position = json.loads(json.dumps(batch.position))
-        for item, value in batch.items.items():
-            if value is None:
-                self.items.pop(item, None)
-            else:
-                self.items[item] = value
 
 
 def read(reader: PubSubReader, saved: Saved, count: int) -> list[int]:

@@ -155,9 +155,9 @@ def csv_lines(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return b"n,text,at\n" + b"".join(f'{each["n"]},"{each["text"]}",{each["at"]}\n'.encode() for each in rows)
 
 
-def parquet(rows: Sequence[Mapping[str, Any]], **options: Any) -> bytes:
+def parquet(rows: pa.Table | Sequence[Mapping[str, Any]], **options: Any) -> bytes:
     out = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(list(rows)), out, **options)
+    pq.write_table(rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows)), out, **options)
     return out.getvalue()
 
 
@@ -538,10 +538,8 @@ def test_the_types_of_parquet_become_those_of_the_dataset(tmp_path: Path) -> Non
             "at": pa.array([0, -1, AT], pa.timestamp("us", "Europe/Berlin")),
         }
     )
-    out = io.BytesIO()
-    pq.write_table(table, out)
     place = Place(tmp_path, format="parquet", dataset=dataset)
-    place.write("a", out.getvalue())
+    place.write("a", parquet(table))
     rows, letters = records(place, place.round())
     assert letters == []
     assert rows == [
@@ -566,9 +564,7 @@ def test_files_may_have_different_schemas(tmp_path: Path) -> None:
         {"text": ["f"], "at": [AT]},
     ]
     for at, columns in enumerate(schemas):
-        out = io.BytesIO()
-        pq.write_table(pa.table(columns), out)
-        place.write(str(at), out.getvalue(), at=at)
+        place.write(str(at), parquet(pa.table(columns)), at=at)
     rows, letters = records(place, place.round())
     assert rows == [[1, "a"], [2, "b"], [3, None], [4, "d"]]
     assert [(letter["file"], letter["reason"][0]["field"]) for letter in letters] == [("4", "n"), ("5", "n")]
@@ -579,12 +575,8 @@ def test_a_column_that_is_there_twice_is_one_dead_letter_if_it_is_needed(name: s
     place = Place(tmp_path, format=FORMATS[name][0])
     for other in ("n", "m"):
         table = pa.table([pa.array([1]), pa.array([2]), pa.array([AT]), pa.array([3])], ["n", other, "at", "m"])
-        out = io.BytesIO()
-        if name == "csv":
-            out.write(f"n,{other},at,m\n1,2,{AT},3\n".encode())
-        else:
-            pq.write_table(table, out)
-        place.write(other, out.getvalue(), at=ord(other))
+        content = f"n,{other},at,m\n1,2,{AT},3\n".encode() if name == "csv" else parquet(table)
+        place.write(other, content, at=ord(other))
     rows, letters = records(place, place.round())
     assert rows == [[1, None]]
     assert ["n is there more than once" in letter["reason"][0]["message"] for letter in letters] == [True]
@@ -592,9 +584,7 @@ def test_a_column_that_is_there_twice_is_one_dead_letter_if_it_is_needed(name: s
 
 def test_values_without_json_form_are_shown_in_dead_letters(tmp_path: Path) -> None:
     place = Place(tmp_path, format="parquet")
-    out = io.BytesIO()
-    pq.write_table(pa.table({"n": [b"\xff\x00"], "text": [None], "at": pa.array([AT], pa.timestamp("us"))}), out)
-    place.write("a", out.getvalue())
+    place.write("a", parquet(pa.table({"n": [b"\xff\x00"], "text": [None], "at": pa.array([AT], pa.timestamp("us"))})))
     rows, letters = records(place, place.round())
     assert rows == []
     assert letters[0]["row"]["n"] == {"base64": "/wA="}
@@ -619,17 +609,7 @@ def test_envelopes_in_files_are_changes(name: str, tmp_path: Path) -> None:
     place = Place(tmp_path, dataset=dataset, more={"cdc": Cdc.DEBEZIUM})
     if name == "csv":
         place.format = CSVFormat(delimiter="|")
-        quoted = [
-            "|".join(
-                '"' + json.dumps(value).replace('"', '""') + '"'
-                if isinstance(value, dict)
-                else ""
-                if value is None
-                else str(value)
-                for value in each.values()
-            )
-            for each in envelopes
-        ]
+        quoted = ["|".join(map(_cell, each.values())) for each in envelopes]
         place.write("a", "\n".join(["op|before|after|ts_ms", *quoted]).encode())
     elif name == "json":
         place.write("a", json_lines(envelopes))
