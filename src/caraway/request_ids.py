@@ -1,6 +1,7 @@
 """The id of the request that is being answered: in log lines, in answers, and in what other processes are sent."""
 
 import itertools
+import os
 import re
 import secrets
 from collections.abc import MutableMapping
@@ -17,6 +18,14 @@ _SANE = re.compile(rf"[A-Za-z0-9._:/+=@-]{{1,{MAX_CHARACTERS}}}")
 # An id that is made here is a random number of the process with a count: making it takes a fraction of a microsecond.
 _PROCESS = secrets.token_hex(6)
 _NUMBERS = itertools.count(1)
+
+
+def _draw() -> None:
+    global _PROCESS  # noqa: PLW0603 (the number of this process)
+    _PROCESS = secrets.token_hex(6)
+
+
+os.register_at_fork(after_in_child=_draw)
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request under way in this task or thread; empty outside of requests."""

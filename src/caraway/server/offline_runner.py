@@ -1,9 +1,6 @@
 """The processes of a server that work on offline queries, and the removal of old results."""
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from caraway.children.process import LAUNCHER
+from caraway.children.forking import Forked, ForkServer
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import LATER, folder_of
 from caraway.offline.queries.store import OfflineQueries, process_name
@@ -25,7 +22,7 @@ LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 10.0
 # Old results are looked for each time after so many looks.
 LOOKS_PER_TIDYING = 600
-PROGRAM = (sys.executable, "-m", "caraway.offline")
+PROGRAM = "caraway.offline"
 
 
 class OfflineRunner(Recurring):
@@ -58,7 +55,9 @@ class OfflineRunner(Recurring):
             started: Called with the id of a query and the number of its new process.
             clock: Returns the time in seconds.
         """
-        super().__init__("offline-queries", self._look, LOOK_SECONDS)
+        # Its processes are forked, since imports would take longer than most queries.
+        self._forks = ForkServer([PROGRAM])
+        super().__init__("offline-queries", self._look, LOOK_SECONDS, finish=self._forks.end)
         self._queries = queries
         self._objects = objects
         self._processes = processes
@@ -67,7 +66,7 @@ class OfflineRunner(Recurring):
         self._scratch = scratch
         self._started = started
         self._clock = clock
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Forked] = {}
         self._paused: dict[str, float] = {}
         self._looks = 0
 
@@ -97,11 +96,8 @@ class OfflineRunner(Recurring):
             self.tidy()
 
     def _begin(self, query_id: str) -> None:
-        # The kernel ends the process when this thread ends.
-        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}"]
-        command = [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *PROGRAM, query_id]
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **self._environment})
+            process = self._forks.start(PROGRAM, [query_id], environment={**os.environ, **self._environment})
         except OSError as error:
             LOG.warning("no process for an offline query can be started", query=query_id, reason=str(error))
             return

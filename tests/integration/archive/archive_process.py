@@ -9,8 +9,9 @@ import duckdb
 import polars as pl
 from duckdb_extensions import import_extension
 
+from caraway.children.forking import Forked
 from caraway.config.settings import Settings
-from tests.services.forking import FORKS, Forked
+from tests.services.forking import FORKS
 from tests.timeouts import scaled
 
 
@@ -43,7 +44,7 @@ class ArchiveProcess:
 
     def start(self) -> None:
         environment = {**os.environ, **self._settings.environment()}
-        self._process = FORKS.start("caraway.archive", environment, self.log_file)
+        self._process = FORKS.start("caraway.archive", environment=environment, log=self.log_file)
 
     def kill(self) -> None:
         assert self._process is not None

@@ -14,6 +14,7 @@ import httpx
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
+from caraway.children.forking import Forked
 from caraway.config.settings import (
     AlertSettings,
     DriftSettings,
@@ -36,7 +37,7 @@ from caraway.topics.connection import consumer_config
 from caraway.topics.markers import is_marker
 from caraway.topics.polling import poll_some
 from tests.messages import records_of
-from tests.services.forking import FORKS, Forked
+from tests.services.forking import FORKS
 from tests.timeouts import deadline_in, scaled
 
 TIMEOUT_S = 120.0
@@ -105,7 +106,7 @@ class ServerProcess:
         """Start the process without waiting for it."""
         environment = {**os.environ, **self.settings.environment()}
         if not self._cold:
-            self._process = FORKS.start("caraway.server", environment, self.log_file)
+            self._process = FORKS.start("caraway.server", environment=environment, log=self.log_file)
             return
         with self.log_file.open("ab") as log:
             command = [sys.executable, "-m", "caraway.server"]

@@ -1,6 +1,7 @@
 """The server's processes for offline queries, with programs that end at once."""
 
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,18 +53,36 @@ class Runs:
         self.runner._look()
 
 
+Begin = Callable[..., Runs]
+
+
 @pytest.fixture
-def ends_with(monkeypatch: pytest.MonkeyPatch) -> Any:
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    with ExitStack() as stack:
+
+        def make(*ids: str) -> Runs:
+            runs = Runs(tmp_path, *ids)
+            stack.callback(runs.runner._forks.end)
+            return runs
+
+        yield make
+
+
+@pytest.fixture
+def ends_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     def set_program(code: int) -> None:
-        program = (sys.executable, "-I", "-S", "-c", f"raise SystemExit({code})")
-        monkeypatch.setattr(offline_runner, "PROGRAM", program)
+        (tmp_path / "ends").mkdir()
+        (tmp_path / "ends/__init__.py").touch()
+        (tmp_path / "ends/__main__.py").write_text(f"if __name__ == '__main__':\n    raise SystemExit({code})\n")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr(offline_runner, "PROGRAM", "ends")
 
     return set_program
 
 
-def test_a_query_that_waits_for_something_is_begun_again_after_a_pause(tmp_path: Path, ends_with: Any) -> None:
+def test_a_query_that_waits_for_something_is_begun_again_after_a_pause(ends_with: Any, begin: Begin) -> None:
     ends_with(LATER)
-    runs = Runs(tmp_path, "a", "b")
+    runs = begin("a", "b")
     runs.look()
     assert runs.begun == ["a"]
     runs.look()
@@ -78,9 +97,9 @@ def test_a_query_that_waits_for_something_is_begun_again_after_a_pause(tmp_path:
 
 
 @pytest.mark.parametrize("code", [0, 1, 137])
-def test_a_query_whose_process_died_is_begun_again_at_once(tmp_path: Path, ends_with: Any, code: int) -> None:
+def test_a_query_whose_process_died_is_begun_again_at_once(ends_with: Any, begin: Begin, code: int) -> None:
     ends_with(code)
-    runs = Runs(tmp_path, "a")
+    runs = begin("a")
     for number in range(1, 4):
         runs.look()
         assert runs.begun == ["a"] * number
