@@ -1,4 +1,4 @@
-"""Reports of tables count the rows that wait, and never markers alone, which heartbeats write for ever."""
+"""Rows that wait for the archive are counted, and never markers alone, which heartbeats write for ever."""
 
 import secrets
 import time
@@ -6,8 +6,11 @@ from pathlib import Path
 
 from caraway.archive.follower import Follower
 from caraway.archive.store.model import TableReport
+from caraway.archive.store.reading import ArchivedTopics, cuts_now
 from caraway.plan.model import TopicKind, TopicPlan
 from caraway.topics.admin import ensure_topics
+from caraway.topics.blocks import block_of
+from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.markers import MARKER_KEY
 from caraway.topics.positions import TopicEnds
 from caraway.topics.producer import TopicWriter
@@ -16,6 +19,17 @@ from tests.timeouts import deadline_in
 from tests.unit.index.naive import SCHEMA
 
 SECONDS = 30.0
+
+
+def test_rows_that_wait_in_blocks_are_estimated_by_the_last_messages(kafka: str, tmp_path: Path) -> None:
+    topic = f"backlog.{secrets.token_hex(6)}"
+    ensure_topics(kafka, [topic], 1)
+    plan = TopicPlan(dataset="D", name=topic, kind=TopicKind.EVENTS, schema=SCHEMA, disorder_us=0)
+    row = RecordCodec(SCHEMA).encode_value(op=PUT, time_us=0, ingested_us=0, row=["k", 1, None, None])
+    with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
+        writer.write(topic, [(None, block_of([row] * 500), None)] * 4).result(TIMEOUT_S)
+    source = ArchivedTopics(kafka, str(tmp_path), cuts_now(kafka, [topic]))
+    assert source.rows(plan) == 2000
 
 
 def test_markers_alone_leave_no_backlog(kafka: str, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from caraway.archive.store.model import table_path
 from caraway.archive.store.tables import ArchiveTable
 from caraway.errors import UnavailableError
 from caraway.expr.polars.values import polars_type
-from caraway.plan.model import TopicPlan
+from caraway.plan.model import TopicKind, TopicPlan
+from caraway.topics.block_sizes import records_per_message
 from caraway.topics.ids import topic_id
 from caraway.topics.polling import poll_some
 from caraway.topics.positions import TopicEnds
@@ -170,16 +171,15 @@ class ArchivedTopics:
         )
         archived = dict.fromkeys(ends, 0)
         parts: list[Part] = []
-        per_message, earliest_us = 1.0, None
+        earliest_us = None
         if table is not None:
             archived = table.positions(ends)
             parts = [Part((file,), rows) for file, rows in table.files()]
             earliest_us = table.least_instant(columns_of(topic.schema).time)
-            # A message may have many records. The archived ones tell how many it usually has.
-            per_message = max(sum(part.rows for part in parts) / max(sum(archived.values()), 1), 1.0)
         begins = dict.fromkeys(ends, 0)
         left = {p: (archived[p], end) for p, end in ends.items() if archived[p] < end}
         if left:
+            per_message = self._per_message(topic, sum(part.rows for part in parts), sum(archived.values()))
             oldest = TopicEnds(self._bootstrap_servers).beginnings([topic.name]).get(topic.name, {})
             begins = {p: oldest.get(p, 0) if oldest.get(p, 0) > archived[p] else 0 for p in ends}
             for partition, (archived_end, end) in left.items():
@@ -189,6 +189,12 @@ class ArchivedTopics:
                     parts.append(Part((), int((behind - begin) * per_message), partition, begin, behind))
         options = {} if table is None else table.options()
         return TopicParts(tuple(parts), options, archived, ends, begins, earliest_us)
+
+    def _per_message(self, topic: TopicPlan, records: int, messages: int) -> float:
+        """Return how many records a message has on average, given those that are archived; the last ones tell else."""
+        if messages or topic.kind is not TopicKind.EVENTS:
+            return max(records / max(messages, 1), 1.0)
+        return records_per_message(self._bootstrap_servers, [topic.name])[topic.name]
 
     def read(self, topic: TopicPlan, found: TopicParts, part: Part, wanted: Sequence[str]) -> pl.DataFrame:
         """Return the records of a part in some columns of the topic's rows; see `records`."""
