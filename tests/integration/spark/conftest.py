@@ -1,4 +1,4 @@
-"""The Java part, compiled by each of the two compilers."""
+"""The Java part: as it was built here, and compiled by each of the two compilers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import hatch_build
+from caraway.spark.session import caraway_jar
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +17,16 @@ class CompiledJava:
     jar: Path
 
 
-_ECLIPSE = pytest.mark.full(reason="another minute; `just bare-machine` and a clone without a JDK build with it, too")
+_EACH = pytest.mark.full(reason="another minute for each compiler; the jar that was built here is one of them")
 
 
-@pytest.fixture(scope="session", params=["javac", pytest.param("eclipse", marks=_ECLIPSE)])
+@pytest.fixture(
+    scope="session", params=["built", pytest.param("javac", marks=_EACH), pytest.param("eclipse", marks=_EACH)]
+)
 def compiled_java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CompiledJava:
-    """Return `jvm/src` compiled by javac, or by the compiler that is used without a JDK."""
+    """Return the jar of the environment, or `jvm/src` compiled by javac or by the compiler for those without a JDK."""
+    if request.param == "built":
+        return CompiledJava(compiler=hatch_build.javac() or hatch_build.eclipse_compiler(), jar=caraway_jar())
     if request.param == "eclipse":
         compiler = hatch_build.eclipse_compiler()
     elif not (compiler := hatch_build.javac()):
