@@ -13,6 +13,8 @@ import pytest
 from _pytest.nodeid import coerce_node_id
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.effort import PROFILE
+
 TESTS = Path(__file__).parent
 #: A folder whose tests are many and short, and are dealt out one by one.
 SHORT = "unit"
@@ -21,17 +23,9 @@ SHORT = "unit"
 TOGETHER: dict[str, tuple[str, ...]] = {
     # The stack takes half a minute to start.
     "e2e": ("e2e",),
-    # Each runs a dozen jobs at once: side by side on two cores they take four times as long as one after the other.
-    "many jobs": ("integration/spark/test_steps", "parity/test_parity"),
-    # They need a Spark session, and little else.
-    "expressions": (
-        "integration/spark/test_codec",
-        "integration/spark/test_conformance",
-        "integration/spark/test_expression_tables",
-        "integration/spark/test_expressions",
-        "integration/spark/test_failures",
-        "integration/spark/test_time_formats",
-    ),
+    # A session of Spark takes half a minute of a processor before its first job has written something. In `just full`
+    # two processes share these tests, which take much longer there.
+    **({"spark": ("integration/spark", "parity/test_parity")} if PROFILE == "ci" else {}),
 }
 
 LONGEST_FIRST = (
@@ -50,10 +44,9 @@ LONGEST_FIRST = (
     "integration/sources/test_hudi",
     "integration/server/test_lake_kills",
     # In the order of the time that they took in `just test`.
+    "spark",
     "e2e",
     "integration/installed/test_wheel",
-    "many jobs",
-    "expressions",
     "integration/server/test_workers",
     "integration/server/test_partitions",
     "integration/spark/test_java",

@@ -9,7 +9,9 @@ FILES = [path for path in TESTS.rglob("test_*.py") if "typing_project" not in pa
 
 def test_all_groups_that_are_named_have_tests() -> None:
     groups = {group_of(path) for path in FILES}
-    assert set(LONGEST_FIRST) <= groups
+    # In `just full` the tests of Spark are no group.
+    names = {name for name in LONGEST_FIRST if not (TESTS / f"{name}.py").is_file()}
+    assert names - {"spark"} <= groups
     assert TOGETHER.keys() <= groups
     assert len(set(LONGEST_FIRST)) == len(LONGEST_FIRST)
 
