@@ -33,7 +33,6 @@ LONGEST_FIRST = (
     "integration/engine/test_sharing",
     "integration/engine/test_many_jobs",
     "integration/control/test_simulation",
-    "integration/engine/test_engine",
     "integration/engine/test_backfill",
     "integration/engine/test_cluster",
     "integration/index/test_many_traces",
@@ -67,7 +66,6 @@ LONGEST_FIRST = (
     "integration/server/test_repeats",
     "integration/spark/test_restarts",
     "integration/engine/test_slots",
-    "integration/spark/test_streaming",
 )
 
 

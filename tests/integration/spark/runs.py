@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobPlan
 from caraway.spark.jobs import start_job
+from caraway.spark.letters import LetterCount
 from caraway.topics.admin import ensure_topics
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.spark import pipelines as model
@@ -22,12 +23,23 @@ BURSTS = 6
 
 @dataclass(frozen=True)
 class Run:
-    """The jobs and their output, by the name of their case; all jobs have ended, some by a failure."""
+    """The jobs, their output and their dead letters, by the name of their case.
+
+    All jobs have ended, some by a failure. Dead letters are there of the cases of which some were expected.
+    """
 
     jobs: dict[str, JobPlan]
     expected: dict[str, list[Any]]
     found: dict[str, list[Any]]
+    letters: dict[str, list[dict[str, Any]]]
     failures: dict[str, StreamingQueryException | None]
+
+    def check(self, case: Case, *, least: int = 1) -> None:
+        """Check that a job has the output of the in-process engine: at least so many rows, and none astray."""
+        rows, _ = self.expected[case.name]
+        assert len(rows) >= least
+        assert self.failures[case.name] is None
+        assert self.found[case.name] == self.expected[case.name]
 
 
 def run_all(
@@ -38,10 +50,12 @@ def run_all(
     spark: SparkSession,
     folder: Path,
     suffix: str,
+    letters: Mapping[str, int] | None = None,
 ) -> Run:
     """Run the jobs of all cases over the same rows until all outputs are as expected, or the time limit is over.
 
-    The expected output of a case are its rows, and no key with a row that is elsewhere or nowhere.
+    The expected output of a case are its rows, and no key with a row that is elsewhere or nowhere. `letters` has the
+    numbers of dead letters of some cases.
     """
     jobs = {case.name: model.plan(case, suffix)[1] for case in cases}
     sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
@@ -64,14 +78,16 @@ def run_all(
                         bootstrap_servers=broker.bootstrap_servers,
                         checkpoint=folder / job.job_id,
                         checkpoint_interval_seconds=5,
+                        letters=LetterCount(spark, job.job_id),
                     )
         awaited = [Awaited(job.output, expected[name], views[name]) for name, job in jobs.items()]
         found = dict(zip(jobs, broker.receive_all(awaited), strict=True))
+        refused = {name: model.letters(broker, jobs[name], least) for name, least in (letters or {}).items()}
         failures = {name: query.exception() for name, query in queries.items()}
     finally:
         for query in queries.values():
             query.stop()
-    return Run(jobs, expected, found, failures)
+    return Run(jobs, expected, found, refused, failures)
 
 
 def _with_strays(job: JobPlan, case: Case) -> Callable[[Iterable[Received]], list[Any]]:

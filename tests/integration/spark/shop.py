@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DataType, optional
@@ -153,27 +153,6 @@ def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent
     return orders, prices
 
 
-def named(sent: Sequence[Sent]) -> list[Sent]:
-    """Return records with an identity, which they keep when they are sent again."""
-    return [replace(record, record_id=name_of(number)) for number, record in enumerate(sent)]
-
-
-def name_of(number: int) -> bytes:
-    """Return the identity of a record; among records of one time that of the greatest number is the last."""
-    return number.to_bytes(8) + bytes(4)
-
-
-def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
-    """Return records with an identity, and some of them once more later on."""
-    rng = random.Random(seed)
-    result: list[Sent] = []
-    for record in named(sent):
-        result.append(record)
-        if rng.random() < 0.2:
-            result.append(rng.choice(result))
-    return result
-
-
 def expected_of(job: JobPlan, orders: Sequence[Sent], prices: Sequence[Sent]) -> list[Any]:
     """Return the final output of one of the shop's jobs."""
     match job.job_id.split("-")[0]:
@@ -188,13 +167,13 @@ def expected_of(job: JobPlan, orders: Sequence[Sent], prices: Sequence[Sent]) ->
 
 
 def expect_doubled(orders: Sequence[Sent]) -> list[Any]:
-    expected = [[o.time_us, 1, [sku, 2 * n]] for o in unique(orders) for sku, n in [o.values] if n > 0]
+    expected = [[o.time_us, 1, [sku, 2 * n]] for o in orders for sku, n in [o.values] if n > 0]
     return sorted(expected, key=repr)
 
 
 def expect_priced(orders: Sequence[Sent], prices: Sequence[Sent], how: JoinKind) -> list[Any]:
     expected = []
-    for order in unique(orders):
+    for order in orders:
         sku, quantity = order.values
         price = version_at(prices, sku, order.time_us + HIGH_US)
         too_old = how is JoinKind.INNER and price is not None and price.time_us < order.time_us - LOW_US
@@ -208,7 +187,7 @@ def expect_priced(orders: Sequence[Sent], prices: Sequence[Sent], how: JoinKind)
 
 def expect_twice(orders: Sequence[Sent], prices: Sequence[Sent]) -> list[Any]:
     expected = []
-    for order in unique(orders):
+    for order in orders:
         sku, quantity = order.values
         first = version_at(prices, sku, order.time_us)
         if first is None or first.op != 1:
@@ -222,7 +201,7 @@ def expect_twice(orders: Sequence[Sent], prices: Sequence[Sent]) -> list[Any]:
 def expect_stock(prices: Sequence[Sent]) -> list[Any]:
     expected = []
     for sku in {p.key[0] for p in prices}:
-        versions = sorted((p for p in unique(prices) if p.key[0] == sku), key=lambda p: p.time_us)
+        versions = sorted((p for p in prices if p.key[0] == sku), key=lambda p: p.time_us)
         for version, following in zip(versions, [*versions[1:], None], strict=True):
             if version.op != 1 or version.values[2] < 20.0:
                 continue
@@ -235,15 +214,7 @@ def expect_stock(prices: Sequence[Sent]) -> list[Any]:
 def version_at(prices: Sequence[Sent], sku: str, time_us: int) -> Sent | None:
     """Return the newest version at a time; among several of one time the last one that was sent."""
     found = None
-    for price in unique(prices):
+    for price in prices:
         if price.key[0] == sku and price.time_us <= time_us and (found is None or price.time_us >= found.time_us):
             found = price
     return found
-
-
-def unique(sent: Sequence[Sent]) -> list[Sent]:
-    """Return the records without those that were sent again."""
-    kept: dict[object, Sent] = {}
-    for position, record in enumerate(sent):
-        kept.setdefault(record.record_id or position, record)
-    return list(kept.values())

@@ -23,21 +23,14 @@ from tests.integration.spark.broker import Broker, Sent
 from tests.tiers import selected
 from tests.timeouts import deadline_in
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
-from tests.unit.index.test_against_engine import CONTINUOUS, DISCRETE, FOREVER_HOPPING, HOPPING, LATE, compare
+from tests.unit.index.test_against_engine import FOREVER_HOPPING, LATE, compare
 
 ROWS = 60
 TIMEOUT_S = 120.0
-CASES = [
-    case("events_continuous", CONTINUOUS[1:]),
-    case("events_discrete", DISCRETE[:2]),
-    case("table_forever", (FOREVER_HOPPING,), keyed=True),
-    case("table_along", (LATE[0],), keyed=True, along=True),
-    case("windows_as_keys", (None,), groupby=HOPPING),
-]
-# These cases always run. The others are variants of them, and each costs another job.
-OFTEN = {"events_continuous", "table_along", "windows_as_keys"}
-VARIANT = pytest.mark.full(reason="a variant of the aggregates that each run tests; a job more beside theirs")
-NAMES = [pytest.param(found.name, marks=() if found.name in OFTEN else VARIANT) for found in CASES]
+# An index computes the aggregates of events itself, without a job (tests/unit/index/test_direct.py).
+CASES = [case("table_forever", (FOREVER_HOPPING,), keyed=True), case("table_along", (LATE[0],), keyed=True, along=True)]
+VARIANT = pytest.mark.full(reason="a variant of the other case; a job more beside its own")
+NAMES = [pytest.param("table_forever", marks=VARIANT), "table_along"]
 pytestmark = [pytest.mark.filterwarnings("ignore:aggregate"), pytest.mark.timeout(600)]
 
 
@@ -87,17 +80,15 @@ def answers(
         for found in (case for case in CASES if case.name in selected(request, "name")):
             plan = planned(found)
             broker.create(*plan.topics)
-            # An index computes the aggregates of events itself, without a job.
-            assert len(plan.jobs) == int(found.keyed)
-            for planned_job in plan.jobs:
-                query = start_job(
-                    spark,
-                    planned_job,
-                    bootstrap_servers=broker.bootstrap_servers,
-                    checkpoint=folder / found.name,
-                    checkpoint_interval_seconds=60,
-                )
-                stack.callback(query.stop)
+            (planned_job,) = plan.jobs
+            query = start_job(
+                spark,
+                planned_job,
+                bootstrap_servers=broker.bootstrap_servers,
+                checkpoint=folder / found.name,
+                checkpoint_interval_seconds=60,
+            )
+            stack.callback(query.stop)
             index = replace(plan.indexes[0], asset=b"agg----" + bytes([len(indexes) + 1]))
             indexes.append(index)
             found.plan = index

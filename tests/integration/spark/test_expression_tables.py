@@ -22,6 +22,7 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
+from caraway.errors import DefinitionError
 from caraway.expr.nodes import (
     NODE_TYPES,
     Binary,
@@ -69,6 +70,7 @@ from caraway.expr.nodes import (
     Zip,
 )
 from caraway.expr.references import walk
+from caraway.spark.expressions import SparkScope, compile_node
 from tests.integration.spark.engines import Table, differing
 
 NAN, INF = float("nan"), float("inf")
@@ -425,6 +427,10 @@ TABLES: dict[str, Table] = {
             ),
         ],
     ),
+    "constants": Table(
+        {"x": (optional(INT), [None, 1])},
+        [lit(3, FLOAT), lit(INF, FLOAT), lit(-0.0, FLOAT), lit("it's \\", STRING), lit(None, optional(INT))],
+    ),
     **{f"any {label}": same(dtype, values) for label, dtype, values in ANY_TYPE},
 }
 
@@ -439,3 +445,8 @@ def test_the_tables_have_all_nodes() -> None:
     nodes = [inner for table in TABLES.values() for node in table.nodes for inner in walk(node)]
     # test_conformance.py has logarithms, test_time_formats.py reads formats; now() has no meaning in a pipeline.
     assert {type(node) for node in nodes} == set(NODE_TYPES) - {Now, Log, Strptime}
+
+
+def test_now_has_no_meaning_in_a_pipeline() -> None:
+    with pytest.raises(DefinitionError, match="pipeline runs before any query"):
+        compile_node(Now(), SparkScope(types={}, columns={}))

@@ -83,7 +83,4 @@ def run(
 
 @pytest.mark.parametrize("case", PARAMS)
 def test_a_join_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
-    (rows, _) = run.expected[case.name]
-    assert rows
-    assert run.failures[case.name] is None
-    assert run.found[case.name] == run.expected[case.name]
+    run.check(case)

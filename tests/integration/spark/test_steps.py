@@ -1,16 +1,12 @@
 """Tests that jobs, in the mode that the planner chooses, have the output of the in-process engine, for each step."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from _pytest.mark import ParameterSet
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, Strptime, When
@@ -33,20 +29,17 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
-from caraway.plan.model import JobMode, JobPlan
-from caraway.spark.jobs import start_job
-from caraway.spark.letters import LetterCount
-from caraway.topics.admin import ensure_topics
-from caraway.topics.dead_letters import DEAD_LETTERS
+from caraway.plan.model import JobMode
+from caraway.topics.codec import MAX_RECORD_BYTES
 from caraway.topics.keys import MAX_KEY_BYTES
 from tests.integration.spark import pipelines as model
-from tests.integration.spark.broker import Awaited, Broker
+from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import CLICKS, SOURCES, Case
+from tests.integration.spark.runs import Run, run_all
 from tests.tiers import selected
 
 # The jobs of all cases are started at once, by the first test.
 pytestmark = pytest.mark.timeout(900)
-BURSTS = 6
 ARRIVALS = model.traffic(seed=5, count=300)
 CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
 
@@ -67,15 +60,17 @@ def _halved(of: Operator, by: str) -> Operator:
     return _assign(of, "half", INT, _binary(BinaryOp.FLOOR_DIV, 12, by))
 
 
-def _joined(of: Operator, *fields: str) -> Operator:
+def _joined(
+    of: Operator, *fields: str, how: JoinKind = JoinKind.INNER, low_us: int | None = None, high_us: int = 0
+) -> Operator:
     return Join(
         left=of,
         right="Users",
-        how=JoinKind.INNER,
+        how=how,
         left_on=("user",),
         right_on=("user",),
-        within_low_us=None,
-        within_high_us=0,
+        within_low_us=low_us,
+        within_high_us=high_us,
         fields=fields,
     )
 
@@ -109,25 +104,37 @@ SLIM = Select(of=CLICK, columns=("user", "number"))
 BY_LEVEL = _binary(BinaryOp.FLOOR_DIV, 12, "level")
 PARSED = Strptime(operand=Ref(name="note"), format="%Y-%m-%d")
 
-# A key that is too long for an index, made for the rows of one number.
-ENDLESS = When(
-    branches=((_binary(BinaryOp.EQ, "number", 3), Literal(value="x" * (MAX_KEY_BYTES + 1), dtype=STRING)),),
-    otherwise=Literal(value="short", dtype=STRING),
-)
-TOO_LONG = [arrival for arrival in ARRIVALS["Clicks"] if arrival.row["number"] == 3]
+# The rows of one number have a longer key, or a longer row, than indexes and topics take.
+IS_THREE = _binary(BinaryOp.EQ, "number", 3)
+SHORT = Literal(value="short", dtype=STRING)
+THREES = [arrival for arrival in ARRIVALS["Clicks"] if arrival.row["number"] == 3]
 OTHERS = Filter(of=SLIM, predicate=_binary(BinaryOp.NE, "number", 3))
+# The messages about these rows, by the name of the case.
+TOO_LONG = {
+    "LongKeys": f"at most {MAX_KEY_BYTES:,} can be indexed",
+    "LongRows": f"at most {MAX_RECORD_BYTES:,} fit",
+}
 
 
-def _by_text(of: Operator, text: Node) -> Operator:
-    return Latest(of=_assign(of, "text", STRING, text), keys=("user", "text"))
+def _with_text(of: Operator, text: Node = SHORT) -> Operator:
+    return _assign(of, "text", STRING, text)
+
+
+def _long_at_three(size: int) -> Node:
+    return When(branches=((IS_THREE, Literal(value="x" * size, dtype=STRING)),), otherwise=SHORT)
+
+
+def _by_text(of: Operator) -> Operator:
+    return Latest(of=of, keys=("user", "text"))
 
 
 REAL_TIME = [
     Case(
         "LongKeys",
-        _by_text(SLIM, ENDLESS),
-        same=_by_text(OTHERS, Literal(value="short", dtype=STRING)),
+        _by_text(_with_text(SLIM, _long_at_three(MAX_KEY_BYTES))),
+        same=_by_text(_with_text(OTHERS)),
     ),
+    Case("LongRows", _with_text(SLIM, _long_at_three(MAX_RECORD_BYTES)), same=_with_text(OTHERS)),
     Case("Dropnull", DropNull(of=CLICK, columns=("price", "note"))),
     Case("DropnullKeyed", DropNull(of=USER, columns=("town",))),
     Case("Explode", Explode(of=CLICK, columns=("tags", "marks"))),
@@ -152,6 +159,9 @@ REAL_TIME = [
         "UniteJoins",
         Union(left=_joined(SLIM, "level"), right=_joined(Select(of=NEGATED, columns=("user", "number")), "level")),
     ),
+    # Versions count that begin a little earlier or later than the event.
+    Case("JoinWithin", _joined(CLICK, "town", low_us=20, high_us=5)),
+    Case("JoinLater", _joined(SLIM, "town", how=JoinKind.LEFT, high_us=30)),
     Case("JoinUnited", _joined(Union(left=POSITIVE, right=NEGATED), "town", "labels")),
     # Among rows of equal times the right one comes last.
     Case("LatestOfUnion", Latest(of=Union(left=POSITIVE, right=NEGATED), keys=("user",))),
@@ -215,28 +225,19 @@ OFTEN = {
     "ExplodeRevised",
     "JoinUnited",
     "Divide",
-    "LongKeys",
+    *TOO_LONG,
+    "JoinWithin",
     "TransformFails",
     "AssignFailsKeyed",
     "FunctionAfterJoin",
 }
 # The cases whose dead letters are compared in full.
-LETTERS = {"Divide", "TransformFails", "LongKeys"}
+LETTERS = {"Divide", "TransformFails", *TOO_LONG}
 VARIANT = pytest.mark.full(reason="a variant of the steps that each run tests; a job more beside theirs")
 
 
 def _params(cases: Iterable[Case]) -> list[ParameterSet]:
     return [pytest.param(case, id=case.name, marks=() if case.name in OFTEN else VARIANT) for case in cases]
-
-
-@dataclass(frozen=True)
-class Run:
-    """The rows and dead letters that jobs wrote, by the name of their case; all jobs have ended, some by a failure."""
-
-    expected: dict[str, list[Any]]
-    found: dict[str, list[Any]]
-    letters: dict[str, list[dict[str, Any]]]
-    failures: dict[str, StreamingQueryException | None]
 
 
 @pytest.fixture(scope="module")
@@ -247,30 +248,8 @@ def run(
     folder = tmp_path_factory.mktemp("checkpoints")
     # The cases of `LETTERS` run even if they aren't selected.
     cases = [case for case in CASES.values() if case in selected(request, "case") or case.name in LETTERS]
-    jobs = {case.name: model.plan(case, "steps")[1] for case in cases}
-    sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
-    names = [topic.name for topic in (*sources.values(), *(job.output for job in jobs.values()))]
-    ensure_topics(broker.bootstrap_servers, [*names, DEAD_LETTERS], 1)
-    expected = {case.name: model.expected(case, ARRIVALS) for case in cases}
-    awaited = [
-        Awaited(job.output, expected[name], model.held(job.output, model.derived(name, CASES[name].operator)))
-        for name, job in jobs.items()
-    ]
-    queries: list[StreamingQuery] = []
-    try:
-        _send(broker, sources, 0)
-        for job in jobs.values():
-            queries.append(_start(spark, broker, job, folder, LetterCount(spark, job.job_id)))  # noqa: PERF401 (a start may fail)
-        for burst in range(1, BURSTS):
-            _send(broker, sources, burst)
-        found = dict(zip(jobs, broker.receive_all(awaited), strict=True))
-        due = {case.name: len(_poisoned(case)) for case in cases if case.poison} | {"LongKeys": len(TOO_LONG)}
-        letters = {name: model.letters(broker, jobs[name], least) for name, least in due.items()}
-        failures = {name: query.exception() for name, query in zip(jobs, queries, strict=True)}
-    finally:
-        for query in queries:
-            query.stop()
-    return Run(expected, found, letters, failures)
+    letters = {case.name: len(_poisoned(case)) for case in cases if case.poison} | dict.fromkeys(TOO_LONG, len(THREES))
+    return run_all(cases, ARRIVALS, broker=broker, spark=spark, folder=folder, suffix="steps", letters=letters)
 
 
 def _poisoned(case: Case) -> list[dict[str, Any]]:
@@ -281,9 +260,7 @@ def _poisoned(case: Case) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", _params(CASES.values()))
 def test_a_job_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
-    assert len(run.expected[case.name]) > 20
-    assert run.failures[case.name] is None
-    assert run.found[case.name] == run.expected[case.name]
+    run.check(case, least=21)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
@@ -301,14 +278,14 @@ def test_each_row_that_fails_is_a_dead_letter(case: Case, run: Run) -> None:
     assert {(letter["dataset"], letter["pipeline"]) for letter in letters} == {(case.name, "made")}
 
 
-def test_a_row_whose_key_is_too_long_is_a_dead_letter(run: Run) -> None:
-    letters = run.letters["LongKeys"]
-    assert len(letters) >= len(TOO_LONG) > 0
+@pytest.mark.parametrize(("name", "said"), TOO_LONG.items())
+def test_a_row_that_is_too_long_is_a_dead_letter(name: str, said: str, run: Run) -> None:
+    letters = run.letters[name]
+    assert len(letters) == len(THREES) > 0
     for letter in letters:
         assert letter["operator"] == "output"
         (reason,) = letter["reason"]
-        assert reason["message"].startswith("the key takes 65")
-        assert f"at most {MAX_KEY_BYTES:,} can be indexed" in reason["message"]
+        assert said in reason["message"]
 
 
 def test_a_letter_tells_what_failed(run: Run) -> None:
@@ -322,22 +299,3 @@ def test_a_letter_tells_what_failed(run: Run) -> None:
     assert "its function _noted raised KeyError: 'no such note'" in reason["message"]
     assert reason["traceback"].endswith("KeyError: 'no such note'")
     assert "raise KeyError" in reason["traceback"] or "_noted" in reason["traceback"]
-
-
-def _send(broker: Broker, sources: dict[str, Any], burst: int) -> None:
-    for dataset, topic in sources.items():
-        arrivals = ARRIVALS[dataset]
-        size = -(-len(arrivals) // BURSTS)
-        lot = model.sent(SOURCES[dataset], topic, arrivals)[burst * size : (burst + 1) * size]
-        broker.send(topic, lot)
-
-
-def _start(spark: SparkSession, broker: Broker, job: JobPlan, folder: Path, letters: LetterCount) -> StreamingQuery:
-    return start_job(
-        spark,
-        job,
-        bootstrap_servers=broker.bootstrap_servers,
-        checkpoint=folder / job.job_id,
-        checkpoint_interval_seconds=5,
-        letters=letters,
-    )
