@@ -1,6 +1,5 @@
-"""Checkpoints that are old, torn, or that there is no room for."""
+"""Checkpoints that are torn, or that there is no room for."""
 
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -33,28 +32,6 @@ def _wait_for_checkpoints(rig: Rig, traffic: Traffic) -> None:
     """Wait until each job has committed what it has done so far."""
     before = {job.job_id: _commits(rig, job.job_id) for job in traffic.jobs}
     rig.wait_for(lambda _: all(_commits(rig, job) > number + 1 for job, number in before.items()), 120)
-
-
-def test_an_older_checkpoint_gives_the_same(rig: Rig, traffic: Traffic, tmp_path: Path) -> None:
-    checkpoints, copy = tmp_path / "checkpoints", tmp_path / "copy"
-    rig.want(traffic.jobs)
-    rig.start()
-    _wait_until_running(rig, traffic)
-    traffic.send(0)
-    _wait_for_checkpoints(rig, traffic)
-    _stop(rig)
-    shutil.copytree(checkpoints, copy)
-    rig.start()
-    traffic.send(1)
-    traffic.agree(rig, 2)
-    _wait_for_checkpoints(rig, traffic)
-    _stop(rig)
-    shutil.rmtree(checkpoints)
-    copy.rename(checkpoints)
-    traffic.send(2)
-    rig.start()
-    traffic.send(3)
-    traffic.agree(rig)
 
 
 @pytest.mark.parametrize("torn", ["offsets", "commits", "state", "metadata"])

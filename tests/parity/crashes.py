@@ -13,6 +13,7 @@ from enum import StrEnum
 from random import Random
 
 from caraway.dtypes.types import FLOAT, INT, STRING, ListType, optional
+from caraway.engine.engine import EXIT_JVM_DIED
 from caraway.functions.capture.shipping import python_function
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.operators import (
@@ -274,7 +275,7 @@ def _kill(scene: Scene, victim: Victim) -> None:
         # Without one it is just being started again.
         case Victim.JVM if jvm is not None:
             jvm.kill()
-            rig.process.wait(scaled(30))
+            assert rig.process.wait(scaled(90)) == EXIT_JVM_DIED, rig.log()
             rig.start()
         case Victim.JVM:
             pass

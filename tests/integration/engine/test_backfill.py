@@ -1,6 +1,7 @@
-"""A job reads its history in large batches, and its engine is killed in the middle of it and of the switch."""
+"""A job reads its history from the archive and its topics, and its engine is killed amid each and amid the switch."""
 
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,40 +15,46 @@ from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
 from tests.timeouts import scaled
 
-HISTORY, LATER = 24_000, 600
+# The orders that the archive has, those that topics have when the jobs begin, and those that come later.
+ARCHIVED, WAITING, LATER = 16_000, 16_000, 600
 
 
 def phases(beat: dict[str, Any]) -> set[str]:
     return {job["progress"].get("phase", "") for job in beat["jobs"].values()}
 
 
-# The test starts three JVMs, which takes long on a busy machine.
-@pytest.mark.full(reason="kills an engine twice; test_switch reads a history without kills")
+# The test starts four JVMs, which takes long on a busy machine.
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> None:
     shop = Shop("-backfill")
-    orders, prices = model.traffic(seed=5, count=HISTORY + LATER)
+    orders, prices = model.traffic(seed=5, count=ARCHIVED + WAITING + LATER)
     prices = prices[:200]
     jobs = [shop.doubled(), shop.priced(JoinKind.LEFT)]
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
     broker.send(shop.prices, prices)
-    broker.send(shop.orders, orders[:HISTORY])
+    broker.send(shop.orders, orders[:ARCHIVED])
+    ends = archive_all(broker.bootstrap_servers, rig.folder / "objects", shop.orders, shop.prices)
+    # The prices stay on their topic: a job reads them from the archive as well, if it reads that at all.
+    remove_before(broker.bootstrap_servers, {shop.orders.name: ends[shop.orders.name]})
+    broker.send(shop.orders, orders[ARCHIVED : ARCHIVED + WAITING])
     rig.want(jobs)
 
-    rig.start()
-    rig.wait_for(in_the_middle)
-    rig.process.kill()
-    rig.process.wait()
-
-    rig.start()
-    rig.wait_for(lambda beat: "live" in phases(beat))
-    rig.process.kill()
-    rig.process.wait()
+    # The kills come while a job reads the archive, while one reads its topics, and when one has switched.
+    moments: list[Callable[[dict[str, Any]], bool]] = [
+        lambda beat: in_the_middle(beat, "archive"),
+        lambda beat: in_the_middle(beat, "backfill"),
+        lambda beat: "live" in phases(beat),
+    ]
+    for moment in moments:
+        rig.start()
+        rig.wait_for(moment)
+        rig.process.kill()
+        rig.process.wait()
 
     rig.start()
     rig.wait_for(lambda beat: phases(beat) == {"live"})
-    broker.send(shop.orders, orders[HISTORY:])
+    broker.send(shop.orders, orders[ARCHIVED + WAITING :])
     for job in jobs:
         expected = model.expected_of(job, orders, prices)
         assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
@@ -57,37 +64,7 @@ def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> N
     assert rig.process.wait(scaled(90)) == 0, rig.log()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_what_topics_lack_is_read_from_the_archive_in_spite_of_a_kill(rig: Rig, broker: Broker) -> None:
-    shop = Shop("-archived")
-    orders, prices = model.traffic(seed=7, count=HISTORY + 2 * LATER)
-    prices = prices[:200]
-    jobs = [shop.doubled(), shop.priced(JoinKind.LEFT)]
-    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
-    broker.send(shop.prices, prices)
-    broker.send(shop.orders, orders[:HISTORY])
-    ends = archive_all(broker.bootstrap_servers, rig.folder / "objects", shop.orders, shop.prices)
-    # The prices stay on their topic: a job reads them from the archive as well, if it reads that at all.
-    remove_before(broker.bootstrap_servers, {shop.orders.name: ends[shop.orders.name]})
-    broker.send(shop.orders, orders[HISTORY : HISTORY + LATER])
-    rig.want(jobs)
-
-    rig.start()
-    rig.wait_for(lambda beat: in_the_middle(beat, "archive"))
-    rig.process.kill()
-    rig.process.wait()
-
-    rig.start()
-    rig.wait_for(lambda beat: phases(beat) == {"live"})
-    broker.send(shop.orders, orders[HISTORY + LATER :])
-    for job in jobs:
-        expected = model.expected_of(job, orders, prices)
-        assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
-    rig.wait_for(lambda beat: [job["progress"].get("lag_records") for job in beat["jobs"].values()] == [0, 0])
-
-
-def in_the_middle(beat: dict[str, Any], phase: str = "backfill") -> bool:
+def in_the_middle(beat: dict[str, Any], phase: str) -> bool:
     """Return whether a job has read a part of its history; the other job may be behind it or ahead."""
     told = [job["progress"] for job in beat["jobs"].values()]
     return any(progress.get("phase") == phase and progress.get("batch", -1) >= 1 for progress in told)

@@ -7,7 +7,7 @@ import pytest
 
 from caraway.config.settings import SparkSettings
 from caraway.plan.slots import slots_of, tasks_of
-from tests.integration.engine.rig import Rig
+from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
@@ -46,6 +46,10 @@ def test_thirty_jobs_answer_in_as_many_slots_as_planned(broker: Broker, tmp_path
                 expected = model.expected_of(job, orders, prices)
                 assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
         rig.process.send_signal(signal.SIGTERM)
+        jvm = rig.jvm()
         assert rig.process.wait(scaled(60)) == 0, rig.log()
+        assert is_gone(jvm, 1)
+        assert {r["job_id"]: r["state"] for r in rig.reports()} == {job.job_id: "stopped" for job in jobs}
+        assert "InterruptedException" not in rig.log()
     finally:
         rig.close()

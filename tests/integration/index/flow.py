@@ -1,9 +1,13 @@
 """Records on a topic, and the answers that an index must return for them."""
 
 import random
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from caraway.graph.aggregates import AggregateFunction
 from caraway.index.feeding.worker import IndexStatus, IndexWorker
@@ -30,6 +34,7 @@ COLUMNS = {
     IndexKind.VERSIONS: ["k", "n", "x", "d", "t"],
 }
 TIMEOUT_S = 120.0
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -106,3 +111,18 @@ def wait_until_caught_up(worker: IndexWorker, topic: str, records: int, indexes:
 
     wait_for(level, f"{records} records of {topic}: {worker.positions()}")
     return [status for status in worker.positions() if status.topic == topic]
+
+
+@contextmanager
+def killed_when_it_gets_further(*arguments: str) -> Iterator[None]:
+    """Start `following_process`, and kill it as soon as it has got further after the block, so in the middle of more.
+
+    The block must give it work.
+    """
+    command = [sys.executable, "-m", "tests.integration.index.following_process", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"following\n"
+        yield
+        assert process.stdout.readline()
+        process.kill()

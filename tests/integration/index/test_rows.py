@@ -3,10 +3,7 @@
 import random
 import secrets
 import shutil
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +13,10 @@ from caraway.index.feeding.worker import IndexWorker
 from caraway.index.storage.store import IndexStore
 from caraway.topics.markers import MARKER_KEY
 from caraway.topics.producer import TopicWriter
-from tests.integration.index.flow import TIMEOUT_S, wait_for
+from tests.integration.index.flow import TIMEOUT_S, killed_when_it_gets_further, wait_for
 from tests.integration.index.rows import CASES, Events, read
 from tests.unit.index.test_emission import Topic, check_rows
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
 
 
@@ -48,15 +44,10 @@ def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
     label, folder = secrets.token_hex(4), tmp_path / "index"
     with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
         events = [Events(name, label, writer, kafka) for name in CASES]
-        command = [sys.executable, "-m", "tests.integration.index.emitting_process", kafka, str(folder), label]
-        for delay_s in (0.3, 0.1, 0.2):
-            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-                assert process.stdout is not None
-                assert process.stdout.readline()
+        for _ in range(3):
+            with killed_when_it_gets_further(kafka, str(folder), "rows", label):
                 for flow in events:
                     flow.send(60)
-                time.sleep(delay_s)
-                process.kill()
         settle(kafka, folder, events)
         records = [flow.check() for flow in events]
         assert all(records)

@@ -4,10 +4,7 @@ import logging
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,10 +24,15 @@ from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics.admin import ensure_topics
 from caraway.topics.producer import TopicWriter
 from tests.alone import running
-from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
+from tests.integration.index.flow import (
+    PLANS,
+    TIMEOUT_S,
+    Flow,
+    killed_when_it_gets_further,
+    wait_for,
+    wait_until_caught_up,
+)
 from tests.unit.index.naive import SECOND
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -65,10 +67,13 @@ def on(topic: str) -> list[IndexPlan]:
 def test_a_topic_is_followed_from_the_beginning_and_after_a_restart(
     kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
 ) -> None:
-    flow = Flow(writer, topic)
+    flow, other = Flow(writer, topic), Flow(writer, f"{topic}.other")
+    ensure_topics(kafka, [other.topic], 1)
+    other.send(1)
     with following(kafka, tmp_path / "index") as (worker, reader):
-        worker.set_plans(on(topic))
-        time.sleep(0.3)  # the index is added before its topic exists
+        worker.set_plans([*on(topic), replace(PLANS[1], topic=other.topic, asset=b"other--1")])
+        # When the other topic has been read, the topic that doesn't exist yet has been looked for.
+        wait_until_caught_up(worker, other.topic, 1, indexes=1)
         ensure_topics(kafka, [topic], 3)
         flow.send(3000)
         statuses = wait_until_caught_up(worker, topic, 3000)
@@ -188,13 +193,9 @@ def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
 ) -> None:
     ensure_topics(kafka, [topic], 2)
     flow = Flow(writer, topic)
-    command = [sys.executable, "-m", "tests.integration.index.worker_process", kafka, str(tmp_path / "index"), topic]
-    for delay_s in (0.9, 0.25, 0.4):
-        process = subprocess.Popen(command, cwd=ROOT)
-        flow.send(6000)
-        time.sleep(delay_s)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    for _ in range(3):
+        with killed_when_it_gets_further(kafka, str(tmp_path / "index"), "flow", topic):
+            flow.send(6000)
     with following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans(on(topic))
         wait_until_caught_up(worker, topic, 18_000)
@@ -219,15 +220,14 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
             flow.send(1000)
             wait_until_caught_up(worker, topic, 1000)
             os.kill(pid, signal.SIGKILL)
+        # Records written while the broker is away arrive once it is back, and only once.
+        waiting = flow.make(50)
+        future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]
         with (
             TopicWriter(broker.bootstrap_servers, timeout_s=1) as impatient,
             pytest.raises(UnavailableError, match="didn't take a row"),
         ):
             impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(TIMEOUT_S)
-        # Records written while the broker is away arrive once it is back, and only once.
-        waiting = flow.make(50)
-        future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]
-        time.sleep(1)
         assert not future.done()
         with running(broker, tmp_path / "kafka.log"):
             future.result(TIMEOUT_S)

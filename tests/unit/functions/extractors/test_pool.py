@@ -299,15 +299,22 @@ def test_what_arrow_reserves_is_not_the_functions() -> None:
 
 ORPHANED = """
 import os, signal, threading, time
+import psutil
 from tests.unit.functions.extractors.test_pool import loop_if_odd, run, step
 from caraway.functions.extractors.pool import FunctionPool
+
+def used() -> float:
+    return max(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True))
 
 if __name__ == "__main__":
     pool = FunctionPool(1, 60.0)
     pool.start()
     run(pool, step(loop_if_odd), 2)
+    before = used()
     threading.Thread(target=run, args=(pool, step(loop_if_odd), 1), daemon=True).start()
-    time.sleep(0.5)  # until it hangs
+    # A function that loops is the only one that takes so much of the processor.
+    while used() < before + 0.1:
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
