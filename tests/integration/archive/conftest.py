@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.archive.archive_process import ArchiveProcess
-from tests.integration.server.server_process import ServerProcess
+from tests.integration.server.server_process import ServerProcess, running_server
 
 # Seconds until a record is in its table. With so few, small files are compacted every seven seconds.
 SECONDS = 0.1
@@ -15,11 +15,8 @@ SECONDS = 0.1
 
 @pytest.fixture
 def server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    process.start()
-    yield process
-    process.kill()
-    process.http.close()
+    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres) as process:
+        yield process
 
 
 @pytest.fixture

@@ -18,34 +18,24 @@ from caraway.client import Client
 from caraway.config.settings import AlertSettings, DriftSettings, QualitySettings
 from caraway.errors import RemoteError
 from tests.integration.quality.stalls import OWNER, definitions
-from tests.integration.quality.test_process import Receiver
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.quality.test_process import Receiver, receiver
+from tests.integration.server.server_process import ServerProcess, eventually, running_server
+
+__all__ = ["receiver"]
 
 ROWS = 3_000
 VERSION = int.from_bytes(os.urandom(3))
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def watched(kafka: str, postgres: str, tmp_path: Path, receiver: Receiver) -> Iterator[ServerProcess]:
-    server = ServerProcess(
-        tmp_path / "server",
-        kafka=kafka,
-        postgres=postgres,
-        quality=QualitySettings(seconds=0.05),
-        drift=DriftSettings(enabled=False, seconds=0.1, hours=1),
-        alerts=AlertSettings(webhook=receiver.url),
-    )
-    server.start()
-    yield server
-    server.kill()
-    server.http.close()
+    settings = {
+        "quality": QualitySettings(seconds=0.05),
+        "drift": DriftSettings(enabled=False, seconds=0.1, hours=1),
+        "alerts": AlertSettings(webhook=receiver.url),
+    }
+    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres, **settings) as server:
+        yield server
 
 
 def sales(at: datetime, *, more: float = 0.0, stalls: tuple[str, ...] = ("apples", "pears")) -> pd.DataFrame:

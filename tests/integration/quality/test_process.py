@@ -1,15 +1,12 @@
-"""The process of the quality watch: a server starts it, others are told, and kills don't count rows twice."""
+"""The process of the quality watch: a server starts it, and others are told."""
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
 from typing import Any
 
 import pandas as pd
@@ -19,14 +16,9 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.client import Client
 from caraway.config.settings import AlertSettings, QualitySettings
-from caraway.expectations.counts import Counts
-from caraway.quality.store import QualityStore
-from caraway.state.database import connect
 from tests.integration.quality.stalls import OWNER, definitions
-from tests.integration.server.server_process import ServerProcess, eventually
-from tests.timeouts import scaled
+from tests.integration.server.server_process import ServerProcess, eventually, running_server
 
-AT_ONCE = QualitySettings(seconds=0.05)
 VERSION = int.from_bytes(os.urandom(3))
 
 
@@ -67,11 +59,9 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def watched(kafka: str, postgres: str, tmp_path: Path, receiver: Receiver) -> Iterator[ServerProcess]:
     alerts = AlertSettings(webhook=receiver.url)
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, quality=AT_ONCE, alerts=alerts)
-    server.start()
-    yield server
-    server.kill()
-    server.http.close()
+    settings = {"quality": QualitySettings(seconds=0.05), "alerts": alerts}
+    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres, **settings) as server:
+        yield server
 
 
 def sales(prices: list[float | None], at: datetime) -> pd.DataFrame:
@@ -153,42 +143,3 @@ def test_a_server_checks_rows_and_tells_the_owner(watched: ServerProcess, receiv
 
     eventually(has_ended, watched.said)
     client.close()
-
-
-@pytest.mark.full(reason="three kills; test_counting.py checks that counts and positions are written together")
-def test_rows_are_counted_once_however_often_the_process_is_killed(kafka: str, postgres: str, tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    server.start()
-    client = Client(str(server.settings.server.url))
-    client.commit("market", datasets=definitions(VERSION + 1)[:1])
-    settings = server.settings.model_copy(update={"quality": AT_ONCE})
-    database = connect(postgres)
-    store = QualityStore(database)
-    log = tmp_path / "quality.log"
-
-    def start() -> "subprocess.Popen[bytes]":
-        with log.open("ab") as out:
-            environment = {**os.environ, **settings.environment()}
-            return subprocess.Popen([sys.executable, "-m", "caraway.quality"], env=environment, stdout=out, stderr=out)
-
-    def counted() -> Counts:
-        return next((total.counts for (_, number), total in store.totals().items() if number == 2), Counts())
-
-    sent = 0
-    for _ in range(3):
-        process, before = start(), counted().evaluated
-        # Rows come all the time, so the process is killed while it counts some of them.
-        while counted().evaluated <= before:
-            assert process.poll() is None, log.read_text()
-            client.log("market", "sales", sales([1.0, None], datetime.now(UTC)))
-            sent += 1
-        process.send_signal(SIGKILL)
-        process.wait()
-    process = start()
-    eventually(lambda: counted() == Counts(2 * sent, sent), log.read_text)
-    process.send_signal(SIGTERM)
-    assert process.wait(scaled(60)) == 0, log.read_text()
-    client.close()
-    database.dispose()
-    server.kill()
-    server.http.close()

@@ -20,7 +20,7 @@ from caraway.datasets import dataset, field
 from caraway.errors import RemoteError
 from caraway.ingest.intake_process import LEAST_BYTES
 from caraway.lib import expect_column_values_to_be_between, expectations
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.server_process import ServerProcess, eventually, running_server
 
 __owner__ = "strict@example.com"
 VERSION = int.from_bytes(os.urandom(3))
@@ -49,11 +49,8 @@ def scales(most: int, version: int = VERSION) -> Any:
 
 @pytest.fixture
 def server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[ServerProcess]:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    server.start()
-    yield server
-    server.kill()
-    server.http.close()
+    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres) as server:
+        yield server
 
 
 def log(client: Client, frame: pd.DataFrame) -> LogResult:

@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
@@ -198,6 +199,18 @@ class ServerProcess:
         topics = self.http.get("/status").json()["topics"]
         name: str = next(topic["name"] for topic in topics if topic["dataset"] == dataset)
         return name
+
+
+@contextmanager
+def running_server(folder: Path, **settings: Any) -> Iterator[ServerProcess]:
+    """Start a server with settings of `ServerProcess`, yield it, and kill it afterwards."""
+    process = ServerProcess(folder, **settings)
+    try:
+        process.start()
+        yield process
+    finally:
+        process.kill()
+        process.http.close()
 
 
 def eventually(check: Callable[[], object], explain: Callable[[], str] = str, seconds: float = TIMEOUT_S) -> None:

@@ -1,12 +1,13 @@
-"""Fixtures: a server with an archive, and a watch that tests run pass by pass."""
+"""Fixtures: a server with an archive for all tests of a file, and a watch that tests run pass by pass."""
 
 import secrets
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pandas as pd
 import pytest
@@ -25,7 +26,7 @@ from caraway.served.skew import SkewStore
 from caraway.skew.watch import Parts, SkewWatch
 from caraway.state.database import connect
 from tests.integration.archive.archive_process import ArchiveProcess, served_rows
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.server_process import ServerProcess, eventually, running_server
 from tests.integration.skew.till import definitions
 
 # Every row is computed again, at once.
@@ -33,11 +34,16 @@ ALL = SkewSettings(enabled=False, delay_seconds=0.0, rows_per_minute=1e9)
 
 
 class Shop:
-    """A server whose answers are logged and archived, and a watch of them."""
+    """A branch of a server whose answers are logged and archived, and a watch of them."""
 
-    def __init__(self, server: ServerProcess, archive: ArchiveProcess, kafka: str) -> None:
-        self.server, self.archive, self._kafka = server, archive, kafka
+    def __init__(self, server: ServerProcess, archive: ArchiveProcess, branch: str = "main") -> None:
+        self.server, self.archive, self.branch = server, archive, branch
         self.client = Client(str(server.settings.server.url))
+        if branch != self.client.branch():
+            self.client.init_branch(branch)
+        self.http = httpx.Client(
+            base_url=server.http.base_url, headers={"X-Caraway-Branch": branch}, timeout=server.http.timeout
+        )
         self.version = int.from_bytes(secrets.token_bytes(3))
         self.till: Any = None
         self.database = connect(str(server.settings.postgres.url))
@@ -49,6 +55,7 @@ class Shop:
         self._functions.stop()
         self.database.dispose()
         self.client.close()
+        self.http.close()
 
     def commit(self, version: int | None = None, *, factor: int = 2) -> list[Any]:
         datasets, (self.till,) = definitions(version or self.version, factor=factor)
@@ -88,13 +95,13 @@ class Shop:
 
     def plant(self, at: datetime, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
         """Write a row into the log, as if a server had answered so."""
-        (branch,) = [b for b in self.server.http.get("/branch/list").json()["branches"] if b["name"] == "main"]
+        (branch,) = [b for b in self.http.get("/branch/list").json()["branches"] if b["name"] == self.branch]
         at_us = round(at.timestamp() * 1e6)
         record = {
             "format": 1,
             "query": secrets.token_hex(8),
             "served_us": at_us + 500,
-            "branch": "main",
+            "branch": self.branch,
             "commit": branch["serving"],
             "workflow": "planted",
             "rows": [0],
@@ -102,14 +109,14 @@ class Shop:
             "inputs": {name: [value] for name, value in inputs.items()},
             "outputs": {name: [value] for name, value in outputs.items()},
         }
-        producer = Producer({"bootstrap.servers": self._kafka})
+        producer = Producer({"bootstrap.servers": str(self.settings.kafka.bootstrap_servers)})
         producer.produce(SERVED, orjson.dumps(record))
         assert producer.flush(30) == 0
 
     def rows(self) -> int:
-        """Return how many rows of this deployment are archived."""
+        """Return how many rows of this branch are archived."""
         frame = served_rows(self.server.settings)
-        known = {entry["id"] for entry in self.server.http.get("/branch/log").json()["commits"]}
+        known = {entry["id"] for entry in self.http.get("/branch/log").json()["commits"]}
         return 0 if frame.is_empty() else len(frame.filter(frame["commit"].is_in(known)))
 
     def watch(self) -> SkewWatch:
@@ -127,19 +134,32 @@ class Shop:
 
     def found(self) -> dict[str, dict[Finding, int]]:
         found: dict[str, dict[Finding, int]] = {}
-        for (_, feature, finding), count in self.store.totals().items():
-            found.setdefault(feature.removeprefix("Till."), {})[finding] = count
+        for (branch, feature, finding), count in self.store.totals().items():
+            if branch == self.branch:
+                found.setdefault(feature.removeprefix("Till."), {})[finding] = count
         return found
 
 
+@contextmanager
+def archived_server(folder: Path, **settings: Any) -> Iterator[tuple[ServerProcess, ArchiveProcess]]:
+    """Run a server with settings of `ServerProcess`, and an archive of its topics."""
+    with running_server(folder / "server", **settings) as server:
+        archive = ArchiveProcess(server.settings, seconds=0.1)
+        archive.start()
+        yield server, archive
+        archive.kill()
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ServerProcess, ArchiveProcess]]:
+    with archived_server(tmp_path_factory.mktemp("skew"), kafka=kafka, postgres=module_postgres) as running:
+        yield running
+
+
 @pytest.fixture
-def shop(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Shop]:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    server.start()
-    archive = ArchiveProcess(server.settings, seconds=0.1)
-    archive.start()
-    with closing(Shop(server, archive, kafka)) as made:
+def shop(deployment: tuple[ServerProcess, ArchiveProcess]) -> Iterator[Shop]:
+    """Yield a branch of the test's own."""
+    with closing(Shop(*deployment, branch=f"shop-{secrets.token_hex(4)}")) as made:
         yield made
-    archive.kill()
-    server.kill()
-    server.http.close()

@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.config.settings import SkewSettings
 from caraway.served.findings import Finding
-from tests.integration.archive.archive_process import ArchiveProcess
-from tests.integration.server.server_process import ServerProcess, eventually
-from tests.integration.skew.conftest import Shop
+from tests.integration.server.server_process import eventually
+from tests.integration.skew.conftest import Shop, archived_server
 from tests.timeouts import scaled
 
 KILLS = 3
@@ -60,15 +59,11 @@ def test_each_row_is_counted_once_however_often_the_process_is_killed(shop: Shop
 
 @pytest.fixture
 def watched(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Shop]:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, skew=AT_ONCE)
-    server.start()
-    archive = ArchiveProcess(server.settings, seconds=0.1)
-    archive.start()
-    with closing(Shop(server, archive, kafka)) as made:
+    with (
+        archived_server(tmp_path, kafka=kafka, postgres=postgres, skew=AT_ONCE) as deployment,
+        closing(Shop(*deployment)) as made,
+    ):
         yield made
-    archive.kill()
-    server.kill()
-    server.http.close()
 
 
 def test_a_server_watches_and_shows_what_it_found(watched: Shop) -> None:
