@@ -1,29 +1,38 @@
-"""Fixtures: a server of each test's own."""
+"""Fixtures: a server for all tests of a file, and a branch of it with the shop's data for each test."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.integration.archive.conftest import archive_of
-from tests.integration.server.server_process import ServerProcess
+from tests.integration.offline.desk import Shop
+from tests.integration.server.server_process import ServerProcess, running_server
 
 __all__ = ["archive_of"]
 
 
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of temporary files of the processes that the test starts."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    return folder
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield the folder of temporary files of the processes that are started."""
+    folder = tmp_path_factory.mktemp("scratch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def server(
+    kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory, scratch: Path
+) -> Iterator[ServerProcess]:
+    del scratch
+    with running_server(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=module_postgres) as process:
+        yield process
 
 
 @pytest.fixture
-def server(kafka: str, postgres: str, tmp_path: Path, scratch: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    process.start()
-    yield process
-    process.kill()
-    process.http.close()
+def shop(server: ServerProcess) -> Iterator[Shop]:
+    with closing(Shop(server)) as made:
+        made.log()
+        yield made

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -17,12 +16,12 @@ import pytest
 import sqlalchemy as sa
 from moto.server import ThreadedMotoServer
 
-from caraway.client import Client
 from caraway.config.settings import OfflineSettings
 from caraway.state.database import connect
 from caraway.state.tables import offline_queries as table
-from tests.integration.offline.shop import BEGIN, definitions, logged
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.offline.desk import Shop
+from tests.integration.offline.shop import BEGIN, logged
+from tests.integration.server.server_process import ServerProcess, running_server
 
 REGION = "eu-central-1"
 KEY, SECRET = "AKIAOFFLINE", "a/SECRET+with=signs"
@@ -41,11 +40,8 @@ def endpoint() -> Iterator[str]:
 def server(kafka: str, postgres: str, tmp_path: Path, endpoint: str) -> Iterator[ServerProcess]:
     """Yield a server that opens connections to the endpoint."""
     offline = OfflineSettings(endpoints=(endpoint,))
-    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, offline=offline)
-    process.start()
-    yield process
-    process.kill()
-    process.http.close()
+    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres, offline=offline) as process:
+        yield process
 
 
 def place(bucket: str, prefix: str, endpoint: str) -> dict[str, Any]:
@@ -61,7 +57,7 @@ def place(bucket: str, prefix: str, endpoint: str) -> dict[str, Any]:
     }
 
 
-def test_rows_of_a_bucket_become_features_in_a_bucket(server: ServerProcess, postgres: str, endpoint: str) -> None:
+def test_rows_of_a_bucket_become_features_in_a_bucket(shop: Shop, postgres: str, endpoint: str) -> None:
     s3 = boto3.client(
         "s3",
         endpoint_url=f"http://{endpoint}",
@@ -77,11 +73,6 @@ def test_rows_of_a_bucket_become_features_in_a_bucket(server: ServerProcess, pos
         sink = BytesIO()
         pq.write_table(rows.slice(first, 4), sink)
         s3.put_object(Bucket=bucket, Key=f"in/{number}.parquet", Body=sink.getvalue())
-    datasets, featuresets = definitions(int.from_bytes(secrets.token_bytes(3)))
-    with closing(Client(str(server.settings.server.url))) as client:
-        client.commit("shop", datasets=datasets, featuresets=featuresets)
-        for name, frame in logged().items():
-            client.log("shop", name, frame)
     body = {
         "input_features": ["Buyer.user"],
         "output_features": ["Buyer.n", "Buyer.city"],
@@ -95,16 +86,8 @@ def test_rows_of_a_bucket_become_features_in_a_bucket(server: ServerProcess, pos
         },
         "s3_output": place(bucket, "out/here", endpoint),
     }
-    answer = server.http.post("/query_offline", json=body)
-    assert answer.status_code == 200, answer.text
-    query = answer.json()["request_id"]
-
-    def status() -> dict[str, Any]:
-        found: dict[str, Any] = server.http.get("/query_offline/status", params={"request_id": query}).json()
-        return found
-
-    eventually(lambda: status()["status"] not in {"waiting", "running"}, server.said)
-    found = status()
+    query = shop.ask(body)
+    found = shop.finished(query)
     assert (found["status"], found["rows_done"], found["error"]) == ("succeeded", 6, None)
     assert (found["output_bucket"], found["output_prefix"]) == (bucket, "out/here")
     content = s3.get_object(Bucket=bucket, Key="out/here/part-00000.parquet")["Body"].read()
@@ -124,12 +107,12 @@ def test_rows_of_a_bucket_become_features_in_a_bucket(server: ServerProcess, pos
             "bytes": len(content),
         }
     ]
-    refused = server.http.get("/query_offline/result", params={"request_id": query})
+    refused = shop.http.get("/query_offline/result", params={"request_id": query})
     assert (refused.status_code, bucket in refused.text) == (400, True)
     database = connect(postgres)
     with database.connect() as connection:
         row = str(connection.execute(sa.select(table)).one())
     database.dispose()
-    for text in (row, refused.text, str(found), server.said()):
+    for text in (row, refused.text, str(found), shop.server.said()):
         assert "SECRET" not in text
         assert KEY not in text

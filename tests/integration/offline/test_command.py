@@ -9,23 +9,20 @@ from typer.testing import CliRunner
 
 import caraway
 from caraway.cli import app
+from tests.integration.offline.desk import Shop, same
 from tests.integration.offline.shop import asked
-from tests.integration.offline.test_queries import Shop, same, shop
-from tests.integration.server.server_process import ServerProcess
-
-__all__ = ["shop"]
 
 runner = CliRunner()
 
 
-def command(url: str, *arguments: str) -> str:
-    done = runner.invoke(app, ["offline", *arguments, "--url", url])
+def command(shop: Shop, *arguments: str) -> str:
+    options = ["--url", shop.client.url, "--branch", shop.client.branch()]
+    done = runner.invoke(app, ["offline", *arguments, *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
-def test_a_training_set_comes_to_the_desk(server: ServerProcess, shop: Shop) -> None:
-    url = str(server.settings.server.url)
+def test_a_training_set_comes_to_the_desk(shop: Shop) -> None:
     frame = asked(500)
     outputs: list[Any] = [shop.buyer.n, shop.buyer.city, shop.buyer.mean]
     found = caraway.training_set([shop.buyer.user], outputs, "at", frame, client=shop.client, progress=False)
@@ -41,13 +38,13 @@ def test_a_training_set_comes_to_the_desk(server: ServerProcess, shop: Shop) -> 
     again = shop.client.offline_result(found.request_id)
     assert again.to_arrow() == found.to_arrow()
 
-    listed = json.loads(command(url, "list", "--json"))["queries"]
+    listed = json.loads(command(shop, "list", "--json"))["queries"]
     assert [query["request_id"] for query in listed] == [known.request_id, found.request_id]
-    assert found.request_id[:8] in command(url, "list")
-    told = command(url, "status", found.request_id)
+    assert found.request_id[:8] in command(shop, "list")
+    told = command(shop, "status", found.request_id)
     assert "succeeded: 500 of 500 rows" in told
     assert "offline/" in told
-    assert "succeeded" in command(url, "cancel", found.request_id)
+    assert "succeeded" in command(shop, "cancel", found.request_id)
     before = shop.client.explain_offline([shop.buyer.user], [*outputs, shop.buyer.last])
     after = found.explain()
     assert (before["execution"], after["execution"]) == ("process", "process")
@@ -59,14 +56,13 @@ def test_a_training_set_comes_to_the_desk(server: ServerProcess, shop: Shop) -> 
     assert after["progress"]["bytes"] > 0
     asked_for_spark = shop.client.explain_offline([shop.buyer.user], outputs, execution="spark")
     assert (asked_for_spark["execution"], asked_for_spark["reason"]) == ("spark", "the request asks for it")
-    told = command(url, "explain", found.request_id)
+    told = command(shop, "explain", found.request_id)
     assert "computed in: process" in told
     assert "Spending" in told
     assert "500 rows" in told
 
 
-def test_rows_that_fail_are_told_at_the_desk(server: ServerProcess, shop: Shop) -> None:
-    del server
+def test_rows_that_fail_are_told_at_the_desk(shop: Shop) -> None:
     frame = pd.DataFrame({"Buyer.user": ["1", "x"], "at": pd.to_datetime(["2024-05-02", "2024-05-02"], utc=True)})
     found = shop.client.training_set([shop.buyer.user], [shop.buyer.n], "at", frame, progress=False)
     assert found.failed == 1

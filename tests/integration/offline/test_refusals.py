@@ -3,12 +3,14 @@
 # mypy: disable-error-code="attr-defined, arg-type, assignment, misc"
 
 import secrets
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
 from typing import Any, Optional
 
 import pandas as pd
 import pyarrow as pa
+import pytest
 
 from caraway.client import Client
 from caraway.connectors import Webhook, source
@@ -80,6 +82,12 @@ def csv(**form: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"output_features": []}, "output_features"),
+    ({"timestamp_column": "then"}, "then"),
+    ({"input": {"Pandas": {"Pot.pot": [], "at": []}}}, "no rows"),
+    ({"input": {"Pandas": {"Pot.pot": [1, 2], "at": [1]}}}, "length"),
+    ({"input": {"Excel": {}}}, "Pandas"),
+    (files(format="xml"), "xml"),
     ({"output_features": ["Pot.note"]}, "dataset Notes has no offline index"),
     ({"output_features": ["Pot.text"]}, "dataset Notes has no offline index"),
     ({"timestamp_column": NUL, "input": {"Pandas": {"Pot.pot": [1], NUL: [1]}}}, "timestamp_column"),
@@ -123,9 +131,15 @@ STREAMS: list[tuple[bytes, str]] = [
 ]
 
 
-def test_what_can_t_be_asked_is_refused_at_once(server: ServerProcess) -> None:
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[Client]:
     with closing(Client(str(server.settings.server.url))) as client:
         pots(client)
+        yield client
+
+
+@pytest.mark.usefixtures("client")
+def test_what_can_t_be_asked_is_refused_at_once(server: ServerProcess) -> None:
     for change, told in REFUSED:
         answer = server.http.post("/query_offline", json=BODY | change)
         assert answer.status_code == 400, (change, answer.text)
@@ -136,16 +150,18 @@ def test_what_can_t_be_asked_is_refused_at_once(server: ServerProcess) -> None:
         answer = server.http.post("/query_offline", params=wanted, content=body, headers={"content-type": ARROW})
         assert answer.status_code == 400, (told, answer.text)
         assert told in answer.json()["err_msg"], answer.text
+    unknown = server.http.post("/query_offline", json=BODY | {"output_features": ["Pot.nothing"]})
+    assert (unknown.status_code, "Pot.nothing" in unknown.text) == (404, True)
+    unknown = server.http.get("/query_offline/status", params={"request_id": "none"})
+    assert (unknown.status_code, "none" in unknown.text) == (404, True)
     for path in ("status", "result"):
         assert server.http.get(f"/query_offline/{path}", params={"request_id": NUL}).status_code == 400
     assert server.http.post("/query_offline/cancel", params={"request_id": NUL}, json={}).status_code == 400
     assert server.http.get("/query_offline/list").json() == {"queries": []}, "nothing of all this was recorded"
 
 
-def test_other_columns_may_have_any_names_and_values(server: ServerProcess) -> None:
-    with closing(Client(str(server.settings.server.url))) as client:
-        pots(client)
-        frame = pd.DataFrame({**ROWS, NUL: [NUL], "_error": ["mine"]})
-        found = client.training_set(inputs=["Pot.pot"], outputs=["Pot.size"], timestamp_column="at", rows=frame)
-        result = found.to_arrow()
+def test_other_columns_may_have_any_names_and_values(client: Client) -> None:
+    frame = pd.DataFrame({**ROWS, NUL: [NUL], "_error": ["mine"]})
+    found = client.training_set(inputs=["Pot.pot"], outputs=["Pot.size"], timestamp_column="at", rows=frame)
+    result = found.to_arrow()
     assert result.drop_columns(["at"]).to_pydict() == {"Pot.size": [None], NUL: [NUL], "_error": ["mine"]}

@@ -1,47 +1,19 @@
 """Explanations over a real server: the values of the mock client, from records with their places on topics."""
 
-import secrets
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from caraway.client import Client
 from caraway.client.arguments import gather
 from caraway.query.catalog import Catalog
-from caraway.testing import MockClient
 from caraway.why.explaining import bits
 from caraway.why.model import MAX_LISTED, Listed, Why
 from caraway.why.recomputing import recompute
-from tests.integration.offline.shop import BEGIN, definitions, logged
-from tests.integration.server.server_process import ServerProcess
+from tests.integration.offline.desk import Shop
+from tests.integration.offline.shop import BEGIN
 
 LATER = BEGIN + timedelta(minutes=1500)
-
-
-class Shop:
-    """A server and a mock client with the same data."""
-
-    def __init__(self, server: ServerProcess, version: int) -> None:
-        datasets, featuresets = definitions(version)
-        self.catalog = Catalog("", gather(datasets, featuresets))
-        self.server = server
-        self.client, self.mock = Client(str(server.settings.server.url)), MockClient()
-        for client in (self.client, self.mock):
-            client.commit("shop", datasets=datasets, featuresets=featuresets)
-            for endpoint, frame in logged().items():
-                client.log("shop", endpoint, frame)
-
-    def close(self) -> None:
-        self.client.close()
-
-
-@pytest.fixture
-def shop(server: ServerProcess) -> Iterator[Shop]:
-    with closing(Shop(server, int.from_bytes(secrets.token_bytes(3)))) as made:
-        yield made
 
 
 def rows_of(why: Why) -> list[Listed]:
@@ -68,7 +40,7 @@ def test_the_parts_of_a_server(shop: Shop) -> None:
             assert item.source.row is not None
             assert item.source.row["user"] == 3
             assert item.source.steps
-    assert bits(recompute(found, shop.catalog)) == bits(found.value)
+    assert bits(recompute(found, Catalog("", gather(shop.datasets, shop.featuresets)))) == bits(found.value)
     # When this value could have been served, nothing of the history was known.
     then = shop.client.why("Buyer.n", inputs, LATER, as_known=True)
     assert (then.value, then.check.same) == (0, True)
@@ -89,5 +61,5 @@ def check_refusals(shop: Shop) -> None:
         {"feature": "Buyer.n", "inputs": {"Buyer.user": 3}, "limit": MAX_LISTED + 1},
     ]
     for body in wrong:
-        assert shop.server.http.post("/why", json=body).status_code in {400, 404}, body
-    assert shop.server.http.get("/why", params={"request_id": "0"}).status_code == 404
+        assert shop.http.post("/why", json=body).status_code in {400, 404}, body
+    assert shop.http.get("/why", params={"request_id": "0"}).status_code == 404
