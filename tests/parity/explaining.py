@@ -1,6 +1,6 @@
 """Explanations of values that a run serves: their parts, read from the topics, must give the value to the bit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -96,12 +96,14 @@ class Served:
         reader: Reads what is served.
         histories: The records behind values.
         on_topics: True if the records come from topics, so that each has a place there.
+        columns: Returns the columns of a row that are compared.
     """
 
     catalog: Catalog
     reader: QueryReader
     histories: Histories
     on_topics: bool = True
+    columns: Callable[[DatasetSpec], Sequence[str]] = compared_columns
 
     def unexplained(self, spec: DatasetSpec, asked: tuple[Key, int], rng: Random) -> list[tuple[object, object]]:
         """Return what is served and what the parts give, where these differ, of a row and of a feature of it.
@@ -112,7 +114,7 @@ class Served:
             rng: Chooses the feature.
         """
         key, at_us = asked
-        columns = compared_columns(spec)
+        columns = self.columns(spec)
         values, there = self.reader.read(spec.name, [key], [at_us], columns)
         row = {name: column[0] for name, column in zip(columns, values, strict=True)}
         found = self._unexplained_columns(Asked(spec.name, key, at_us, row, there[0]))

@@ -1,7 +1,7 @@
 """Reads of what was known: each is the ordinary read of the records that had been ingested by its time."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,12 +10,11 @@ import pytest
 from caraway.offline.reader import OfflineReader
 from caraway.plan.model import IndexPlan
 from caraway.query.model import Rows
-from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
-from caraway.topics.identity import position_id
+from caraway.topics.codec import RecordCodec
 from caraway.topics.reader import Message
 from tests.unit.index.oracle import SECOND, Case, Job, random_change
 from tests.unit.index.test_against_engine import CASES
-from tests.unit.offline.test_reader import SPILLED, bits, keys_of, versions_plan
+from tests.unit.offline.test_reader import SPILLED, bits, keys_of, random_versions, versions_plan
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -79,14 +78,22 @@ def ingestion(rng: random.Random, time_us: int) -> int:
     return time_us + rng.choice([0, 1, SECOND, 3 * SECOND, 20 * SECOND, -30 * SECOND])
 
 
+def arriving(rng: random.Random, plan: IndexPlan, messages: Iterable[Message]) -> list[tuple[Message, int]]:
+    """Return messages with the times at which they come."""
+    codec = RecordCodec(plan.schema)
+    return [(message, ingestion(rng, codec.decode_value(message[1] or b"").time)) for message in messages]
+
+
+def logged(rng: random.Random, found: Case, job: Job) -> list[tuple[Message, int]]:
+    """Log random changes in a job; return what it sends, with the times at which that comes."""
+    messages = [message for _ in range(40) for message in job.log(random_change(found, rng))]
+    return arriving(rng, found.plan, messages)
+
+
 @pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
 def test_aggregates_of_what_was_known(found: Case) -> None:
-    rng, job = random.Random(), Job(found)
-    messages: list[tuple[Message, int]] = []
-    codec = RecordCodec(found.plan.schema)
-    for _ in range(40):
-        for message in job.log(random_change(found, rng)):
-            messages.append((message, ingestion(rng, codec.decode_value(message[1] or b"").time)))  # noqa: PERF401
+    job = Job(found)
+    messages = logged(random.Random(), found, job)
     check(found.plan, messages, keys_of(found, job)[:24], TIMES[::3])
 
 
@@ -99,13 +106,8 @@ def test_sums_and_counts_of_what_was_known_need_no_index(name: str) -> None:
         spec for spec in found.operator.aggregates if spec.function in functions and not spec.unique and spec.of != time
     ]
     small = Case("numbers", replace(found.operator, aggregates=tuple(numbers)), keyed=found.keyed)
-    rng, job = random.Random(), Job(small)
+    messages = logged(random.Random(), small, Job(small))
     codec = RecordCodec(small.plan.schema)
-    messages = [
-        (message, ingestion(rng, codec.decode_value(message[1] or b"").time))
-        for _ in range(40)
-        for message in job.log(random_change(small, rng))
-    ]
     ids = [codec.decode_value(message[1] or b"").id for message, _ in messages]
     once = [found for found, identity in zip(messages, ids, strict=True) if ids.count(identity) == 1]
     plan = replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != time))
@@ -116,20 +118,6 @@ def test_sums_and_counts_of_what_was_known_need_no_index(name: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_versions_that_were_known(seed: int, *, revised: bool) -> None:
     rng, plan = random.Random(seed), versions_plan(revised=revised)
-    codec = RecordCodec(plan.schema)
     keys = [(g, d) for g in ("a", "b") for d in ("1.50", "-0.01")]
-    revisions = [n.to_bytes(2) for n in range(60)]
-    rng.shuffle(revisions)
-    messages: list[tuple[Message, int]] = []
-    for offset in range(60):
-        key = rng.choice(keys)
-        values = random_change(CASES[0], rng).row
-        row = [*key, *(values[column.name] for column in plan.schema.columns[2:])]
-        op, identity, rev = rng.choice([PUT, PUT, PUT, DELETE]), None, None
-        if revised:
-            op, again = rng.choice([op, op, RETRACT]), rng.randrange(offset + 1)
-            identity, rev = position_id(rng.randrange(30), 0), revisions[again if op == RETRACT else offset]
-        time_us = rng.randrange(24) * SECOND // 2
-        text = codec.encode_value(op=op, time_us=time_us, ingested_us=0, row=row, record_id=identity, rev=rev)
-        messages.append(((codec.encode_key(key), text, offset % 2, offset // 2), ingestion(rng, time_us)))
+    messages = arriving(rng, plan, random_versions(plan, rng, 60, keys))
     check(plan, messages, [*keys, ("never", "0.00")], replays=revised)

@@ -13,13 +13,11 @@ from caraway.offline.reader import OfflineReader
 from caraway.offline.spark.work import is_divisible
 from caraway.plan.model import IndexPlan
 from caraway.skew.history import LaterRecords
-from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
-from caraway.topics.identity import position_id
 from caraway.topics.reader import Message
-from tests.unit.index.oracle import SECOND, Case, Job, random_change
+from tests.unit.index.oracle import SECOND, Case, Job
 from tests.unit.index.test_against_engine import CASES
-from tests.unit.offline.test_known import given, ingestion
-from tests.unit.offline.test_reader import bits, keys_of, versions_plan
+from tests.unit.offline.test_known import arriving, given, logged
+from tests.unit.offline.test_reader import bits, keys_of, random_versions, versions_plan
 from tests.unit.offline.topics import topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -67,13 +65,8 @@ def check(plan: IndexPlan, messages: Sequence[tuple[Message, int]], keys: Sequen
 
 @pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
 def test_aggregates(found: Case) -> None:
-    rng, job = random.Random(5), Job(found)
-    codec = RecordCodec(found.plan.schema)
-    messages = [
-        (message, ingestion(rng, codec.decode_value(message[1] or b"").time))
-        for _ in range(40)
-        for message in job.log(random_change(found, rng))
-    ]
+    job = Job(found)
+    messages = logged(random.Random(5), found, job)
     keys = keys_of(found, job)
     check(found.plan, messages, keys[: max(1, len(keys) // 3)])
 
@@ -82,21 +75,6 @@ def test_aggregates(found: Case) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_versions(seed: int, *, revised: bool) -> None:
     rng, plan = random.Random(seed), versions_plan(revised=revised)
-    codec = RecordCodec(plan.schema)
     keys = [(g, d) for g in ("a", "b", "c") for d in ("1.50", "-0.01")]
-    revisions = [n.to_bytes(2) for n in range(60)]
-    rng.shuffle(revisions)
-    messages: list[tuple[Message, int]] = []
-    for offset in range(60):
-        # Revisions of one identity may have different keys.
-        key = rng.choice(keys)
-        values = random_change(CASES[0], rng).row
-        row = [*key, *(values[column.name] for column in plan.schema.columns[2:])]
-        op, identity, rev = rng.choice([PUT, PUT, PUT, DELETE]), None, None
-        if revised:
-            op, again = rng.choice([op, op, RETRACT]), rng.randrange(offset + 1)
-            identity, rev = position_id(rng.randrange(30), 0), revisions[again if op == RETRACT else offset]
-        time_us = rng.randrange(24) * SECOND // 2
-        text = codec.encode_value(op=op, time_us=time_us, ingested_us=0, row=row, record_id=identity, rev=rev)
-        messages.append(((codec.encode_key(key), text, offset % 2, offset // 2), ingestion(rng, time_us)))
+    messages = arriving(rng, plan, random_versions(plan, rng, 60, keys))
     check(plan, messages, [keys[0], ("never", "0.00"), keys[3]])

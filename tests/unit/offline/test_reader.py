@@ -159,37 +159,38 @@ def versions_plan(*, revised: bool) -> IndexPlan:
     return replace(plan, revised=revised)
 
 
-@pytest.mark.parametrize("revised", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_versions_are_those_of_the_index(store: IndexStore, seed: int, *, revised: bool) -> None:
-    rng, plan = random.Random(seed), versions_plan(revised=revised)
+def random_versions(plan: IndexPlan, rng: random.Random, count: int, keys: Sequence[tuple[str, str]]) -> list[Message]:
+    """Return puts and deletes of some keys; if the plan is revised, also retractions, and other keys of an identity."""
     codec = RecordCodec(plan.schema)
-    keys = [(g, d) for g in ("a", "b", "") for d in ("1.50", "-0.01")]
     messages: list[Message] = []
     # A revision of an identity has one content; a retraction may come at the revision of a put.
-    revisions = [n.to_bytes(2) for n in range(80)]
+    revisions = [n.to_bytes(2) for n in range(count)]
     rng.shuffle(revisions)
-    for offset in range(80):
+    for offset in range(count):
         key = rng.choice(keys)
         values = random_change(CASES[0], rng).row
         row = [*key, *(values[column.name] for column in plan.schema.columns[2:])]
         op, identity, rev = rng.choice([PUT, PUT, PUT, DELETE]), None, None
-        if revised:
+        if plan.revised:
             op, again = rng.choice([op, op, RETRACT]), rng.randrange(offset + 1)
             identity, rev = position_id(rng.randrange(30), 0), revisions[again if op == RETRACT else offset]
         value = codec.encode_value(
             op=op,
-            time_us=rng.randrange(12) * SECOND,
+            time_us=rng.randrange(24) * SECOND // 2,
             ingested_us=offset,
             row=None if op == RETRACT and rng.random() < 0.5 else row,
             record_id=identity,
             rev=rev,
         )
         messages.append((codec.encode_key(key), value, offset % 2, offset // 2))
-    check(
-        plan,
-        messages,
-        store,
-        [*keys, ("never", "0.00")],
-        [n * SECOND + more for n in range(-1, 13) for more in (0, -1)],
-    )
+    return messages
+
+
+@pytest.mark.parametrize("revised", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_versions_are_those_of_the_index(store: IndexStore, seed: int, *, revised: bool) -> None:
+    plan = versions_plan(revised=revised)
+    keys = [(g, d) for g in ("a", "b", "") for d in ("1.50", "-0.01")]
+    messages = random_versions(plan, random.Random(seed), 80, keys)
+    ats = [n * SECOND + more for n in range(-1, 13) for more in (0, -1)]
+    check(plan, messages, store, [*keys, ("never", "0.00")], ats)

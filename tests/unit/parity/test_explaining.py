@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from caraway.engine_local.engine import LocalEngine
+from caraway.graph.specs import DatasetSpec
 from caraway.query.catalog import Catalog
 from caraway.query.model import Instants, QueryReader, Rows
 from caraway.why.in_process import EngineHistories
@@ -16,7 +17,7 @@ from tests.parity.graphs import case_of, oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate", "ignore:select")
 
-READS = 6
+READS = 12
 
 
 class EngineReader(QueryReader):
@@ -36,7 +37,11 @@ class EngineReader(QueryReader):
         return shown, list(found)
 
 
-@pytest.mark.parametrize("seed", range(1, 1 + examples(20)))
+def values_and_time(spec: DatasetSpec) -> list[str]:
+    return [field.name for field in spec.fields if not field.key]
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + examples(40)))
 def test_explanations_give_what_is_served(seed: int) -> None:
     case, rng = case_of(seed), random.Random(seed)
     engine, catalog = oracle(case), Catalog("", featured(case.datasets))
@@ -44,9 +49,10 @@ def test_explanations_give_what_is_served(seed: int) -> None:
     for spec in case.datasets:
         versions = list(engine.table(spec.name).versions) if spec.keys else []
         for version in rng.sample(versions, min(READS, len(versions))):
-            asked = tuple(version.row[part] for part in spec.keys), version.begin_us + rng.choice([-1, 0, 1])
-            reader = EngineReader(engine)
-            assert Served(catalog, reader, histories, on_topics=False).unexplained(spec, asked, rng) == []
+            at_us = version.begin_us + rng.choice([-1, 0, 1, 1_000_000, 3_600_000_000])
+            served = Served(catalog, EngineReader(engine), histories, on_topics=False, columns=values_and_time)
+            asked = tuple(version.row[part] for part in spec.keys), at_us
+            assert served.unexplained(spec, asked, rng) == []
 
 
 def test_a_value_that_the_parts_do_not_give_is_seen() -> None:
