@@ -13,54 +13,6 @@ def test_the_served_values_agree_with_the_oracle(world: World) -> None:
     assert agreement.total >= 1000 * 37
 
 
-def test_a_query_gives_typed_columns_in_the_order_asked(world: World, client: Client) -> None:
-    world.ensure(0)
-    ids = world.piece(0)["schedule"]["flight_id"].tolist()
-    ids = [ids[500], ids[5]]
-    definitions = world.flights.definitions
-    answer = client.query(
-        [definitions.Flight.flight_id],
-        [definitions.Aircraft, "Flight.distance", definitions.Risk.is_late_risk],
-        pd.DataFrame({"Flight.flight_id": ids}),
-    )
-    assert list(answer.columns) == [
-        "Aircraft.tailnum",
-        "Aircraft.built",
-        "Aircraft.seats",
-        "Aircraft.manufacturer",
-        "Aircraft.age",
-        "Aircraft.last_delay",
-        "Flight.distance",
-        "Risk.is_late_risk",
-    ]
-    assert str(answer["Aircraft.seats"].dtype) == "Int64"
-    assert str(answer["Aircraft.manufacturer"].dtype) == "string"
-    assert str(answer["Risk.is_late_risk"].dtype) == "boolean"
-    assert len(answer) == 2
-
-
-def test_a_flight_that_nobody_knows_has_defaults(world: World, client: Client) -> None:
-    world.ensure(0)
-    answer = client.query(
-        [world.flights.key], world.flights.featuresets, pd.DataFrame({"Flight.flight_id": ["nobody's"]})
-    ).iloc[0]
-    assert answer["Flight.origin"] is pd.NA
-    assert answer["Origin.mean_delay_1h"] == 0.0
-    assert answer["Destination.name"] == "unknown"
-    assert not answer["Risk.is_late_risk"]
-
-
-def test_the_past_is_read_as_it_was(world: World, client: Client) -> None:
-    world.ensure(0)
-    departures = world.piece(0)["departures"]
-    of_one = departures[departures["tailnum"] == departures["tailnum"].mode()[0]]
-    times = pd.Series([of_one["departed"].iloc[0] - pd.Timedelta("1us"), *of_one["departed"]])
-    keys = pd.DataFrame({"tailnum": [of_one["tailnum"].iloc[0]] * len(times)})
-    rows, found = client.lookup("LastDepartures", keys, timestamps=times)
-    assert found.tolist() == [False] + [True] * len(of_one)
-    assert rows["delay"].tolist()[1:] == of_one["delay"].tolist()
-
-
 def test_late_weather_corrects_what_was_served(world: World, client: Client) -> None:
     """Reports that arrive late, for times before a flight that was joined already."""
     due = pd.Timestamp("2013-01-02T12:00:00Z")

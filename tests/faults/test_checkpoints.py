@@ -18,11 +18,6 @@ def _stop(rig: Rig) -> None:
     assert rig.process.wait(scaled(90)) == 0, rig.log()
 
 
-def _wait_until_running(rig: Rig, traffic: Traffic) -> None:
-    wanted = ["running"] * len(traffic.jobs)
-    rig.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == wanted, 180)
-
-
 def _commits(rig: Rig, job: str) -> int:
     files = (rig.folder / "checkpoints" / job / "commits").glob("*")
     return max((int(file.name) for file in files if file.name.isdigit()), default=-1)
@@ -38,7 +33,7 @@ def _wait_for_checkpoints(rig: Rig, traffic: Traffic) -> None:
 def test_a_torn_checkpoint_is_reported_and_begun_anew(torn: str, rig: Rig, traffic: Traffic, tmp_path: Path) -> None:
     rig.want(traffic.jobs)
     rig.start()
-    _wait_until_running(rig, traffic)
+    rig.wait_until_running(len(traffic.jobs), 180)
     traffic.send(0)
     _wait_for_checkpoints(rig, traffic)
     traffic.send(1)
@@ -89,7 +84,7 @@ def test_a_full_disk_is_reported_and_when_there_is_room_all_goes_on(rig: Rig, tr
     with _small_disk(folder, "16m"):
         rig.want(traffic.jobs)
         rig.start()
-        _wait_until_running(rig, traffic)
+        rig.wait_until_running(len(traffic.jobs), 180)
         traffic.send(0)
         _wait_for_checkpoints(rig, traffic)
         ballast = folder / "ballast"
@@ -101,5 +96,5 @@ def test_a_full_disk_is_reported_and_when_there_is_room_all_goes_on(rig: Rig, tr
         ballast.unlink()
         traffic.send(3)
         traffic.agree(rig)
-        _wait_until_running(rig, traffic)
+        rig.wait_until_running(len(traffic.jobs), 180)
         _stop(rig)

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,29 +10,24 @@ import pytest
 
 from caraway.engine.engine import EXIT_FENCED
 from tests.faults.conftest import Traffic
+from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig
 from tests.integration.spark.broker import Broker
 from tests.timeouts import scaled
 
-PROGRAM = Path(__file__).with_name("fenced_process.py")
+# The lease of these engines lasts so long.
+SECONDS = "6"
 
 
 class FencedRig(Rig):
     """An engine with a lease."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, postgres: str) -> None:
-        super().__init__(folder, bootstrap_servers)
-        self._environment["CARAWAY_POSTGRES__URL"] = postgres
-
-    def start(self) -> None:
-        with (self.folder / "engine.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.folder)], env=self._environment, stdout=log, stderr=log
-            )
+        super().__init__(folder, bootstrap_servers, CARAWAY_POSTGRES__URL=postgres)
+        self.program, self.arguments = Path(member_process.__file__), [SECONDS]
 
     def wait_until_all_run(self, traffic: Traffic) -> None:
-        wanted = ["running"] * len(traffic.jobs)
-        self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == wanted, 180)
+        self.wait_until_running(len(traffic.jobs), 180)
 
     def tree(self) -> list[psutil.Process]:
         process = psutil.Process(self.process.pid)

@@ -27,6 +27,7 @@ class Rig:
         # The folder with the wanted jobs and the reports; several engines may share it.
         self.registry = folder
         self.program = PROGRAM
+        self.arguments: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = {
             **os.environ,
@@ -53,7 +54,10 @@ class Rig:
     def start(self) -> None:
         with (self.folder / "engine.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(self.program), str(self.registry)], env=self._environment, stdout=log, stderr=log
+                [sys.executable, str(self.program), str(self.registry), *self.arguments],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
             )
 
     def jvm(self) -> psutil.Process:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.archive.store.columns import Encoder, columns_of, stored_values
@@ -52,9 +52,9 @@ def encoded(found: Sequence[tuple[int, dict[str, Any]]], size: int) -> pa.Table:
     return Encoder("t", columns_of(KEYLESS)).table(messages)
 
 
-def check(read: pa.Table, found: Sequence[tuple[int, dict[str, Any]]], size: int) -> None:
-    """Check that a table has these rows, to the bit."""
-    read = read.sort_by([("_offset", "ascending"), ("_number", "ascending")])
+@given(ROWS, st.integers(1, 5))
+def test_rows_of_all_types_become_columns_and_come_back_to_the_bit(found: list[Any], size: int) -> None:
+    read = encoded(found, size).sort_by([("_offset", "ascending"), ("_number", "ascending")])
     assert bits(stored_values(read["at"], DATETIME)) == bits([time for time, _ in found])
     assert bits(stored_values(read["_ingested"], DATETIME)) == bits([time + 1 for time, _ in found])
     assert [*zip(read["_offset"].to_pylist(), read["_number"].to_pylist(), strict=True)] == [
@@ -63,21 +63,6 @@ def check(read: pa.Table, found: Sequence[tuple[int, dict[str, Any]]], size: int
     for column in COLUMNS:
         expected = [row[column.name] for _, row in found]
         assert bits(stored_values(read[column.name], column.dtype)) == bits(expected), column
-
-
-@given(ROWS, st.integers(1, 5))
-def test_rows_of_all_types_become_columns_and_come_back_to_the_bit(found: list[Any], size: int) -> None:
-    check(encoded(found, size), found, size)
-
-
-@settings(max_examples=5)
-@given(ROWS, st.integers(1, 5))
-def test_a_table_keeps_the_columns_to_the_bit(
-    tmp_path_factory: pytest.TempPathFactory, found: list[Any], size: int
-) -> None:
-    table = ArchiveTable.opened(str(tmp_path_factory.mktemp("objects")), "a/b", columns_of(KEYLESS).arrow, dataset="D")
-    table.append(encoded(found, size), {0: 1})
-    check(table.read(), found, size)
 
 
 def test_deletes_and_retractions_keep_their_keys_identities_and_revisions(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 import orjson
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from caraway.dtypes.types import BYTES, DATE, DATETIME, FLOAT, INT, STRING, DecimalType, optional
 from caraway.errors import InvalidInputError
@@ -225,50 +223,3 @@ def test_a_frame_of_envelopes() -> None:
         typed_changes(USERS, SOURCE, pd.DataFrame([row(1)]))
     with pytest.raises(InvalidInputError, match=r"dataset Users.*field age, row 0"):
         typed_changes(USERS, SOURCE, pd.DataFrame([envelope("c", after={**row(1), "age": "old"})]))
-
-
-class Table:
-    """A table of a database that logs its changes."""
-
-    def __init__(self) -> None:
-        self.rows: dict[int, dict[str, Any]] = {}
-        self.log: list[dict[str, Any]] = []
-
-    def put(self, key: int, age: int, at: int) -> None:
-        before, after = self.rows.get(key), row(key, age=age, at=at)
-        self.log.append(envelope("c" if before is None else "u", before, after, ts_ms=at * 1000))
-        self.rows[key] = after
-
-    def move(self, key: int, to: int, at: int) -> None:
-        if key in self.rows and to not in self.rows:
-            before = self.rows.pop(key)
-            self.rows[to] = {**before, "id": to, "at": at}
-            self.log.append(envelope("u", before, self.rows[to], ts_ms=at * 1000))
-
-    def remove(self, key: int, at: int) -> None:
-        if key in self.rows:
-            self.log.append(envelope("d", self.rows.pop(key), ts_ms=at * 1000))
-
-
-@given(
-    steps=st.lists(
-        st.tuples(st.sampled_from(["put", "move", "remove"]), st.integers(0, 3), st.integers(0, 3)), max_size=12
-    )
-)
-def test_changes_make_the_table_that_they_came_from(steps: list[tuple[str, int, int]]) -> None:
-    table = Table()
-    for at, (step, key, value) in enumerate(steps, start=1):
-        match step:
-            case "put":
-                table.put(key, value, at)
-            case "move":
-                table.move(key, value, at)
-            case _:
-                table.remove(key, at)
-    replayed: dict[Any, dict[str, Any]] = {}
-    for change in changes(*table.log, source=WANTED):
-        if change.kind is ChangeKind.INSERT:
-            replayed[change.row["id"]] = change.row
-        else:
-            assert replayed.pop(change.row["id"])["at"] <= change.at_us
-    assert replayed == {key: {**r, "at": r["at"] * S} for key, r in table.rows.items() if r["age"] > 0}
