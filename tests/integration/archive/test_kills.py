@@ -14,6 +14,7 @@ from tests.integration.archive.archive_process import ArchiveProcess, Duck, tabl
 from tests.integration.archive.doors import BATCH, definitions, rows
 from tests.integration.server.server_process import ServerProcess, eventually
 
+KILLS = 12
 QUERY = "SELECT count(*), count(DISTINCT number), max(number) FROM {table}"
 
 
@@ -26,13 +27,10 @@ def count(duck: Duck, server: ServerProcess, name: str) -> tuple[int, int, int]:
     return total, different, -1 if greatest is None else greatest
 
 
-@pytest.mark.parametrize(
-    "kills", [4, pytest.param(25, marks=pytest.mark.full(reason="a start and a kill take two seconds each"))]
-)
 def test_no_row_is_lost_or_doubled_whenever_an_archive_is_killed(
-    server: ServerProcess, archive_of: Callable[[str], ArchiveProcess], kills: int
+    server: ServerProcess, archive_of: Callable[[str], ArchiveProcess]
 ) -> None:
-    chance = random.Random(kills)
+    chance = random.Random(KILLS)
     archive = archive_of("archive")
     sent, last = 0, {"Opened": (0, 0, -1), "Doors": (0, 0, -1)}
 
@@ -45,8 +43,8 @@ def test_no_row_is_lost_or_doubled_whenever_an_archive_is_killed(
         return last
 
     with closing(Client(str(server.settings.server.url))) as client, closing(Duck()) as duck:
-        client.commit("doors", datasets=definitions(kills))
-        for _ in range(kills):
+        client.commit("doors", datasets=definitions(KILLS))
+        for _ in range(KILLS):
             archive.start()
             begin = last["Opened"][0]
             client.log("doors", "opened", rows(sent))

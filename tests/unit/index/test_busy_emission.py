@@ -1,12 +1,10 @@
 """The cost of one more aggregate input in a group with many: in order, late, or retracted."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rocksdict import RdictIter
 
 from caraway.dtypes.types import DATETIME
 from caraway.graph.aggregates import AggregateFunction
@@ -14,10 +12,10 @@ from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.feeding.emission import Emission
 from caraway.index.feeding.writer import IndexWriter
-from caraway.index.storage.store import IndexStore
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.topics.codec import PUT, RETRACT
 from caraway.topics.identity import position_id
+from tests.unit.index.counting import CountingStore
 from tests.unit.index.naive import KEY, SECOND, Sent, aggregate, index_plan
 
 MANY = 5000
@@ -25,40 +23,6 @@ MANY = 5000
 # edges of its window, of at most 64 aggregate inputs.
 FEW = 500
 SPECS = (aggregate(AggregateFunction.COUNT, None, None), aggregate(AggregateFunction.SUM, "x", None))
-
-
-class CountingIterator:
-    """An iterator that counts steps and seeks."""
-
-    def __init__(self, inner: RdictIter, count: Callable[[], None]) -> None:
-        self._inner = inner
-        self._count = count
-
-    def __getattr__(self, name: str) -> Any:
-        if name in {"next", "prev", "seek", "seek_for_prev"}:
-            self._count()
-        return getattr(self._inner, name)
-
-
-class CountingStore(IndexStore):
-    """A store that counts the entries that are read."""
-
-    touched = 0
-
-    def _count(self) -> None:
-        self.touched += 1
-
-    def iterator(self) -> RdictIter:
-        return CountingIterator(super().iterator(), self._count)  # type: ignore[return-value]
-
-    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for entry in super().scan(first, end):
-            self._count()
-            yield entry
-
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        self.touched += len(keys)
-        return super().get_many(keys)
 
 
 def emitting(window: HoppingWindow | None, groupby: SessionWindow | None) -> IndexPlan:
@@ -90,7 +54,7 @@ def test_a_further_aggregate_input_costs_what_it_changes(name: str, tmp_path: Pa
 
         def apply(*records: Sent) -> int:
             """Apply records and emit; return how many records were emitted."""
-            store.touched = 0
+            store.counts.clear()
             before = len(sent)
             assert not writer.apply(plan, [record.message(0) for record in records]).refused
             emission.run(lambda _, letters: sent.extend(letters), {})

@@ -12,12 +12,11 @@ from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
-from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
 from caraway.topics.codec import PUT, RETRACT
 from caraway.topics.identity import position_id
+from tests.unit.index.counting import CountingStore
 from tests.unit.index.naive import CODEC, SECOND, Sent, index_plan
-from tests.unit.index.test_pyramid import CountingIterator
 
 DAY = 86_400 * SECOND
 KEY = CODEC.encode_key(["a"]) or b""
@@ -44,8 +43,8 @@ def specs(window: Any) -> tuple[AggregateSpec, ...]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[IndexStore]:
-    with IndexStore(tmp_path / "index") as opened:
+def store(tmp_path: Path) -> Iterator[CountingStore]:
+    with CountingStore(tmp_path / "index") as opened:
         yield opened
 
 
@@ -69,26 +68,18 @@ def puts(count: int, distinct: int) -> list[Sent]:
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [FOREVER, A_DAY, HOURLY], ids=["forever", "a day", "hourly"])
 @pytest.mark.parametrize("distinct", [20, 5000])
-def test_a_read_touches_few_entries(
-    store: IndexStore, monkeypatch: pytest.MonkeyPatch, window: Any, distinct: int
-) -> None:
+def test_a_read_touches_few_entries(store: CountingStore, window: Any, distinct: int) -> None:
     aggregates = specs(window)
     plan = index_plan(IndexKind.AGGREGATE, revised=False, aggregates=aggregates)
     writer, reader = IndexWriter(store), IndexReader(store)
     items = [item.message(place) for place, item in enumerate(puts(30_000, distinct))]
     for start in range(0, len(items), 4000):
         writer.apply(plan, items[start : start + 4000])
-    iterators: list[CountingIterator] = []
-
-    def counting() -> Any:
-        iterators.append(CountingIterator(store.db.iter()))
-        return iterators[-1]
-
-    monkeypatch.setattr(store, "iterator", counting)
     for aggregate in aggregates:
+        store.counts.clear()
         values, found = reader.read(plan, [KEY], 2 * DAY, [aggregate.into])
         assert found == [True]
-        entries = iterators[-1].entries
+        entries = store.counts["value"]
         if aggregate.into == "distinct":
             # If tiles don't keep all their values, single aggregate inputs are read.
             assert entries <= (600 if distinct == 20 else 30_100)
@@ -110,25 +101,15 @@ def in_window(window: Any, time_us: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_retraction_reads_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retraction_reads_few_entries(store: CountingStore) -> None:
     plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=specs(FOREVER))
     writer = IndexWriter(store)
     made = puts(20_000, 5000)
     messages = [item.message(place) for place, item in enumerate(made)]
     for start in range(0, len(messages), 4000):
         writer.apply(plan, messages[start : start + 4000])
-    scanned: list[int] = []
-    scan = store.scan
-
-    def counting(first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        scanned.append(0)
-        for entry in scan(first, end):
-            scanned[-1] += 1
-            yield entry
-
-    monkeypatch.setattr(store, "scan", counting)
     for place in (0, 77, 9_999, 19_999):
-        scanned.clear()
+        store.counts.clear()
         retraction = Sent("a", made[place].record_id, b"\x01", RETRACT, 0, None)
         assert writer.apply(plan, [retraction.message(20_000 + place)]).written == 1
-        assert sum(scanned) <= 200
+        assert store.counts["scanned"] <= 200

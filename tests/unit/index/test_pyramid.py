@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,10 +10,10 @@ from caraway.graph.aggregates import AggregateFunction
 from caraway.index.feeding.writer import IndexWriter
 from caraway.index.reader import IndexReader
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY
-from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind
 from caraway.topics.codec import PUT, RETRACT
 from caraway.topics.identity import position_id
+from tests.unit.index.counting import CountingStore
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 DAY = 86_400 * SECOND
@@ -36,34 +35,9 @@ REVISED = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=AGGREGATES, a
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[IndexStore]:
-    with IndexStore(tmp_path / "index") as opened:
+def store(tmp_path: Path) -> Iterator[CountingStore]:
+    with CountingStore(tmp_path / "index") as opened:
         yield opened
-
-
-class CountingIterator:
-    """An iterator that counts the entries that are read."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.entries = 0
-        self.seeks = 0
-
-    def seek(self, key: bytes) -> None:
-        self.seeks += 1
-        self.inner.seek(key)
-
-    def seek_for_prev(self, key: bytes) -> None:
-        self.seeks += 1
-        self.inner.seek_for_prev(key)
-
-    def value(self) -> bytes:
-        self.entries += 1
-        value: bytes = self.inner.value()
-        return value
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
 
 def uneven_times(count: int, seed: int) -> list[int]:
@@ -81,7 +55,7 @@ def uneven_times(count: int, seed: int) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
+def test_long_traces_are_exact(store: CountingStore, seed: int) -> None:
     rng = random.Random(seed)
     times = uneven_times(12_000, seed)
     sent = [
@@ -107,7 +81,7 @@ def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
+def test_long_traces_of_revisions_are_exact(store: CountingStore) -> None:
     rng = random.Random(7)
     times = uneven_times(3000, 7)
     writer, reader, naive = IndexWriter(store), IndexReader(store), NaiveIndex(REVISED)
@@ -131,7 +105,7 @@ def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
                 assert ([column[0] for column in columns], found[0]) == naive.read(key, at, COLUMNS)
 
 
-def test_when_all_is_retracted_nothing_is_left(store: IndexStore) -> None:
+def test_when_all_is_retracted_nothing_is_left(store: CountingStore) -> None:
     writer, reader = IndexWriter(store), IndexReader(store)
     puts = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, 0.5, None)) for n in range(300)]
     retractions = [Sent("a", position_id(n, 0), b"\x01", RETRACT, 0, None) for n in range(300)]
@@ -144,7 +118,7 @@ def test_when_all_is_retracted_nothing_is_left(store: IndexStore) -> None:
 
 
 @pytest.mark.parametrize("count", [10, 64, 65, 1000, 30_000])
-def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_a_read_touches_few_entries(store: CountingStore, count: int) -> None:
     """Check that a read touches the tiles beside each edge of a window, a few on each level, and few inputs."""
     writer, reader = IndexWriter(store), IndexReader(store)
     step = 2 * DAY // count
@@ -153,24 +127,17 @@ def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.Monke
         writer.apply(PLAN, items[start : start + 4000])
     fan, split, levels = 2**DEFAULT_GEOMETRY.fan_bits, DEFAULT_GEOMETRY.split, DEFAULT_GEOMETRY.level_of(0, 2 * DAY)
     rng = random.Random(count)
-    iterators: list[CountingIterator] = []
-
-    def counting() -> Any:
-        iterators.append(CountingIterator(store.db.iter()))
-        return iterators[-1]
-
-    monkeypatch.setattr(store, "iterator", counting)
     for _ in range(50):
+        store.counts.clear()
         reader.read(PLAN, [KEY], rng.randrange(2 * DAY), ["sum_n_86400000000", "t"])
-    assert len(iterators) == 50
-    for iterator in iterators:
-        assert iterator.entries <= 2 * (levels * fan + split) + fan
-        assert iterator.seeks <= 2 * levels + 4
+        assert store.counts["iterators"] == 1
+        assert store.counts["value"] <= 2 * (levels * fan + split) + fan
+        assert store.seeks <= 2 * levels + 4
         # In practice this is far below the bound, and below the number of aggregate inputs.
-        assert iterator.entries <= 200
+        assert store.counts["value"] <= 200
 
 
-def test_a_key_with_few_inputs_has_a_root_and_no_tiles(store: IndexStore) -> None:
+def test_a_key_with_few_inputs_has_a_root_and_no_tiles(store: CountingStore) -> None:
     writer = IndexWriter(store)
     split = DEFAULT_GEOMETRY.split
     items = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, 0.5, None)) for n in range(split + 1)]
@@ -180,7 +147,7 @@ def test_a_key_with_few_inputs_has_a_root_and_no_tiles(store: IndexStore) -> Non
     assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) > split + 2
 
 
-def test_many_inputs_of_one_moment_are_one_tile(store: IndexStore) -> None:
+def test_many_inputs_of_one_moment_are_one_tile(store: CountingStore) -> None:
     writer, reader = IndexWriter(store), IndexReader(store)
     items = [Sent("a", position_id(n, 0), b"", PUT, 5 * SECOND, (1, 0.5, None)).message(n) for n in range(500)]
     writer.apply(PLAN, items)
