@@ -1,13 +1,14 @@
-"""The index as a dictionary: every answer computed from all records, with fractions and `statistics`."""
+"""The index as a dictionary: every answer computed from all records, by the functions of the in-process engine."""
 
 import math
-import statistics
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DecimalType, optional
+from caraway.engine_local.aggregates.functions import Compute, Sample, compiled
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.storage.geometry import Geometry
@@ -21,17 +22,12 @@ SECOND = 1_000_000
 SMALL = Geometry(base_bits=16, fan_bits=2, split=3)
 
 KEY = Column(name="k", dtype=STRING)
-SCHEMA = RecordSchema(
-    keys=(KEY,),
-    columns=(
-        KEY,
-        Column(name="n", dtype=optional(INT)),
-        Column(name="x", dtype=optional(FLOAT)),
-        Column(name="d", dtype=optional(DecimalType(2))),
-    ),
-    timestamp="t",
-    fingerprint=0xCAFE,
-)
+COLUMNS = {
+    name: Column(name=name, dtype=optional(dtype)) for name, dtype in (("n", INT), ("x", FLOAT), ("d", DecimalType(2)))
+}
+#: The default of -1 as an extreme of each column is stored.
+DEFAULTS: dict[str, object] = {"n": -1, "x": -1.0, "d": "-1.00"}
+SCHEMA = RecordSchema(keys=(KEY,), columns=(KEY, *COLUMNS.values()), timestamp="t", fingerprint=0xCAFE)
 CODEC = RecordCodec(SCHEMA)
 WINDOWS = (None, 2 * SECOND, 9 * SECOND)
 
@@ -118,7 +114,7 @@ class NaiveIndex:
         last = max(versions, key=lambda s: (s.time, s.record_id), default=None)
         if last is None or last.op == DELETE or last.row is None:
             return [key if name == "k" else None for name in columns], False
-        row = {"k": key, "t": last.time} | dict(zip(("n", "x", "d"), last.row, strict=True))
+        row = {"k": key, "t": last.time} | dict(zip(COLUMNS, last.row, strict=True))
         return [row[name] for name in columns], True
 
     def _aggregates(self, key: str, at_us: int, columns: Sequence[str]) -> tuple[list[object], bool]:
@@ -151,70 +147,19 @@ def _unseen(spec: AggregateSpec) -> object:
     return None if spec.function in {"count", "sum"} else _value(spec, [], 0)
 
 
+@cache
+def _function(spec: AggregateSpec) -> Compute:
+    return compiled(replace(spec, default=None), None if spec.of is None else COLUMNS[spec.of].dtype)
+
+
 def _value(spec: AggregateSpec, alive: list[Sent], at_us: int) -> object:
     rows = [s.row for s in alive if spec.window_us is None or at_us - spec.window_us - SECOND < s.time]
-    if spec.function == "count":
-        return len(rows)
-    values = [
-        value
-        for row in rows
-        if row is not None and (value := dict(zip(("n", "x", "d"), row, strict=True))[str(spec.of)]) is not None
-    ]
-    if spec.of == "d":
-        return _decimal_value(spec, [Fraction(value) for value in values])
-    if spec.of == "n":
-        return _int_value(spec, values)
-    return _float_value(spec, values)
-
-
-def _decimal_value(spec: AggregateSpec, values: list[Fraction]) -> object:
-    if spec.function == "sum":
-        return _text(sum(values, Fraction()))
-    if spec.function in {"min", "max"}:
-        return _text((min if spec.function == "min" else max)(values, default=Fraction(-1)))
-    return _moment(spec, values)
-
-
-def _text(value: Fraction) -> str:
-    cents = int(value * 100)
-    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02d}"
-
-
-def _int_value(spec: AggregateSpec, values: list[int]) -> object:
-    if spec.function == "sum":
-        total = sum(values)
-        return total if -(2**63) <= total < 2**63 else None
-    if spec.function in {"min", "max"}:
-        return (min if spec.function == "min" else max)(values, default=-1)
-    return _moment(spec, [Fraction(value) for value in values])
-
-
-def _float_value(spec: AggregateSpec, values: list[float]) -> object:
-    if spec.function == "sum":
-        return _float_sum(values)
-    if spec.function in {"min", "max"}:
-        if not values:
-            return -1.0
-        ordered = sorted(values, key=lambda v: (math.isnan(v), v))
-        return ordered[0 if spec.function == "min" else -1] + 0.0
-    if any(not math.isfinite(value) for value in values):
-        return math.nan if spec.function in {"stddev", "variance"} else _float_sum(values)
-    return _moment(spec, [Fraction(value) for value in values])
-
-
-def _float_sum(values: list[float]) -> float:
-    special = [value for value in values if not math.isfinite(value)]
-    return sum(special) if special else float(sum(map(Fraction, values), Fraction()))
-
-
-def _moment(spec: AggregateSpec, values: list[Fraction]) -> float:
-    if not values:
-        return -1.0
-    if spec.function == "average":
-        return float(sum(values, Fraction()) / len(values))
-    if spec.function == "stddev":
-        return float(statistics.pstdev(values))
-    try:
-        return float(statistics.pvariance(values))
-    except OverflowError:
-        return math.inf
+    values = [None if spec.of is None or row is None else row[list(COLUMNS).index(spec.of)] for row in rows]
+    with warnings.catch_warnings():
+        # A sum that doesn't fit is null in the index, too; the function warns of it.
+        warnings.simplefilter("ignore")
+        found = _function(spec)([Sample(at_us, value) for value in values], at_us)
+    if found is not None or spec.default is None or spec.of is None:
+        return found
+    is_extreme = spec.function in {AggregateFunction.MIN, AggregateFunction.MAX}
+    return DEFAULTS[spec.of] if is_extreme else DEFAULTS["x"]
