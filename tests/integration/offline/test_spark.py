@@ -26,7 +26,7 @@ def server(kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFa
         yield process
 
 
-_AS_KNOWN = pytest.mark.full(reason="Spark starts anew; test_command.py asks a process for rows as known")
+_AS_KNOWN = pytest.mark.full(reason="Spark starts anew; test_queries.py asks a process for rows as known")
 
 
 @pytest.mark.parametrize("as_known", [False, pytest.param(True, marks=_AS_KNOWN)])
