@@ -67,11 +67,13 @@ class Shop:
         row = {"user": [user], "price": [price], "item": [item], "at": [at]}
         self.client.log("tills", "payments", pd.DataFrame(row), wait=True)
 
-    def pay_often(self, seed: int, rows: int = 60, users: int = 5, apart_s: float = 7.0) -> None:
+    def pay_often(
+        self, seed: int, rows: int = 60, users: int = 5, apart_s: float = 7.0, *, first_user: int = 0
+    ) -> None:
         now = datetime.now(UTC)
         frame = pd.DataFrame(
             {
-                "user": [n % users for n in range(rows)],
+                "user": [first_user + n % users for n in range(rows)],
                 "price": [round(0.1 + (n * seed) % 97 / 7, 3) for n in range(rows)],
                 "item": [f"i{n % 4}" for n in range(rows)],
                 "at": [now - timedelta(seconds=apart_s * n) for n in range(rows)],
@@ -79,7 +81,7 @@ class Shop:
         )
         people = pd.DataFrame(
             {
-                "user": range(users),
+                "user": range(first_user, first_user + users),
                 "city": [f"c{n}" for n in range(users)],
                 "age": pd.array([None if n == 1 else 20 + n for n in range(users)], dtype="Int64"),
                 "at": [now - timedelta(days=1)] * users,

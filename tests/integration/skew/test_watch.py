@@ -102,35 +102,36 @@ def test_values_that_can_t_be_compared_are_counted_apart(shop: Shop) -> None:
     assert "nobody" in sample["recomputed"]
 
 
+# Rows of an erased key are removed of all branches that have the dataset, so these tests have users of their own.
 def test_samples_of_erased_keys_go_and_none_comes_later(shop: Shop) -> None:
     payers = shop.commit()[1]
-    shop.pay_often(9)
-    for user in (2, 3):
+    shop.pay_often(9, first_user=100)
+    for user in (102, 103):
         shop.plant(datetime.now(UTC), {"Till.user": user}, {"Till.city": "nowhere"})
     assert shop.compared(2)["city"] == {Finding.UNKNOWN: 2}
     assert len(shop.client.skew()["samples"]) == 2
     # A row of the key that wasn't compared yet isn't compared any more.
-    shop.ask([shop.till.city], [2, 3])
+    shop.ask([shop.till.city], [102, 103])
     eventually(lambda: shop.rows() == 4, shop.archive.said)
-    shop.client.erase(payers, pd.DataFrame({"user": [2]}))
+    shop.client.erase(payers, pd.DataFrame({"user": [102]}))
     eventually(lambda: len(shop.client.skew()["samples"]) == 1, shop.archive.said)
     assert shop.compared(2)["city"] == {Finding.UNKNOWN: 2, SAME: 1}
-    shop.plant(datetime.now(UTC), {"Till.user": 2}, {"Till.city": "nowhere"})
-    shop.plant(datetime.now(UTC), {"Till.user": 3}, {"Till.city": "c3"})
+    shop.plant(datetime.now(UTC), {"Till.user": 102}, {"Till.city": "nowhere"})
+    shop.plant(datetime.now(UTC), {"Till.user": 103}, {"Till.city": "c3"})
     assert shop.compared(3)["city"] == {Finding.UNKNOWN: 2, SAME: 2}
     assert len(shop.client.skew()["samples"]) == 1
 
 
 def test_findings_are_void_if_a_key_is_erased_meanwhile(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     payers = shop.commit()[1]
-    shop.pay_often(9)
-    shop.ask([shop.till.city], [2])
+    shop.pay_often(9, first_user=200)
+    shop.ask([shop.till.city], [202])
     eventually(lambda: shop.rows() == 1, shop.archive.said)
     watch = shop.watch()
     record = SkewStore.add
 
     def erase_first(store: SkewStore, *given: Any) -> bool:
-        shop.client.erase(payers, pd.DataFrame({"user": [2]}))
+        shop.client.erase(payers, pd.DataFrame({"user": [202]}))
         return record(store, *given)
 
     monkeypatch.setattr(SkewStore, "add", erase_first)
@@ -144,7 +145,8 @@ def test_rows_of_a_former_commit_are_compared_by_its_own_definitions(shop: Shop,
     shop.commit()
     shop.pay_often(7)
     before = shop.ask([shop.till.scaled, shop.till.n, shop.till.city], USERS)
-    (former,) = shop.http.get("/definition/Payments").json()["topics"]
+    (payments,) = shop.http.get("/definition/Payments").json()["definitions"]
+    (former,) = payments["topics"]
     # The extractor changes, and datasets stay. Rows that the former one served are still right.
     shop.commit(factor=10)
     after = shop.ask([shop.till.scaled], USERS)
