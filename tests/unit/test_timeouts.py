@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
 from tests import timeouts
+from tests.effort import default_timeout
 from tests.spread import TESTS
 
 
@@ -84,20 +86,34 @@ def test_a_core_that_several_threads_want_is_slower(monkeypatch: pytest.MonkeyPa
     assert timeouts._crowd() == 1
 
 
-def test_pytest_s_own_limit_is_multiplied() -> None:
-    program = """
-import sys, pytest
 class Seen:
-    def pytest_timeout_set_timer(self, item, settings):
-        print("limit", settings.timeout)
-sys.exit(pytest.main(["tests/unit/test_tiers.py", "-q", "-k", "reason_is_enough"], plugins=[Seen()]))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=TESTS.parent,
-        env={**os.environ, "CARAWAY_TEST_PATIENCE": "8"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "limit 2400.0" in done.stdout, done.stdout + done.stderr
+    """A plugin that runs no test, and notes the limit that each would have had."""
+
+    def __init__(self) -> None:
+        self.limits: list[float] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool:
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_timeout_set_timer(self, settings: Any) -> bool:
+        self.limits.append(settings.timeout)
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_timeout_cancel_timer(self) -> bool:
+        return True
+
+
+def test_pytest_s_own_limit_is_multiplied(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.setattr(timeouts, "FACTOR", 8.0)
+    monkeypatch.setattr(timeouts, "_crowd", lambda: 1.0)
+    seen, plugins = Seen(), request.config.pluginmanager
+    item = Limited.from_parent(request.session, name="limited", nodeid="limited")
+    plugins.register(seen)
+    try:
+        request.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    finally:
+        plugins.unregister(seen)
+    assert seen.limits == [8 * default_timeout(300)]

@@ -10,7 +10,7 @@ from caraway.children import runner as runner_module
 from caraway.children.part import PartState
 from caraway.children.runner import Runner
 from caraway.stack.errors import PartFailedError
-from tests.unit.children.fake_parts import COMPUTING, DYING, PARENT, SLOW, STUBBORN, WRITING, FakePart, RunPart
+from tests.unit.children.fake_parts import DYING, PARENT, SLOW, STUBBORN, WRITING, FakePart, RunPart
 from tests.unit.children.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -100,9 +100,8 @@ def test_a_part_that_never_becomes_ready_is_started_again(tmp_path: Path, run_pa
     )
 
 
-@pytest.mark.parametrize("work", [COMPUTING, WRITING])
-def test_a_part_that_is_only_slow_is_waited_for(tmp_path: Path, run_part: RunPart, work: str) -> None:
-    program = SLOW.format(seconds=4, work=work)
+def test_a_part_that_is_only_slow_is_waited_for(tmp_path: Path, run_part: RunPart) -> None:
+    program = SLOW.format(seconds=4, work=WRITING)
     watched = run_part(FakePart(folder=tmp_path, program=program, start_seconds=1.5))
     eventually(lambda: watched.runner.has_been_ready)
     assert watched.runner.status.restarts == 0

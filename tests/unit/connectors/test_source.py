@@ -1,8 +1,7 @@
 """Tests of `@source`: the specs that it leaves on a dataset, and the arguments that it refuses."""
 
-import copy
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ from caraway.connectors import (
     ref,
     source,
 )
-from caraway.errors import CommitError, DefinitionAttributeError, DefinitionError, DefinitionTypeError
+from caraway.errors import CommitError, DefinitionError
 from caraway.expr import col, lit
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
@@ -298,31 +297,6 @@ def test_what_has_no_rows_is_refused() -> None:
         source(http.path("/in"), "1d", "append")
 
 
-@pytest.mark.parametrize(
-    ("make", "kind", "facts"),
-    [
-        (lambda: source(CLICKS, "1d", "append", starting_from=1), TypeError, ["starting_from"]),  # type: ignore[call-arg]
-        (lambda: source(CLICKS, "1d", "append", since="2024"), DefinitionTypeError, ["since", "2024"]),  # type: ignore[arg-type]
-        (lambda: source(CLICKS, "1d", "append", until=date(2024, 1, 1)), DefinitionTypeError, ["until"]),  # type: ignore[arg-type]
-        (
-            lambda: source(
-                CLICKS, "1d", "append", since=datetime(2024, 1, 2, tzinfo=UTC), until=datetime(2024, 1, 1, tzinfo=UTC)
-            ),
-            DefinitionError,
-            ["since", "until", "2024-01-02"],
-        ),
-        (lambda: source(CLICKS, "1d", "append", env="a b"), DefinitionError, ["env", "a b"]),
-        (lambda: source(CLICKS, "1d", "append", bounded=True), DefinitionAttributeError, ["idleness"]),
-        (lambda: source(CLICKS, "1d", "append", preproc=[1]), DefinitionTypeError, ["preproc"]),  # type: ignore[arg-type]
-        (lambda: source(CLICKS, "1d", "append")(3), DefinitionTypeError, ["int"]),
-    ],
-)
-def test_what_is_refused(make: Callable[[], object], kind: type[Exception], facts: list[str]) -> None:
-    with pytest.raises(kind) as caught:
-        make()
-    assert all(fact in str(caught.value) for fact in facts)
-
-
 AVRO = Avro(registry="confluent", url="http://r")
 PROTOBUF = Protobuf(registry="confluent", url="http://r", token="t")
 NESTED_IS_POSSIBLE = [
@@ -366,10 +340,6 @@ def test_delta_is_read_natively_only() -> None:
     for cdc in ("append", "upsert", "debezium"):
         with pytest.raises(ValueError, match="native"):
             source(delta, "1d", cdc)
-
-
-def test_a_connector_can_be_copied() -> None:
-    assert copy.deepcopy(BROKERS.topic("t")).data_source == BROKERS
 
 
 def test_the_dataset_is_a_spec_without_and_with_sources() -> None:

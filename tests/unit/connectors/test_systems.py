@@ -3,7 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -454,24 +454,6 @@ def test_streams_begin_at_an_instant(given: Any) -> None:
 def test_streams_begin_at_a_place_in_any_case(given: str) -> None:
     spec = Kinesis(name="n", role_arn="r").stream("s", given, "json").spec()
     assert spec.start is StreamStart(given.lower())
-
-
-@pytest.mark.parametrize(
-    ("given", "kind"),
-    [
-        ("soon", ValueError),
-        ("1704067200", ValueError),
-        ("20240101", ValueError),
-        (None, TypeError),
-        ([1], TypeError),
-        (True, TypeError),
-        (date(2024, 1, 1), TypeError),
-        (1e30, ValueError),
-    ],
-)
-def test_streams_begin_nowhere_else(given: Any, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="init_position"):
-        Kinesis(name="n", role_arn="r").stream("s", given, "json")
 
 
 def test_files_are_checked_like_the_objects_of_s3() -> None:

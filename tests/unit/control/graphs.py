@@ -11,7 +11,6 @@ from caraway.graph.specs import (
     Extractor,
     FeaturesetSpec,
     FeatureSpec,
-    FieldSpec,
     IndexSpec,
     LookupExtractor,
     Metadata,
@@ -19,66 +18,50 @@ from caraway.graph.specs import (
     PythonExtractor,
 )
 from caraway.graph.windows import ContinuousWindow
+from tests.unit.graph.building import dataset
 
 HOUR_US = 3_600_000_000
 OWNER = Metadata(owner="test@example.com")
 
 
+def hooked(endpoint: str, cdc: Cdc, disorder_us: int = HOUR_US) -> SourceSpec:
+    connector = WebhookConnector(name="hook", endpoint=endpoint, retention_us=0)
+    return SourceSpec(connector=connector, disorder_us=disorder_us, cdc=cdc)
+
+
 def clicks(*, version: int = 1, history_us: int = HOUR_US, disorder_us: int = HOUR_US) -> DatasetSpec:
-    return DatasetSpec(
-        name="Clicks",
+    return dataset(
+        "Clicks",
+        {"user": STRING, "price": FLOAT, "at": DATETIME},
         version=version,
         history_us=history_us,
-        fields=(
-            FieldSpec(name="user", dtype=STRING),
-            FieldSpec(name="price", dtype=FLOAT),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-        sources=(
-            SourceSpec(
-                connector=WebhookConnector(name="hook", endpoint="clicks", retention_us=0),
-                disorder_us=disorder_us,
-                cdc=Cdc.APPEND,
-            ),
-        ),
+        sources=(hooked("clicks", Cdc.APPEND, disorder_us),),
         metadata=OWNER,
     )
 
 
 def users(*, version: int = 1) -> DatasetSpec:
-    return DatasetSpec(
-        name="Users",
+    return dataset(
+        "Users",
+        {"user": STRING, "age": INT, "since": DATETIME},
+        keys=["user"],
+        timestamp="since",
         version=version,
         history_us=HOUR_US,
-        fields=(
-            FieldSpec(name="user", dtype=STRING, key=True),
-            FieldSpec(name="age", dtype=INT),
-            FieldSpec(name="since", dtype=DATETIME, timestamp=True),
-        ),
         index=IndexSpec(online=True, offline=True),
-        sources=(
-            SourceSpec(
-                connector=WebhookConnector(name="hook", endpoint="users", retention_us=0),
-                disorder_us=HOUR_US,
-                cdc=Cdc.UPSERT,
-            ),
-        ),
+        sources=(hooked("users", Cdc.UPSERT),),
         metadata=OWNER,
     )
 
 
 def spend(*, version: int = 1, above: float = 1.0, window_us: int = HOUR_US) -> DatasetSpec:
     predicate = Binary(op=BinaryOp.GT, left=Ref(name="price"), right=Literal(value=above, dtype=FLOAT))
-    return DatasetSpec(
-        name="Spend",
+    return dataset(
+        "Spend",
+        {"user": STRING, "spent": FLOAT, "at": DATETIME},
+        keys=["user"],
         version=version,
         history_us=HOUR_US,
-        fields=(
-            FieldSpec(name="user", dtype=STRING, key=True),
-            FieldSpec(name="spent", dtype=FLOAT),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
         index=IndexSpec(online=True, offline=True),
         pipelines=(
             PipelineSpec(

@@ -1,6 +1,5 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, misc, union-attr"
-import importlib
 import inspect
 import pickle
 from datetime import datetime
@@ -225,29 +224,6 @@ def test_edges_are_counted() -> None:
     made.drop("x")
     assert (made.num_out_edges(), step.num_out_edges(), (step + step).num_out_edges()) == (2, 0, 0)
     assert step.num_out_edges() == 2
-
-
-@pytest.mark.spec("datasets:1:1", "datasets:1:2", "datasets:1:3", "datasets:1:4")
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        (
-            "caraway.datasets",
-            (
-                "dataset field index pipeline Dataset Pipeline Field Count Sum Average Min Max Stddev Quantile "
-                "Distinct LastK FirstK ExpDecaySum AggregateType Transform Filter GroupBy Aggregate Join Union_ "
-                "Dedup Explode First "
-                "Visitor Summary on_demand OnDemand"
-            ),
-        ),
-        ("caraway.dtypes", "Continuous Tumbling Hopping Session Window struct Embedding Decimal oneof between regex"),
-        ("caraway.lib", "inputs outputs meta desc includes expectations expect_column_values_to_not_be_null bucketize"),
-        ("caraway.expr", "col lit"),
-    ],
-)
-def test_public_names(module: str, names: str) -> None:
-    found = importlib.import_module(module)
-    assert [name for name in names.split() if not hasattr(found, name)] == []
 
 
 class Names(Visitor):

@@ -22,10 +22,9 @@ from caraway.datasets import (
     Sum,
     Variance,
 )
-from caraway.dtypes import Continuous, Hopping, Session, Tumbling
-from caraway.lib import bucketize
+from caraway.dtypes import Hopping, Session, Tumbling
 from tests.unit.datasets.refusals import check, mistake
-from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
+from tests.unit.datasets.shop import HOUR, Orders, Users, Visits
 
 DAY = Tumbling("1d")
 
@@ -180,6 +179,7 @@ LAST = {"limit": 2, "dedup": False}
         mistake(lambda: Count(window="1h"), ValueError, "Count", "'1h'", "Continuous"),
         mistake(lambda: Count(window=Session("1h")), ValueError, "Count", "Session", "Continuous"),
         mistake(lambda: Sum(of="price", window=3600), ValueError, "Sum", "price", "3600"),
+        mistake(over(Orders, n=Count(window=Tumbling("0.5s"))), ValueError, "Tumbling", "0.5s", "whole seconds"),
         # 9: parameters
         mistake(lambda: Sum(), ValueError, "Sum", "of is missing", spec="datasets:9:2"),
         mistake(lambda: Average(window=HOUR), ValueError, "Average", "of is missing", spec="datasets:9:3"),
@@ -269,29 +269,4 @@ LAST = {"limit": 2, "dedup": False}
     ],
 )
 def test_aggregates_that_are_refused(call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]) -> None:
-    check(call, error, facts)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "facts"),
-    [
-        mistake(lambda: Continuous(5), TypeError, "int 5", spec="datasets:8:1"),
-        mistake(lambda: Continuous("5"), TypeError, "unit", spec="datasets:8:1"),
-        mistake(lambda: Continuous("-1d"), ValueError, "-", "-1d", spec="datasets:8:1"),
-        mistake(lambda: Continuous("1q"), ValueError, "q", "1q", spec="datasets:8:1"),
-        mistake(lambda: Tumbling("forever"), ValueError, "Tumbling", "forever", spec="datasets:8:2"),
-        mistake(lambda: Tumbling("1x"), ValueError, "Tumbling", "duration", "x", spec="datasets:8:2"),
-        mistake(lambda: Tumbling("1d", lookback="x"), ValueError, "Tumbling", "lookback", spec="datasets:8:2"),
-        mistake(lambda: Hopping("1h", "2h"), ValueError, "Hopping", "1h", "2h", spec="datasets:8:3"),
-        mistake(lambda: Hopping("1h", "forever"), ValueError, "Hopping", "stride", spec="datasets:8:3"),
-        mistake(lambda: Hopping("1x", "1h"), ValueError, "Hopping", "duration", spec="datasets:8:3"),
-        mistake(lambda: Session("forever"), ValueError, "Session", "forever", spec="datasets:8:4"),
-        mistake(lambda: Session("1x"), ValueError, "Session", "gap", spec="datasets:8:4"),
-        mistake(over(Orders, n=Count(window=Tumbling("0.5s"))), ValueError, "Tumbling", "0.5s", "whole seconds"),
-        mistake(lambda: bucketize(date(2024, 1, 1), 5), ValueError, "bucketize", "5"),
-        mistake(lambda: bucketize(date(2024, 1, 1), FOREVER), ValueError, "bucketize", "Continuous"),
-        mistake(lambda: bucketize(date(2024, 1, 1), Session("1h")), ValueError, "bucketize", "Session"),
-    ],
-)
-def test_windows_that_are_refused(call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]) -> None:
     check(call, error, facts)

@@ -19,9 +19,7 @@ from caraway.datasets import Average, Count, ExpDecaySum, Sum, dataset, field, p
 from caraway.dtypes import Tumbling
 from caraway.errors import DefinitionError
 from caraway.expr import col
-from caraway.graph.envs import for_env
 from caraway.graph.operators import AssignFunction, FilterFunction
-from caraway.graph.specs import Graph
 from caraway.lib import includes, inputs, meta
 from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, derive, derived, total
 
@@ -69,30 +67,6 @@ def test_several_pipelines_with_their_metadata() -> None:
     assert (first.name, first.env, first.metadata.owner) == ("first", ("prod",), "ana@example.com")
     assert (second.env, second.metadata.description) == (("~prod", "~test"), "elsewhere")
     assert "total(orders.filter" in second.source_code
-
-
-def selected(row: int, env: Any, *by: str | None) -> Any:
-    return pytest.param(env, by, marks=pytest.mark.spec(f"datasets:5.4:{row}"))
-
-
-@pytest.mark.parametrize(
-    ("env", "by"),
-    [
-        selected(1, None, None, "x", "y", "z"),
-        selected(2, "x", None, "x"),
-        selected(3, "~x", None, "y", "z"),
-        selected(4, ["x", "y"], None, "x", "y"),
-        selected(5, ["~x", "~y"], None, "z"),
-    ],
-)
-def test_which_environments_select_a_pipeline(env: Any, by: tuple[str | None, ...]) -> None:
-    def compute(cls: Any, orders: Any) -> Any:
-        return total(orders)
-
-    shape = {"__annotations__": {"user": int, "total": float, "at": datetime}, "user": field(key=True)}
-    made = dataset(type("Derived", (), {**shape, "compute": pipeline(env=env)(inputs(Orders)(compute))}))
-    graph = Graph(datasets=(made.to_spec(),))
-    assert tuple(e for e in (None, "x", "y", "z") if for_env(graph, e).datasets[0].pipelines) == by
 
 
 @pytest.mark.parametrize(

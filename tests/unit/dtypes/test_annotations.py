@@ -39,10 +39,6 @@ def row(ids: str, *case: Any) -> Any:
     return pytest.param(*case, marks=pytest.mark.spec(*[f"types:{row}" for row in ids.split()]))
 
 
-class Plain:
-    pass
-
-
 @struct
 class A:
     x: int
@@ -109,79 +105,6 @@ def test_every_type_has_an_annotation(dtype: DataType) -> None:
     if "StructType" not in repr(dtype):
         assert dtype_of(annotation_of(dtype)) == dtype
         assert dtype_of(annotation_of(dtype, pandas=True)) == dtype
-
-
-@pytest.mark.parametrize(
-    "annotation",
-    [
-        Union[int, str],
-        Union[int, str, None],
-        dict[int, str],
-        list,
-        dict,
-        tuple,
-        set,
-        Any,
-        object,
-        Plain,
-        "int",
-        None,
-        np.int32,
-    ],
-)
-@pytest.mark.spec("types:2b:4")
-def test_t4_what_is_no_type(annotation: Any) -> None:
-    with pytest.raises((DefinitionError, DefinitionTypeError)):
-        dtype_of(annotation)
-
-
-@pytest.mark.spec("types:2b:4")
-def test_two_structs_in_a_union_are_a_type_error() -> None:
-    with pytest.raises(DefinitionTypeError, match=r"A.*B"):
-        dtype_of(Union[A, B])
-
-
-@pytest.mark.parametrize("scale", [0, 29, -1, 1.5, True, "2"])
-@pytest.mark.spec("types:2b:7")
-def test_t7_the_scale_of_a_decimal(scale: Any) -> None:
-    with pytest.raises(DefinitionTypeError, match="1 to 28"):
-        Decimal[scale]
-
-
-@pytest.mark.parametrize("dim", [0, -1, 1.5, True])
-@pytest.mark.spec("types:2b:8")
-def test_t8_the_dimension_of_an_embedding(dim: Any) -> None:
-    with pytest.raises(DefinitionTypeError, match="positive"):
-        Embedding[dim]
-
-
-@pytest.mark.spec("types:2b:6")
-def test_t6_descriptors_are_not_called() -> None:
-    with pytest.raises(DefinitionTypeError, match=r"Decimal\[2\]"):
-        Decimal(2)
-    with pytest.raises(DefinitionTypeError, match=r"Embedding\[8\]"):
-        Embedding(8)
-
-
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [
-        (lambda: between(str, 0, 1), DefinitionTypeError),
-        (lambda: between(int, 0, 1.0), DefinitionTypeError),
-        (lambda: between(int, False, 1), DefinitionTypeError),
-        (lambda: between(int, 2, 1), DefinitionError),
-        (lambda: oneof(float, [1.0]), DefinitionTypeError),
-        (lambda: oneof(int, [True]), DefinitionTypeError),
-        (lambda: oneof(int, ["1"]), DefinitionTypeError),
-        (lambda: oneof(int, []), DefinitionError),
-        (lambda: regex(3), DefinitionTypeError),
-        (lambda: regex("("), DefinitionError),
-    ],
-)
-@pytest.mark.spec("types:4b:2", "types:4b:3", "types:4:1", "types:4:2", "types:4:3")
-def test_r2_r3_restrictions_are_checked(make: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        make()
 
 
 @pytest.mark.spec("types:2b:8", "types:2b:9")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.dtypes import Decimal, Embedding, Window, between, oneof, regex
+from caraway.dtypes import Decimal, Embedding, Window, between, oneof, regex, struct
 from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.frames import arrow_series
 from caraway.dtypes.series import from_series, to_series
@@ -29,7 +29,9 @@ DAYS = pd.ArrowDtype(pa.date32())
 
 
 def row(ids: str, *case: Any) -> Any:
-    return pytest.param(*case, marks=pytest.mark.spec(*[f"types:{row}" for row in ids.split()]))
+    """Return a case with the rows that it covers: of types, or after an F of the featuresets' table 2.8."""
+    names = [f"featuresets:2.8:{row[1:]}" if row.startswith("F") else f"types:{row}" for row in ids.split()]
+    return pytest.param(*case, marks=pytest.mark.spec(*names))
 
 
 @pytest.mark.parametrize(
@@ -77,39 +79,63 @@ def test_columns_come_back_from_user_code_as_they_were(data: Any, dtype: DataTyp
     assert from_series(series, dtype) == stored
 
 
+def arrow(values: list[Any], kind: pa.DataType) -> "pd.Series[Any]":
+    return pd.Series(values, dtype=pd.ArrowDtype(kind))
+
+
+OF_ARROW = pa.struct([("city", pa.string()), ("zip", pa.int64())])
+
+
+@struct
+class Place:
+    city: str
+    zip: Optional[int]
+
+
 @pytest.mark.parametrize(
     ("annotation", "series", "stored"),
     [
-        row("5b:1", int, pd.Series([1], dtype="int64"), [1]),
-        row("5b:1", Optional[int], pd.Series([1, None], dtype="Int64"), [1, None]),
-        row("5b:1", between(int, 0, 5), pd.Series([1], dtype="int64[pyarrow]"), [1]),
+        row("5b:1 F1", int, pd.Series([1], dtype="int64"), [1]),
+        row("5b:1 F1 F16", Optional[int], pd.Series([1, None], dtype="Int64"), [1, None]),
+        row("5b:1 F1 F13", between(int, 0, 5), pd.Series([1], dtype="int64[pyarrow]"), [1]),
+        row("F13", between(int, 0, 5, strict_max=True), pd.Series([0, 4]), [0, 4]),
         row("5b:1", oneof(int, [1]), pd.Series([1]), [1]),
-        row("5b:2", float, pd.Series([1.5]), [1.5]),
+        row("5b:2 F2", float, pd.Series([1.5]), [1.5]),
         row("5b:2 2b:3", Optional[float], pd.Series([1.5, np.nan]), [1.5, None]),
         row("5b:2", float, pd.Series([1.5], dtype="Float64"), [1.5]),
-        row("5b:2", float, pd.Series([1.5], dtype="double[pyarrow]"), [1.5]),
-        row("5b:2", float, pd.Series([1]), [1.0]),
-        row("5b:2", between(float, 0, 1), pd.Series([1], dtype="Int64"), [1.0]),
-        row("5b:3", str, pd.Series(["a"]), ["a"]),
-        row("5b:3", regex("a+"), pd.Series(["aa"], dtype="string"), ["aa"]),
-        row("5b:3", oneof(str, ["a"]), pd.Series(["a"], dtype="string[pyarrow]"), ["a"]),
-        row("5b:4", bytes, pd.Series([b"a"]), [b"a"]),
-        row("5b:4", bytes, pd.Series([b"a"], dtype="binary[pyarrow]"), [b"a"]),
-        row("5b:5", bool, pd.Series([True]), [True]),
-        row("5b:5", Optional[bool], pd.Series([True, None], dtype="boolean"), [True, None]),
-        row("5b:5", bool, pd.Series([True], dtype="bool[pyarrow]"), [True]),
-        row("5b:6", datetime, pd.Series([NOON]), [NOON_US]),
-        row("5b:6", datetime, pd.Series([NOON]).dt.as_unit("us"), [NOON_US]),
-        row("5b:6", datetime, pd.Series([NOON], dtype="timestamp[us, tz=UTC][pyarrow]"), [NOON_US]),
-        row("5b:7", date, pd.Series([date(1970, 1, 2)]), [1]),
-        row("5b:7", date, pd.Series([date(1970, 1, 2)], dtype=DAYS), [1]),
-        row("5b:7", Decimal[2], pd.Series([Number("1.5")]), ["1.50"]),
-        row("5b:7", Decimal[2], pd.Series([Number("1.50")], dtype=DECIMALS), ["1.50"]),
-        row("5b:7", Embedding[2], pd.Series([[1.0, 2.0]]), [[1.0, 2.0]]),
-        row("5b:7", List[int], pd.Series([[1], []]), [[1], []]),
+        row("5b:2 F2", float, pd.Series([1.5], dtype="double[pyarrow]"), [1.5]),
+        row("5b:2 F2", float, pd.Series([1]), [1.0]),
+        row("5b:2 F2", between(float, 0, 1), pd.Series([1], dtype="Int64"), [1.0]),
+        row("5b:3 F3", str, pd.Series(["a"]), ["a"]),
+        row("F3", str, pd.Series(["a", 1], dtype=object), ["a", "1"]),
+        row("F16", Optional[str], pd.Series(["a", None, pd.NA], dtype=object), ["a", None, None]),
+        row("5b:3 F3 F15", regex("a+"), pd.Series(["aa"], dtype="string"), ["aa"]),
+        row("5b:3 F3 F14", oneof(str, ["a"]), pd.Series(["a"], dtype="string[pyarrow]"), ["a"]),
+        row("5b:4 F5", bytes, pd.Series([b"a"]), [b"a"]),
+        row("5b:4 F5", bytes, pd.Series([b"a"], dtype="binary[pyarrow]"), [b"a"]),
+        row("5b:5 F4", bool, pd.Series([True]), [True]),
+        row("5b:5 F4", Optional[bool], pd.Series([True, None], dtype="boolean"), [True, None]),
+        row("5b:5 F4", bool, pd.Series([True], dtype="bool[pyarrow]"), [True]),
+        row("5b:6 F6", datetime, pd.Series([NOON]), [NOON_US]),
+        row("5b:6 F6", datetime, pd.Series([NOON]).dt.as_unit("us"), [NOON_US]),
+        row("5b:6 F6", datetime, pd.Series([NOON], dtype="timestamp[us, tz=UTC][pyarrow]"), [NOON_US]),
+        row("5b:7 F7", date, pd.Series([date(1970, 1, 2)]), [1]),
+        row("5b:7 F7", date, pd.Series([date(1970, 1, 2)], dtype=DAYS), [1]),
+        row("5b:7 F8", Decimal[2], pd.Series([Number("1.5"), 2, 0.25], dtype=object), ["1.50", "2.00", "0.25"]),
+        row("5b:7 F8", Decimal[2], pd.Series([Number("1.50")], dtype=DECIMALS), ["1.50"]),
+        row("5b:7 F11", Embedding[2], pd.Series([[1.0, 2.0], np.array([0.5, 1.5])]), [[1.0, 2.0], [0.5, 1.5]]),
+        row("5b:7 F9", List[int], pd.Series([[1, 2], [], np.array([3])]), [[1, 2], [], [3]]),
+        row("F9", List[Optional[int]], pd.Series([[1, None]]), [[1, None]]),
+        row("F9", List[int], arrow([[1]], pa.list_(pa.int64())), [[1]]),
         row("5b:7", Dict[str, int], pd.Series([{"a": 1}]), [{"a": 1}]),
+        row("F10", Dict[str, float], pd.Series([{"a": 1.5}, [("b", 2.5)]]), [{"a": 1.5}, {"b": 2.5}]),
+        row("F10", Dict[str, float], arrow([[("a", 1.5)]], pa.map_(pa.string(), pa.float64())), [{"a": 1.5}]),
         row("5b:7", Optional[Window], pd.Series([{"begin": NOON, "end": NOON}, None]), [[NOON_US, NOON_US], None]),
+        row("F12", Place, pd.Series([{"city": "Rome", "zip": None}]), [["Rome", None]]),
+        row("F12", Place, arrow([{"city": "Rome", "zip": 1}], OF_ARROW), [["Rome", 1]]),
+        # A column without rows is of any type.
         row("5b:1", int, pd.Series([], dtype=object), []),
+        row("F9", List[int], pd.Series([], dtype=float), []),
     ],
 )
 def test_columns_that_user_code_may_return(annotation: Any, series: "pd.Series[Any]", stored: list[Any]) -> None:
@@ -121,27 +147,41 @@ def test_columns_that_user_code_may_return(annotation: Any, series: "pd.Series[A
 @pytest.mark.parametrize(
     ("annotation", "series", "facts"),
     [
-        row("5b:1", int, pd.Series([1.0]), "int|float64"),
+        row("F1", int, pd.Series([1], dtype="int32"), "int|int32"),
+        row("5b:1 F1", int, pd.Series([1.0]), "int|float64"),
         row("5b:1", int, pd.Series(["1"]), "int|object"),
         row("5b:1", int, pd.Series([True]), "int|bool"),
-        row("5b:1 2b:2", int, pd.Series([1, None], dtype="Int64"), "int|row 1|null"),
-        row("5b:1 4b:4", between(int, 0, 5, strict_max=True), pd.Series([5]), "row 0|between"),
+        row("5b:1 2b:2 F16", int, pd.Series([1, None], dtype="Int64"), "int|row 1|null"),
+        row("F16", Optional[int], pd.Series([1, None]), "Int64"),
+        row("5b:1 4b:4 F13", between(int, 0, 5, strict_max=True), pd.Series([5]), "row 0|between"),
         row("5b:2 2b:3", float, pd.Series([np.nan]), "float|row 0|null"),
         row("5b:2", float, pd.Series([True]), "float|bool"),
-        row("5b:3", str, pd.Series([1]), "str|int64"),
-        row("5b:3 4:1", regex("a"), pd.Series(["ab"]), "row 0|regex"),
-        row("5b:4", bytes, pd.Series(["a"], dtype="string"), "bytes|string"),
+        row("F2", float, pd.Series([1.5], dtype="float32"), "float|float32"),
+        row("5b:3 F3", str, pd.Series([1]), "str|int64"),
+        row("5b:3 4:1 F15", regex("a"), pd.Series(["ab"]), "row 0|regex"),
+        row("F15", regex("a"), pd.Series(["ba"]), "row 0|regex"),
+        row("F14", oneof(str, ["a"]), pd.Series(["c"]), "row 0|'c'"),
+        row("5b:4 F5", bytes, pd.Series(["a"], dtype="string"), "bytes|string"),
         row("5b:4", bytes, pd.Series(["a"]), "bytes|str 'a'"),
-        row("5b:5", bool, pd.Series([1]), "bool|int64"),
-        row("5b:6", datetime, pd.Series([NOON.replace(tzinfo=None)]), "datetime|datetime64[ns]|tz_localize"),
+        row("5b:5 F4", bool, pd.Series([1]), "bool|int64"),
+        row("F4", bool, pd.Series([True], dtype=object), "bool|object"),
+        row("5b:6 F6", datetime, pd.Series([NOON.replace(tzinfo=None)]), "datetime|datetime64[ns]|tz_localize"),
         row("5b:6", datetime, pd.Series(["2024-01-01"]), "datetime|object"),
-        row("5b:7", date, pd.Series(["2024-01-01"]), "date|str"),
-        row("5b:7", Decimal[2], pd.Series(["1.5"]), "Decimal[2]|str"),
-        row("5b:7", Embedding[2], pd.Series([[1.0]]), "Embedding[2]"),
+        row("F6", datetime, pd.Series([NOON], dtype=object), "datetime|object"),
+        row("5b:7 F7", date, pd.Series(["2024-01-01"]), "date|str|2024-01-01"),
+        row("F7", date, pd.Series([1]), "date|int64"),
+        row("5b:7 F8", Decimal[2], pd.Series(["1.5"]), "Decimal[2]|str"),
+        row("5b:7 F11", Embedding[2], pd.Series([[1.0]]), "Embedding[2]|list"),
         row("5b:7", List[int], pd.Series([[1.5]]), "List[int]|1.5"),
-        row("5b:7 2b:2", List[int], pd.Series([[None]]), "List[int]"),
-        row("5b:7", Dict[str, int], pd.Series([{"a": "b"}]), "Dict[str, int]|b"),
+        row("F9", List[int], pd.Series([["1"]]), "List[int]|list"),
+        row("F9", List[int], pd.Series([(1, 2)]), "List[int]|tuple"),
+        row("5b:7 2b:2 F9", List[int], pd.Series([[None]]), "List[int]|list"),
+        row("5b:7 F10", Dict[str, int], pd.Series([{"a": "b"}]), "Dict[str, int]|b|dict"),
+        row("F10", Dict[str, int], pd.Series([{1: 2}]), "Dict[str, int]|dict"),
+        row("F10", Dict[str, int], pd.Series([3], dtype=object), "Dict[str, int]|int"),
         row("5b:7", Window, pd.Series([{"begin": NOON}]), "Window"),
+        row("F12", Place, pd.Series([{"zip": 1}]), "Place|dict"),
+        row("F12", Place, pd.Series([{"city": 5, "zip": 1}]), "Place|dict"),
     ],
 )
 def test_columns_that_user_code_may_not_return(annotation: Any, series: "pd.Series[Any]", facts: str) -> None:

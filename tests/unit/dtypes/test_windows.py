@@ -37,27 +37,33 @@ def test_windows_are_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "fact"),
+    ("make", "error", "facts"),
     [
-        (lambda: Continuous("1x"), DefinitionError, "x"),
-        (lambda: Continuous("60"), DefinitionTypeError, "60"),
-        (lambda: Continuous("0s"), DefinitionError, "0s"),
-        (lambda: Tumbling("forever"), DefinitionError, "duration"),
-        (lambda: Tumbling("60"), DefinitionError, "duration"),
-        (lambda: Tumbling("1d", "x"), DefinitionError, "lookback"),
-        (lambda: Hopping("1h", "1d"), DefinitionError, "stride"),
-        (lambda: Hopping("1h", "forever"), DefinitionError, "stride"),
-        (lambda: Hopping("forever", "1d").duration_total_seconds(), DefinitionError, "forever"),
-        (lambda: Session("forever"), DefinitionError, "gap"),
-        (lambda: Session(5), DefinitionError, "gap"),
-        (lambda: Hopping("1d", "60"), DefinitionError, "stride"),
-        (lambda: Hopping(60, "1s"), DefinitionError, "duration"),
-        (lambda: Hopping("1d", "1h", "forever"), DefinitionError, "lookback"),
         (lambda: Continuous(5), DefinitionTypeError, "int 5"),
-        (lambda: Tumbling("0s"), DefinitionError, "zero"),
+        (lambda: Continuous("60"), DefinitionTypeError, "60|unit"),
+        (lambda: Continuous("1x"), DefinitionError, "x|1x"),
+        (lambda: Continuous("-1d"), DefinitionError, "-|-1d"),
+        (lambda: Continuous("0s"), DefinitionError, "Continuous|0s|forever"),
+        (lambda: Tumbling("0s"), DefinitionError, "Tumbling|zero"),
+        (lambda: Tumbling("60"), DefinitionError, "Tumbling|duration|60"),
+        (lambda: Tumbling("1x"), DefinitionError, "Tumbling|duration|x"),
+        (lambda: Tumbling("forever"), DefinitionError, "Tumbling|duration|forever"),
+        (lambda: Tumbling("1d", "x"), DefinitionError, "Tumbling|lookback|x"),
+        (lambda: Hopping(60, "1s"), DefinitionError, "Hopping|duration"),
+        (lambda: Hopping("1x", "1h"), DefinitionError, "Hopping|duration"),
+        (lambda: Hopping("1h", "1d"), DefinitionError, "Hopping|stride|1d|1h"),
+        (lambda: Hopping("1d", "60"), DefinitionError, "Hopping|stride"),
+        (lambda: Hopping("1h", "forever"), DefinitionError, "Hopping|stride|forever"),
+        (lambda: Hopping("1d", "1h", "forever"), DefinitionError, "Hopping|lookback"),
+        (lambda: Hopping("forever", "1d").duration_total_seconds(), DefinitionError, "Hopping|forever"),
+        (lambda: Session(5), DefinitionError, "Session|gap"),
+        (lambda: Session("1x"), DefinitionError, "Session|gap"),
+        (lambda: Session("forever"), DefinitionError, "Session|gap|forever"),
     ],
 )
-@pytest.mark.spec("types:7.2:1", "types:7.2:2", "types:7.2:3", "types:7.2:4", "types:7.1b:7")
-def test_windows_are_checked_when_made(make: Callable[[], object], error: type[Exception], fact: str) -> None:
-    with pytest.raises(error, match=fact):
+@pytest.mark.spec("types:7.2:1", "types:7.2:2", "types:7.2:3", "types:7.2:4", "types:7.1b:6", "types:7.1b:7")
+@pytest.mark.spec("datasets:8:1", "datasets:8:2", "datasets:8:3", "datasets:8:4")
+def test_windows_are_checked_when_made(make: Callable[[], object], error: type[Exception], facts: str) -> None:
+    with pytest.raises(error) as caught:
         make()
+    assert [fact for fact in facts.split("|") if fact not in str(caught.value)] == []

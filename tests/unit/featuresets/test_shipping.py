@@ -1,10 +1,10 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="attr-defined, no-untyped-def"
+import importlib
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
@@ -78,13 +78,6 @@ def rounded(x):
     return float(half_up(x))
 """
 
-DUMP = """
-import sys
-sys.path.insert(0, ".")
-from shop import Advice
-open("extractor.bin", "wb").write(Advice.to_spec().extractors[-1].pickled)
-"""
-
 LOAD = """
 import pickle, sys
 import pandas as pd
@@ -103,22 +96,20 @@ print(result.to_dict("list"))
 """
 
 
-def run(folder: Path, program: str) -> str:
-    (folder / "program.py").write_text(program)
-    command = [sys.executable, "-I", "program.py"]
-    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 @pytest.mark.slow
-def test_an_extractor_runs_where_the_users_modules_are_not(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(dedent(USER_MODULE))
-    (tmp_path / "shop_tools.py").write_text(TOOLS)
-    run(tmp_path, DUMP)
-    for module in ("shop.py", "shop_tools.py"):
-        (tmp_path / module).unlink()
-    assert run(tmp_path, LOAD) == "{'text': ['> FERN!!', '> MOSS!!'], 'score': [2.0, 2.0]}"
+def test_an_extractor_runs_where_the_users_modules_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "shop.py").write_text(USER_MODULE)
+    (modules / "shop_tools.py").write_text(TOOLS)
+    monkeypatch.syspath_prepend(modules)
+    advice = importlib.import_module("shop").Advice
+    (tmp_path / "extractor.bin").write_bytes(advice.to_spec().extractors[-1].pickled)
+    for name in ("shop", "shop_tools"):
+        monkeypatch.delitem(sys.modules, name)
+    # The process doesn't find the modules, which aren't on its path.
+    done = subprocess.run([sys.executable, "-I", "-c", LOAD], check=False, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "{'text': ['> FERN!!', '> MOSS!!'], 'score': [2.0, 2.0]}", done.stderr
 
 
 def test_what_cannot_be_sent_is_named() -> None:

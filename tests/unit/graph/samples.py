@@ -120,3 +120,25 @@ def samples() -> dict[str, tuple[object, type[Message]]]:
         for name, system in variants(cls):
             found[f"System {name}"] = replace(source, connector=replace(table, system=system)), Source
     return found
+
+
+def altered(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield a value with one of its leaves changed, for each leaf, after the names of the fields that lead to it."""
+    if isinstance(value, tuple) and value:
+        for place, item in enumerate(value):
+            for path, other in altered(item):
+                yield path, (*value[:place], other, *value[place + 1 :])
+        if len(set(map(type, value))) == 1:
+            yield "fewer", value[1:]
+    elif is_dataclass(value) and fields(value) and not isinstance(value, type):
+        for item in fields(value):
+            for path, other in altered(getattr(value, item.name)):
+                yield f"{item.name}.{path}", replace(value, **{item.name: other})
+    elif isinstance(value, Enum):
+        yield "", next(other for other in type(value) if other is not value)
+    elif isinstance(value, bool):
+        yield "", not value
+    elif isinstance(value, int | float):
+        yield "", value + 1
+    elif isinstance(value, str | bytes):
+        yield "", type(value)() if len(value) > 1 else value * 2

@@ -1,9 +1,7 @@
 """The changes between two graphs: no part of a definition changes in silence, and no secret is shown."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import fields, replace
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -29,7 +27,7 @@ from caraway.graph.specs import (
     PythonExtractor,
 )
 from caraway.graph.systems import SYSTEMS, KafkaSystem, RegistryFormat, SchemaRegistry, SecretRef, System
-from tests.unit.graph.samples import members, sample
+from tests.unit.graph.samples import altered, members, sample
 
 # The environments that selected a part, the layout of code, and pickles don't count.
 SILENT: dict[Any, set[str]] = {
@@ -41,28 +39,6 @@ SILENT: dict[Any, set[str]] = {
 }
 SECRET = "never shown"
 HOUR_US = 3_600_000_000
-
-
-def altered(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a value with one of its leaves changed, for each leaf, after the names of the fields that lead to it."""
-    if isinstance(value, tuple) and value:
-        for place, item in enumerate(value):
-            for path, other in altered(item):
-                yield path, (*value[:place], other, *value[place + 1 :])
-        if len(set(map(type, value))) == 1:
-            yield "fewer", value[1:]
-    elif is_dataclass(value) and fields(value) and not isinstance(value, type):
-        for item in fields(value):
-            for path, other in altered(getattr(value, item.name)):
-                yield f"{item.name}.{path}", replace(value, **{item.name: other})
-    elif isinstance(value, Enum):
-        yield "", next(other for other in type(value) if other is not value)
-    elif isinstance(value, bool):
-        yield "", not value
-    elif isinstance(value, int | float):
-        yield "", value + 1
-    elif isinstance(value, str | bytes):
-        yield "", type(value)() if len(value) > 1 else value * 2
 
 
 @pytest.mark.parametrize("cls", [DatasetSpec, FeaturesetSpec])

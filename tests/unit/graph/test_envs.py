@@ -12,13 +12,12 @@ from caraway.graph.operators import Input
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
 from caraway.graph.specs import (
     AliasExtractor,
-    DatasetSpec,
     FeaturesetSpec,
     FeatureSpec,
-    FieldSpec,
     Graph,
     PipelineSpec,
 )
+from tests.unit.graph.building import dataset
 
 
 def spec(row: int) -> Any:
@@ -64,12 +63,9 @@ def test_an_environment_that_cant_be_committed_for(env: Any) -> None:
 def test_every_part_that_has_an_environment_is_filtered() -> None:
     connector = WebhookConnector(name="w", endpoint="e", retention_us=1)
     source = SourceSpec(connector=connector, cdc=Cdc.APPEND, disorder_us=0, env=("a",))
-    dataset = DatasetSpec(
-        name="D",
-        version=1,
-        history_us=1,
-        fields=(FieldSpec(name="at", dtype=DATETIME, timestamp=True),),
-        index=None,
+    spec = dataset(
+        "D",
+        {"at": DATETIME},
         sources=(source,),
         pipelines=(PipelineSpec(name="p", inputs=("E",), operator=Input(dataset="E"), env=("a",)),),
         sinks=(SinkSpec(connector=connector, env=("a",)),),
@@ -79,7 +75,7 @@ def test_every_part_that_has_an_environment_is_filtered() -> None:
         features=(FeatureSpec(name="x", dtype=INT),),
         extractors=(AliasExtractor(name="e", input="T.x", output="S.x", env=("a",)),),
     )
-    graph = Graph(datasets=(dataset,), featuresets=(features,))
+    graph = Graph(datasets=(spec,), featuresets=(features,))
     assert for_env(graph, "a") == for_env(graph, None) == graph
     other = for_env(graph, "b")
     assert (other.datasets[0].sources, other.datasets[0].pipelines, other.datasets[0].sinks) == ((), (), ())

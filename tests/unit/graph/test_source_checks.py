@@ -37,7 +37,7 @@ from caraway.graph.connectors import (
 from caraway.graph.functions import PythonFunction
 from caraway.graph.source_checks import check_sink, check_source, check_systems, conflicting_systems
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SinkSpec, SourceSpec, distinct_sources
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.systems import (
     CSVFormat,
     HTTPSystem,
@@ -51,6 +51,7 @@ from caraway.graph.systems import (
     SchemaRegistry,
     SystemKind,
 )
+from tests.unit.graph import building
 
 WEB = WebhookConnector(name="w", endpoint="e", retention_us=0)
 SOURCE = SourceSpec(connector=WEB, cdc=Cdc.APPEND, disorder_us=0)
@@ -59,17 +60,8 @@ KEYS = S3System(name="s", access_key_id="i", secret_access_key="k")
 MONGO = MongoSystem(name="m", host="h", database="d", username="u", password="p")
 
 
-def dataset(*, keys: tuple[str, ...] = (), **fields: DataType) -> DatasetSpec:
-    return DatasetSpec(
-        name="Weighing",
-        version=1,
-        history_us=0,
-        fields=(
-            *(FieldSpec(name=name, dtype=dtype, key=name in keys) for name, dtype in fields.items()),
-            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-        ),
-        index=None,
-    )
+def dataset(*, keys: tuple[str, ...] = (), **columns: DataType) -> DatasetSpec:
+    return building.dataset("Weighing", {**columns, "at": DATETIME}, keys=keys)
 
 
 WEIGHING = dataset(hive=STRING, grams=FLOAT, count=INT)
@@ -128,6 +120,7 @@ ACCEPTED = [
     (WEIGHING, where(col("hive") == lit("x"), hive=STRING)),
     (dataset(keys=("hive",), hive=STRING, city=STRING), replace(SOURCE, sample=SampleSpec(rate=0.5))),
     (WEIGHING, replace(SOURCE, sample=SampleSpec(rate=0.5, using=("hive",)))),
+    (WEIGHING, replace(made(hive=Ref(path=("x",))), sample=SampleSpec(rate=0.5))),
     (WEIGHING, replace(SOURCE, connector=S3_TABLE)),
     (WEIGHING, replace(SOURCE, connector=TABLE)),
 ]
@@ -249,7 +242,7 @@ REFUSED = [
         ["sample", "using"],
         marks=rule("no eligible column left", "2.7"),
     ),
-    (dataset(), replace(SOURCE, sample=SampleSpec(rate=0.5)), CommitError, ["sample"]),
+    (dataset(), replace(SOURCE, sample=SampleSpec(rate=0.5)), CommitError, ["sample", "no column is left"]),
     (WEIGHING, of(KafkaConnector(system=KAFKA, topic="t", format="csv")), CommitError, ["[Kafka: k]", "'csv'"]),
     (WEIGHING, of(KafkaConnector(system=KAFKA, topic="t", format=REGISTRY)), CommitError, ["confluent", "'glue'"]),
     (WEIGHING, of(replace(TABLE, cursor=None)), CommitError, ["[Mongo: m]", "cursor"]),

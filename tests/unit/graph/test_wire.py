@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
-from caraway.graph.operators import OPERATOR_TYPES, Filter, Input, Operator, Union
+from caraway.graph.operators import Filter, Input, Operator, Union
 from caraway.graph.pb.caraway.v1 import connectors_pb2, expressions_pb2, operators_pb2
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
@@ -16,7 +16,7 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.graph.wire.graphs import CommitRequest, decode_commit, decode_graph, encode_commit, encode_graph
 from caraway.graph.wire.messages import from_message, to_message
 from tests.effort import examples
-from tests.unit.graph.random_graphs import OPERATORS, graphs, names
+from tests.unit.graph.random_graphs import graphs, names
 
 slow = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -42,16 +42,6 @@ def test_a_commit_request_survives_the_wire(
         message=message, graph=graph, preview=preview, incremental=incremental, backfill=backfill, env=env
     )
     assert decode_commit(encode_commit(request)) == request
-
-
-@pytest.mark.parametrize("operator_type", OPERATOR_TYPES, ids=lambda found: found.__name__)
-@settings(slow, max_examples=examples(20))
-@given(data=st.data())
-def test_every_operator_survives_the_wire(operator_type: type, data: st.DataObject) -> None:
-    operator = data.draw(OPERATORS[operator_type])
-    message = to_message(operator, OperatorTree)
-    assert from_message(message) == operator
-    assert to_message(from_message(message), OperatorTree) == message
 
 
 DATASET = DatasetSpec(

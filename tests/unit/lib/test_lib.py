@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import caraway
-from caraway.dtypes import Hopping, Tumbling, Window
+from caraway.dtypes import Continuous, Hopping, Session, Tumbling, Window
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.functions.capture.includes import included
 from caraway.graph.runtime import secret_provider
@@ -98,6 +98,8 @@ def test_a_part_of_a_secret_is_another_secret() -> None:
         (lambda: meta(color="red"), TypeError),
         (lambda: includes(3), DefinitionTypeError),
         (lambda: bucketize(at(1, 1), 3), DefinitionError),
+        (lambda: bucketize(at(1, 1), Continuous("forever")), DefinitionError),
+        (lambda: bucketize(at(1, 1), Session("1h")), DefinitionError),
         (lambda: bucketize(at(1, 1), Hopping("forever", "1h")), DefinitionError),
         (lambda: set_meta_attr(type("T", (), {}), "color", "red"), DefinitionError),
         (lambda: meta(tags="pii"), DefinitionTypeError),

@@ -11,7 +11,7 @@ from caraway.expr.nodes import Ref
 from caraway.graph.connectors import FilesConnector, KafkaConnector, PubSubConnector, S3Connector, WebhookConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph
+from caraway.graph.specs import Graph
 from caraway.graph.systems import (
     CSVFormat,
     FilesSystem,
@@ -25,6 +25,7 @@ from caraway.graph.systems import (
 )
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import content_of
+from tests.unit.graph.building import dataset
 
 WEB = WebhookConnector(name="w", endpoint="e", retention_us=0)
 SOURCE = SourceSpec(connector=WEB, cdc=Cdc.APPEND, disorder_us=0)
@@ -33,9 +34,7 @@ PUBSUB = PubSubConnector(system=PubSubSystem(name="g", project_id="p", service_a
 
 
 def plan(*sources: SourceSpec) -> Any:
-    fields = (FieldSpec(name="user", dtype=STRING), FieldSpec(name="at", dtype=DATETIME, timestamp=True))
-    clicks = DatasetSpec(name="Clicks", version=1, history_us=0, fields=fields, index=None, sources=sources)
-    return plan_graph(Graph(datasets=(clicks,)))
+    return plan_graph(Graph(datasets=(dataset("Clicks", {"user": STRING, "at": DATETIME}, sources=sources),)))
 
 
 OBJECTS = S3Connector(system=S3System(name="lake"), bucket="b", prefix="p", format=CSVFormat())

@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
-from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Aggregate, Dedup, Filter, Input, Join, JoinKind, Latest
 from caraway.graph.schemas import datasets_read
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     DatasetSpec,
-    FieldSpec,
     Graph,
     IndexSpec,
     Metadata,
@@ -23,15 +21,10 @@ from caraway.graph.specs import (
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import IndexKind, JobMode, TopicKind
 from caraway.plan.planner import plan_graph
+from tests.unit.control.graphs import HOUR_US, hooked
+from tests.unit.graph.building import dataset
 
-HOUR_US = 3_600_000_000
 BOTH = IndexSpec(online=True, offline=True)
-
-
-def _source(endpoint: str, cdc: Cdc, disorder_us: int = HOUR_US) -> SourceSpec:
-    return SourceSpec(
-        connector=WebhookConnector(name="hook", endpoint=endpoint, retention_us=0), disorder_us=disorder_us, cdc=cdc
-    )
 
 
 def _aggregate(
@@ -47,45 +40,27 @@ def _aggregate(
     )
 
 
-EVENTS = DatasetSpec(
-    name="Clicks",
-    version=1,
-    history_us=HOUR_US,
-    fields=(
-        FieldSpec(name="user", dtype=STRING),
-        FieldSpec(name="ad", dtype=INT),
-        FieldSpec(name="price", dtype=optional(FLOAT)),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
-    index=None,
-    sources=(_source("clicks", Cdc.APPEND),),
+EVENTS = dataset(
+    "Clicks",
+    {"user": STRING, "ad": INT, "price": optional(FLOAT), "at": DATETIME},
+    sources=(hooked("clicks", Cdc.APPEND),),
 )
-ADS = DatasetSpec(
-    name="Ads",
-    version=1,
-    history_us=HOUR_US,
-    fields=(
-        FieldSpec(name="budget", dtype=FLOAT),
-        FieldSpec(name="since", dtype=DATETIME, timestamp=True),
-        FieldSpec(name="ad", dtype=INT, key=True),
-    ),
+ADS = dataset(
+    "Ads",
+    {"budget": FLOAT, "since": DATETIME, "ad": INT},
+    keys=["ad"],
+    timestamp="since",
     index=BOTH,
-    sources=(_source("ads", Cdc.UPSERT, 3 * HOUR_US),),
+    sources=(hooked("ads", Cdc.UPSERT, 3 * HOUR_US),),
 )
 CHEAP = Filter(
     of=Input(dataset="Clicks"),
     predicate=Binary(op=BinaryOp.LT, left=Ref(name="ad"), right=Literal(value=5, dtype=INT)),
 )
-SPEND = DatasetSpec(
-    name="Spend",
-    version=1,
-    history_us=HOUR_US,
-    fields=(
-        FieldSpec(name="user", dtype=STRING, key=True),
-        FieldSpec(name="spent", dtype=FLOAT),
-        FieldSpec(name="clicks", dtype=INT),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
+SPEND = dataset(
+    "Spend",
+    {"user": STRING, "spent": FLOAT, "clicks": INT, "at": DATETIME},
+    keys=["user"],
     index=BOTH,
     pipelines=(
         PipelineSpec(
@@ -102,17 +77,10 @@ SPEND = DatasetSpec(
         ),
     ),
 )
-JOINED = DatasetSpec(
-    name="LastAd",
-    version=1,
-    history_us=HOUR_US,
-    fields=(
-        FieldSpec(name="user", dtype=STRING, key=True),
-        FieldSpec(name="ad", dtype=INT),
-        FieldSpec(name="price", dtype=optional(FLOAT)),
-        FieldSpec(name="budget", dtype=optional(FLOAT)),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    ),
+JOINED = dataset(
+    "LastAd",
+    {"user": STRING, "ad": INT, "price": optional(FLOAT), "budget": optional(FLOAT), "at": DATETIME},
+    keys=["user"],
     index=BOTH,
     pipelines=(
         PipelineSpec(
@@ -184,14 +152,12 @@ def test_a_join_makes_its_topic_and_index_revisable() -> None:
 
 
 def test_an_aggregate_over_a_keyed_dataset_can_be_revised() -> None:
-    fleet = replace(
-        SPEND,
-        name="Budgets",
-        fields=(
-            FieldSpec(name="ad", dtype=INT, key=True),
-            FieldSpec(name="n", dtype=INT),
-            FieldSpec(name="since", dtype=DATETIME, timestamp=True),
-        ),
+    fleet = dataset(
+        "Budgets",
+        {"ad": INT, "n": INT, "since": DATETIME},
+        keys=["ad"],
+        timestamp="since",
+        index=BOTH,
         pipelines=(
             PipelineSpec(
                 name="p",

@@ -10,12 +10,13 @@ from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import HTTPConnector, KafkaConnector, S3Connector, TableConnector, WebhookConnector
 from caraway.graph.operators import Aggregate, Input, Select
 from caraway.graph.sources import Cdc, SinkSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, PipelineSpec
+from caraway.graph.specs import DatasetSpec, Graph, IndexSpec, PipelineSpec
 from caraway.graph.systems import BigQuerySystem, HTTPSystem, KafkaSystem, RegisteredSystem, S3System, SystemKind
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import GraphPlan, on_branch
 from caraway.plan.planner import plan_graph
 from caraway.state.blueprints import AssetKind, apply_generations, blueprints
+from tests.unit.graph.building import dataset
 
 KAFKA = KafkaConnector(
     system=KafkaSystem(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN"),
@@ -26,22 +27,18 @@ TOPIC = SinkSpec(connector=KAFKA, cdc=Cdc.DEBEZIUM)
 HOOK = SinkSpec(connector=HTTPConnector(system=HOOKS, endpoint="/e"), cdc=Cdc.DEBEZIUM)
 LAKE = S3Connector(system=S3System(name="s"), bucket="b", prefix="p/x/", format="delta")
 TABLE = SinkSpec(connector=LAKE, how="incremental", create=True, every_us=10**6)
-AT = FieldSpec(name="at", dtype=DATETIME, timestamp=True)
-EVENTS = DatasetSpec(
-    name="Events",
-    version=1,
-    history_us=0,
-    fields=(FieldSpec(name="k", dtype=STRING), AT),
-    index=None,
+EVENTS = dataset(
+    "Events",
+    {"k": STRING, "at": DATETIME},
     sources=(
         SourceSpec(connector=WebhookConnector(name="w", endpoint="e", retention_us=0), cdc=Cdc.APPEND, disorder_us=0),
     ),
 )
-COUNTS = DatasetSpec(
-    name="Counts",
+COUNTS = dataset(
+    "Counts",
+    {"k": STRING, "n": INT, "at": DATETIME},
+    keys=["k"],
     version=2,
-    history_us=0,
-    fields=(FieldSpec(name="k", dtype=STRING, key=True), FieldSpec(name="n", dtype=INT), AT),
     index=IndexSpec(online=True, offline=True),
     pipelines=(
         PipelineSpec(

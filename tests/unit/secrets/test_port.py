@@ -9,20 +9,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from caraway.dtypes.types import INT
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.functions import redaction
-from caraway.functions.capture.shipping import python_function
 from caraway.functions.pipelines import children
-from caraway.functions.pipelines.calls import UserCall
-from caraway.functions.pipelines.children import Limits
 from caraway.functions.redaction import redacted, remembered
-from caraway.graph.operators import AssignFunction, Input
 from caraway.graph.runtime import secret_provider
-from caraway.graph.schemas import Schema
 from caraway.lib import secrets
 from caraway.secrets import port as secret_port
 from caraway.secrets.port import SecretAddress, SecretPort, open_port, provider_of, secret_address
+from tests.unit.functions.pipelines.test_children import LIMITS, TYPE, call_of, columns_of
 
 VALUE = "pass-word-17"
 
@@ -95,17 +90,11 @@ def _signs(frame: pd.DataFrame) -> "pd.Series[int]":
 
 @pytest.mark.slow
 def test_a_function_in_its_own_process_has_secrets_and_its_letter_has_none(port: SecretPort) -> None:
-    schema = Schema(keys={}, values={"number": INT}, timestamp="at")
-    step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", _signs))
-    call = UserCall(step, schema, (("made", INT),))
-    type_ = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
-    columns = [pa.array([4, 5], pa.int64()), pa.array([0, 0], pa.int64())]
-    wanted = pa.array([True, True])
-    limits = Limits(seconds=60.0, memory_mb=64)
-    found = children.run_apart(call.packed(), type_, wanted, columns, limits, address=port.address).to_pylist()
+    call, columns, wanted = call_of(_signs), columns_of(4, 5), pa.array([True, True])
+    found = children.run_apart(call.packed(), TYPE, wanted, columns, LIMITS, address=port.address).to_pylist()
     assert [row["made"] for row in found] == [4 + len(VALUE), None]
     assert "raised ValueError: can't sign with ***" in found[1]["message"]
     assert VALUE not in str(found)
     assert VALUE.encode() not in call.packed()
-    without = children.run_apart(call.packed(), type_, wanted, columns, limits).to_pylist()
+    without = children.run_apart(call.packed(), TYPE, wanted, columns, LIMITS).to_pylist()
     assert "secrets are known inside pipelines and extractors only" in without[0]["message"]

@@ -66,6 +66,12 @@ def read(server: Server, *keys: str, plan: IndexPlan = PLAN) -> list[object]:
     return columns[0]
 
 
+def stale(world: World, number: int) -> Ask:
+    """Return a question of a client that knows the owner before the last one."""
+    token = world.table.owned(str(number)).token - 1
+    return Ask(number, token, PLAN.asset, [CODEC.encode_key([KEYS[number]]) or b""], 0, ["n"])
+
+
 def numbers(server: Server) -> set[int]:
     return set(server.shard_owner.owned())
 
@@ -83,15 +89,7 @@ def test_servers_divide_the_shards_and_ask_each_other(world: World) -> None:
             server.index.read(PLAN, [CODEC.encode_key([key]) or b"" for key in KEYS.values()], 0, ["nothing"])
     assert one.index.read(PLAN, [], 0, ["n", "x"]) == ([[], []], [])
     number = min(numbers(one))
-    stale = Ask(
-        number,
-        world.table.owned(str(number)).token - 1,
-        PLAN.asset,
-        [CODEC.encode_key([KEYS[number]]) or b""],
-        0,
-        ["n"],
-    )
-    assert isinstance(one.shard_owner.answer(stale), Moved)
+    assert isinstance(one.shard_owner.answer(stale(world, number)), Moved)
 
 
 def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> None:
@@ -105,15 +103,7 @@ def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> Non
     assert read(two, KEYS[number]) == [7]
     # The first server hasn't noticed yet. A client with an old division asks it, and it refuses; its own reads look
     # again.
-    stale = Ask(
-        number,
-        world.table.owned(str(number)).token - 1,
-        PLAN.asset,
-        [CODEC.encode_key([KEYS[number]]) or b""],
-        0,
-        ["n"],
-    )
-    assert isinstance(one.shard_owner.answer(stale), Moved)
+    assert isinstance(one.shard_owner.answer(stale(world, number)), Moved)
     assert read(one, KEYS[number]) == [7]
 
 

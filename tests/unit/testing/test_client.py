@@ -157,23 +157,6 @@ def test_columns_that_are_no_fields_are_ignored_and_values_are_cast() -> None:
     assert stored.to_dict("list") == {"user": [7], "amount": [3.0], "at": [pd.Timestamp(T0)]}
 
 
-@pytest.mark.parametrize(
-    ("frame", "said"),
-    [
-        (pd.DataFrame({"user": [1], "at": [T0]}), ["Orders", "amount"]),
-        (pd.DataFrame({"user": [1], "amount": [1.0]}), ["Orders", "at"]),
-        (pd.DataFrame({"user": [1, 2], "amount": [1.0, "much"], "at": [T0, T0]}), ["Orders", "amount", "much"]),
-        (pd.DataFrame({"user": [None], "amount": [1.0], "at": [T0]}), ["Orders", "user"]),
-    ],
-)
-def test_rows_that_do_not_fit_are_refused_as_a_whole(frame: pd.DataFrame, said: list[str]) -> None:
-    client = filled()
-    with pytest.raises(InvalidInputError) as raised:
-        client.log("shop", "orders", frame)
-    assert all(words in str(raised.value) for words in said)
-    assert len(client.get_dataset_df("Orders")) == 3
-
-
 @pytest.mark.spec("featuresets:9.2:1")
 def test_all_rows_ever_are_shown_in_order_on_arrow() -> None:
     client = filled()

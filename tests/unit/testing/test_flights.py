@@ -1,33 +1,23 @@
 """The definitions of the demo on the mock, with a handful of flights."""
 
-import importlib.util
 import math
-import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from caraway.demo.example import load_example
 from caraway.testing import MockClient
 
-DEFINITIONS = Path(__file__).parents[3] / "examples" / "flights" / "definitions.py"
 NOON = datetime(2013, 5, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture(scope="module")
 def flights() -> ModuleType:
-    name = "flights_definitions_of_the_mock"
-    spec = importlib.util.spec_from_file_location(name, DEFINITIONS)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_example().definitions
 
 
 def departure(number: str, dest: str, delay: int, departed: datetime) -> dict[str, Any]:

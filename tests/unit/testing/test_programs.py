@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from caraway.client import Client
-from caraway.connectors import S3, Webhook, source
+from caraway.connectors import Webhook, source
 from caraway.datasets import FirstK, LastK, dataset, field, pipeline
 from caraway.dtypes import Continuous, Decimal, Embedding, struct
 from caraway.errors import CommitError, DefinitionError, DefinitionTypeError, InvalidInputError
@@ -284,17 +284,6 @@ def test_a_class_with_functions_or_without_fields_is_no_type(wrong: Any) -> None
         class Wrong:
             value: wrong
             at: datetime
-
-
-def test_a_mock_client_reads_no_s3() -> None:
-    bucket = S3(name="lake").bucket("lake", prefix="in")
-    client = MockClient()
-    client.commit("people", datasets=[People], featuresets=[Person])
-    with pytest.raises(ValueError, match="input_dataframe"):
-        client.query_offline([Person.person], [Person.born], "at", input_s3=bucket, output_s3=bucket)
-    frame = pd.DataFrame({"Person.person": [1], "at": [T0]})
-    with pytest.raises(AssertionError, match="output_s3"):
-        client.query_offline([Person.person], [Person.born], "at", input_dataframe=frame, output_s3=bucket)
 
 
 @source(HOOK.endpoint("notes"), disorder="1d", cdc="append")

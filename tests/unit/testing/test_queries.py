@@ -182,12 +182,6 @@ def test_inputs_given_as_objects_are_cast_on_a_copy_and_by_name() -> None:
     pd.testing.assert_frame_equal(frame, before)
 
 
-@pytest.mark.parametrize("value", [1.5, "one", None])
-def test_inputs_that_can_not_be_cast_are_refused(value: object) -> None:
-    with pytest.raises(InvalidInputError, match=r"Request\.user.*int"):
-        filled().query([Request.user], [Buyer.name], pd.DataFrame({"Request.user": [value]}))
-
-
 def test_inputs_given_by_name_are_untouched_and_fail_where_they_are_read() -> None:
     client = filled()
     frame = pd.DataFrame({"Request.user": ["one"], "Request.limit": np.array([2], dtype=np.int8)})

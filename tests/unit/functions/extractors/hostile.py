@@ -1,10 +1,10 @@
 """Messages that a process of users' functions may send to the server once a function controls its channel."""
 
 import os
-import pickle as pickles
-from collections.abc import Callable
+import pickle
 
 from caraway.functions.confinement.channel import HEAD, LARGEST, Channel
+from caraway.functions.confinement.requests import received
 from caraway.functions.confinement.values import packed
 
 
@@ -13,29 +13,27 @@ class _Runs:
         return os.system, ("kill -9 $PPID",)
 
 
-def _answering(content: bytes) -> Callable[[Channel], None]:
-    def serve(channel: Channel) -> None:
-        channel.receive()
-        channel.send(content)
-        channel.receive()
+ANSWERS: dict[str, bytes] = {
+    "pickle": pickle.dumps(_Runs()),
+    "nothing": b"",
+    "deep": b"\x91" * 100_000,
+    "unknown": packed(["shutdown", None]),
+    "short": packed(["done", [[]]]),
+    "typed": packed(["done", [["text for a number"]]]),
+    "great": packed(["done", [[2**63]]]),
+    "null": packed(["done", [[None]]]),
+    "columns": packed(["done", [[1], [1]]]),
+    "lookup": packed(["lookup", ["Pots", "now", {"pot": 1}, []]]),
+}
+# The length of a message that is larger than the server's memory.
+ENDLESS = "endless"
 
-    return serve
 
-
-def endless(channel: Channel) -> None:
-    """Send the length of a message that is larger than the server's memory."""
+def serve(channel: Channel) -> None:
+    """Answer a call with the message that its extractor is named after."""
+    kind = received(channel)[2].extractor
+    if kind == ENDLESS:
+        channel._socket.sendall(HEAD.pack(LARGEST + 1))
+    else:
+        channel.send(ANSWERS[kind])
     channel.receive()
-    channel._socket.sendall(HEAD.pack(LARGEST + 1))
-    channel.receive()
-
-
-pickle = _answering(pickles.dumps(_Runs()))
-nothing = _answering(b"")
-deep = _answering(b"\x91" * 100_000)
-unknown = _answering(packed(["shutdown", None]))
-short = _answering(packed(["done", [[]]]))
-typed = _answering(packed(["done", [["text for a number"]]]))
-great = _answering(packed(["done", [[2**63]]]))
-null = _answering(packed(["done", [[None]]]))
-columns = _answering(packed(["done", [[1], [1]]]))
-lookup = _answering(packed(["lookup", ["Pots", "now", {"pot": 1}, []]]))

@@ -1,6 +1,8 @@
 """Tests that the server runs nothing that a process of users' functions sends, and then starts a new process."""
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -9,28 +11,39 @@ from caraway.errors import ExtractorError
 from caraway.functions.extractors import worker
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.query.answers import holds
-from caraway.query.batch import Batch
+from caraway.query.batch import Batch, LaterRun
 from tests.unit.functions.extractors import hostile
+from tests.unit.functions.extractors.hostile import ANSWERS, ENDLESS
 from tests.unit.functions.extractors.test_pool import no_lookups, same, step
 
-KINDS = [name for name in vars(hostile) if callable(getattr(hostile, name)) and name[0].islower()]
-KINDS = [name for name in KINDS if name != "packed"]
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[FunctionPool]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "TARGET", f"{hostile.__name__}:serve")
+        made = FunctionPool(1, 20.0)
+        made.start()
+        yield made
+        made.stop()
+
+
+def compiled(pool: FunctionPool, kind: str) -> LaterRun:
+    return pool.compile(replace(step(same), extractor=kind), no_lookups)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_but_columns_of_their_types_is_taken(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "TARGET", f"tests.unit.functions.extractors.hostile:{kind}")
-    pool = FunctionPool(1, 20.0)
-    pool.start()
-    compiled = pool.compile(step(same), no_lookups)
-    try:
-        with pytest.raises(ExtractorError, match="ended its process"):
-            compiled(Batch({"A.x": [1]}, 1, 0, past=False))
-        with pytest.raises(ExtractorError, match="ended its process"):
-            asyncio.run(compiled.later(Batch({"A.x": [1]}, 1, 0, past=False)))
-    finally:
-        pool.stop()
+@pytest.mark.parametrize("kind", [*ANSWERS, ENDLESS])
+def test_nothing_but_columns_of_their_types_is_taken(pool: FunctionPool, kind: str) -> None:
+    with pytest.raises(ExtractorError, match="ended its process"):
+        compiled(pool, kind)(Batch({"A.x": [1]}, 1, 0, past=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pickle", ENDLESS])
+def test_an_event_loop_takes_nothing_else_either(pool: FunctionPool, kind: str) -> None:
+    # A loop reads from the channel in its own way, and then goes on as a thread does.
+    with pytest.raises(ExtractorError, match="ended its process"):
+        asyncio.run(compiled(pool, kind).later(Batch({"A.x": [1]}, 1, 0, past=False)))
 
 
 def test_columns_are_checked_against_their_types() -> None:

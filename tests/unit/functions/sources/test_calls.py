@@ -96,13 +96,13 @@ def test_a_function_that_hangs_loses_its_row() -> None:
             time.sleep(1_000)
         return frame["n"]
 
-    calls = FunctionCalls(5.0, 512, confinement=Confinement(mode="available"), secrets=secret)
+    calls = FunctionCalls(2.0, 512, confinement=Confinement(mode="available"), secrets=secret)
     try:
         values, errors = calls(shipped(hangs), FRAME)
     finally:
         calls.stop()
     assert values == [1, 3]
-    assert "did not end within 5 s" in errors[1]
+    assert "did not end within 2 s" in errors[1]
 
 
 def test_a_function_has_no_network(calls: FunctionCalls) -> None:
