@@ -23,6 +23,13 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     "e2e": ("e2e",),
     # Each runs a dozen jobs at once: side by side on two cores they take four times as long as one after the other.
     "many jobs": ("integration/spark/test_steps", "parity/test_parity"),
+    # They use one server with tokens.
+    "guarded": (
+        "integration/server/test_access",
+        "integration/server/test_feast_client",
+        "integration/server/test_generated_client",
+        "integration/server/test_mcp",
+    ),
     # They need a Spark session, and little else.
     "expressions": (
         "integration/spark/test_codec",
@@ -43,7 +50,6 @@ LONGEST_FIRST = (
     "integration/engine/test_backfill",
     "integration/engine/test_cluster",
     "integration/index/test_many_traces",
-    "integration/server/test_feast_client",
     "integration/spark/test_gateway",
     "integration/console/test_killed_engine",
     "integration/console/test_axe",
@@ -59,12 +65,11 @@ LONGEST_FIRST = (
     "integration/spark/test_java",
     "integration/spark/test_markers",
     "integration/server/test_surface",
+    "guarded",
     "integration/stack/test_commands",
-    "integration/server/test_served",
     "integration/skew/test_watch",
     "integration/skew/test_process",
     "integration/server/test_erase",
-    "integration/server/test_api",
     "integration/server/test_branches",
     "integration/server/test_fuzz",
     "integration/spark/test_joins",
