@@ -26,6 +26,13 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     # A session of Spark takes half a minute of a processor before its first job has written something. In `just full`
     # two processes share these tests, which take much longer there.
     **({"spark": ("integration/spark", "parity/test_parity")} if PROFILE == "ci" else {}),
+    # They use one server with tokens.
+    "guarded": (
+        "integration/server/test_access",
+        "integration/server/test_feast_client",
+        "integration/server/test_generated_client",
+        "integration/server/test_mcp",
+    ),
 }
 
 LONGEST_FIRST = (
@@ -36,7 +43,6 @@ LONGEST_FIRST = (
     "integration/engine/test_backfill",
     "integration/engine/test_cluster",
     "integration/index/test_many_traces",
-    "integration/server/test_feast_client",
     "integration/spark/test_gateway",
     "integration/console/test_killed_engine",
     "integration/console/test_axe",
@@ -51,12 +57,11 @@ LONGEST_FIRST = (
     "integration/spark/test_java",
     "integration/spark/test_markers",
     "integration/server/test_surface",
+    "guarded",
     "integration/stack/test_commands",
-    "integration/server/test_served",
     "integration/skew/test_watch",
     "integration/skew/test_process",
     "integration/server/test_erase",
-    "integration/server/test_api",
     "integration/server/test_branches",
     "integration/server/test_fuzz",
     "integration/spark/test_joins",

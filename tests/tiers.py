@@ -30,7 +30,7 @@ LONG = {
     "integration/server/test_feast_client.py": "an environment with Feast; tests/unit/server has its endpoints",
     "integration/server/test_file_sources.py": "stand-ins and kills; tests/unit/ingest reads all kinds of files",
     "integration/server/test_fuzz.py": "minutes of requests; tests/unit/server refuses each kind of bad ones",
-    "integration/server/test_generated_client.py": "a generated client; test_surface.py has the same document",
+    "integration/server/test_generated_client.py": "a generated client; tests/unit/server has the same document",
     "integration/server/test_iceberg.py": "kills; tests/unit/ingest reads tables of Iceberg",
     "integration/server/test_init_project.py": "a project with a server; tests/docs checks its commands",
     "integration/server/test_intake_process.py": "kills of an intake process; test_repeats.py kills a server",

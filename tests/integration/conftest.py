@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from caraway.stack.jars import JarSet
+from caraway.state.database import connect
 from tests.integration.databases import EMPTY, new_database, running_postgres
 from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
@@ -94,3 +96,11 @@ def empty_postgres(postgres_server: str) -> Iterator[str]:
     """Yield the URL of a database without tables, one for each test."""
     with new_database(postgres_server, template=EMPTY) as url:
         yield url
+
+
+@pytest.fixture
+def engine(postgres: str) -> Iterator[sa.Engine]:
+    """Yield connections to the database of the test."""
+    engine = connect(postgres)
+    yield engine
+    engine.dispose()

@@ -56,3 +56,11 @@ def migrated(server: str) -> str:
 def url_of(server: str, name: str) -> str:
     """Return the URL of a database of a server."""
     return f"{server.rpartition('/')[0]}/{name}"
+
+
+def content_of(url: str) -> str:
+    """Return the content of all tables of a database as text."""
+    with psycopg.connect(url) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        texts = [sql.SQL("SELECT t::text FROM {} t").format(sql.Identifier(table)) for (table,) in tables]
+        return "\n".join(text for query in texts for (text,) in connection.execute(query))

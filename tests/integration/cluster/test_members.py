@@ -1,6 +1,5 @@
 """The owners of things in Postgres, compared with the same rules in a few lines of Python."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -21,15 +20,8 @@ LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
 JOBS = ("a", "b", "c")
 
 
-@pytest.fixture
-def database(postgres: str) -> Iterator[sa.Engine]:
-    engine = connect(postgres)
-    yield engine
-    engine.dispose()
-
-
-def member(database: sa.Engine, name: str) -> Member:
-    one = Member(engine=database, group=ENGINES, node=name)
+def member(engine: sa.Engine, name: str) -> Member:
+    one = Member(engine=engine, group=ENGINES, node=name)
     token = one.lease.claim(LONG, succeeds=True)
     assert token is not None
     return one.with_token(token)
@@ -48,8 +40,8 @@ actions = st.one_of(
 
 @given(steps=st.lists(actions, max_size=25))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
-def test_it_does_what_a_table_in_memory_does(database: sa.Engine, steps: list[tuple[object, ...]]) -> None:
-    with database.begin() as connection:
+def test_it_does_what_a_table_in_memory_does(engine: sa.Engine, steps: list[tuple[object, ...]]) -> None:
+    with engine.begin() as connection:
         connection.execute(sa.delete(leases))
     table = Table()
     # For each name the running process, and those that it has replaced.
@@ -57,7 +49,7 @@ def test_it_does_what_a_table_in_memory_does(database: sa.Engine, steps: list[tu
     for step in (("join", "one"), ("join", "two"), *steps):
         match step:
             case ("join", str(name)):
-                pairs.setdefault(name, []).insert(0, (member(database, name), table.join(name)))
+                pairs.setdefault(name, []).insert(0, (member(engine, name), table.join(name)))
             case ("miss", str(name)):
                 real, _ = pairs[name][0]
                 assert real.lease.renew(real.token, OVER)
@@ -97,8 +89,8 @@ def test_a_member_waits_for_the_tables(empty_postgres: str) -> None:
     engine.dispose()
 
 
-def test_of_many_that_take_at_once_one_has_each(database: sa.Engine) -> None:
-    members = [member(database, str(number)) for number in range(8)]
+def test_of_many_that_take_at_once_one_has_each(engine: sa.Engine) -> None:
+    members = [member(engine, str(number)) for number in range(8)]
     wanted = [f"job{n}" for n in range(10)]
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda one: one.take_free(wanted, successor=False), members))

@@ -1,14 +1,13 @@
 """Members, owners and tokens of a divided index, in Postgres."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from caraway.cluster.members import Owned
 from caraway.cluster.shards import ShardMember, ShardProgress, shard_member
-from caraway.state.database import connect
 
 # LONG doesn't expire within a test, even on a busy machine; NONE expires at once.
 LONG, NONE = timedelta(minutes=10), timedelta(0)
@@ -16,10 +15,8 @@ CAUGHT_UP = ShardProgress(caught_up=True, max_event_time_us=None)
 
 
 @pytest.fixture
-def one(postgres: str) -> Iterator[ShardMember]:
-    engine = connect(postgres)
-    yield shard_member(engine, "one", 4)
-    engine.dispose()
+def one(engine: sa.Engine) -> ShardMember:
+    return shard_member(engine, "one", 4)
 
 
 def join(member: ShardMember, address: str, lasting: timedelta) -> int | None:

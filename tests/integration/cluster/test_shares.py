@@ -1,7 +1,5 @@
 """The division of sources and sinks in a real Postgres: each has one server, whoever comes and goes."""
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -10,22 +8,14 @@ from psycopg import sql
 from caraway.cluster.members import READERS, WRITERS
 from caraway.cluster.shares import Shares
 from caraway.errors import UnavailableError
-from caraway.state.database import connect
 from caraway.state.tables import leases
 
 SOURCES = [f"source-{n}" for n in range(20)]
 NODES = ("one", "two", "three")
 
 
-@pytest.fixture
-def database(postgres: str) -> Iterator[sa.Engine]:
-    engine = connect(postgres)
-    yield engine
-    engine.dispose()
-
-
-def test_each_source_has_one_server_and_few_move(database: sa.Engine) -> None:
-    first, *others = (Shares(database, READERS, node) for node in NODES)
+def test_each_source_has_one_server_and_few_move(engine: sa.Engine) -> None:
+    first, *others = (Shares(engine, READERS, node) for node in NODES)
     assert first.mine(SOURCES) == set(SOURCES)
     for other in others:
         other.mine(SOURCES)
@@ -37,16 +27,14 @@ def test_each_source_has_one_server_and_few_move(database: sa.Engine) -> None:
     after = [each.mine(SOURCES) for each in (first, others[1])]
     assert sorted(source for part in after for source in part) == sorted(SOURCES)
     assert (after[0] >= divided[0], after[1] >= divided[2]) == (True, True)
-    with database.begin() as connection:
+    with engine.begin() as connection:
         dead = leases.c.name.endswith("/three")
         connection.execute(sa.update(leases).where(dead).values(expires_at=sa.func.clock_timestamp()))
     assert first.mine(SOURCES) == set(SOURCES)
 
 
-def test_a_server_keeps_its_part_while_postgres_is_away(
-    database: sa.Engine, postgres: str, postgres_server: str
-) -> None:
-    first, second = Shares(database, READERS, "one"), Shares(database, READERS, "two")
+def test_a_server_keeps_its_part_while_postgres_is_away(engine: sa.Engine, postgres: str, postgres_server: str) -> None:
+    first, second = Shares(engine, READERS, "one"), Shares(engine, READERS, "two")
     first.mine(SOURCES)
     parts = [second.mine(SOURCES), first.mine(SOURCES)]
     name = postgres.rpartition("/")[2]
@@ -57,12 +45,12 @@ def test_a_server_keeps_its_part_while_postgres_is_away(
         try:
             assert [second.mine(SOURCES), first.mine(SOURCES)] == parts
             with pytest.raises(UnavailableError):
-                Shares(database, READERS, "three").mine(SOURCES)
+                Shares(engine, READERS, "three").mine(SOURCES)
         finally:
             connection.execute(closed.format(sql.Identifier(name), sql.Literal(True)))
     assert [second.mine(SOURCES), first.mine(SOURCES)] == parts
 
 
-def test_sources_and_sinks_are_divided_among_their_own_members(database: sa.Engine) -> None:
-    readers, writers = Shares(database, READERS, "one"), Shares(database, WRITERS, "two")
+def test_sources_and_sinks_are_divided_among_their_own_members(engine: sa.Engine) -> None:
+    readers, writers = Shares(engine, READERS, "one"), Shares(engine, WRITERS, "two")
     assert readers.mine(SOURCES) == writers.mine(SOURCES) == readers.mine(SOURCES) == set(SOURCES)

@@ -19,12 +19,10 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from caraway.config.settings import Settings, SparkSettings
-from caraway.graph.wire.graphs import CommitRequest, encode_commit
-from caraway.state.access import Access
-from caraway.state.database import connect
 from tests.integration.console.chromium import chromium
 from tests.integration.console.person import Person
 from tests.integration.engine.rig import is_gone
+from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.integration.spark.broker import jars
@@ -85,16 +83,14 @@ class EngineProcess:
 
 
 @pytest.fixture
-def server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, tokens=True)
-    process.start()
-    yield process
-    assert process.stop() == 0, process.said()
+def guarded(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Guarded]:
+    with guarded_server(tmp_path / "server", kafka=kafka, postgres=postgres, graph=greenhouse.graph()) as made:
+        yield made
 
 
 @pytest.fixture
-def engine(server: ServerProcess, tmp_path: Path) -> Iterator[EngineProcess]:
-    made = EngineProcess(server, tmp_path / "engine")
+def engine(guarded: Guarded, tmp_path: Path) -> Iterator[EngineProcess]:
+    made = EngineProcess(guarded.server, tmp_path / "engine")
     yield made
     made.end()
 
@@ -110,16 +106,9 @@ def reading(pot_id: int, moisture: float) -> dict[str, Any]:
 
 
 def test_a_person_finds_why_a_feature_is_stale_after_a_kill(
-    server: ServerProcess, engine: EngineProcess, browser: webdriver.Chrome, postgres: str
+    guarded: Guarded, engine: EngineProcess, browser: webdriver.Chrome
 ) -> None:
-    database = connect(postgres)
-    _, token = Access(database, by="test").create_token("on-call", roles_given=["admin"])
-    database.dispose()
-    server.http.headers["Authorization"] = f"Bearer {token}"
-    eventually(lambda: server.http.get("/status").status_code == 200, server.said)
-    commit = encode_commit(CommitRequest(message="the greenhouse", graph=greenhouse.graph()))
-    answer = server.http.post("/commit", content=commit)
-    assert answer.status_code == 200, answer.text
+    server = guarded.server
     engine.start()
 
     def mean() -> float | None:
@@ -136,7 +125,7 @@ def test_a_person_finds_why_a_feature_is_stale_after_a_kill(
     server.log("readings", [reading(POT, 0.25)])
     eventually(lambda: mean() == 0.25, said)
     person = Person(browser, server)
-    person.sign_in(token)
+    person.sign_in(guarded.admin)
     person.open("/console/feature?name=Species.mean")
     person.loads_until("Yes: all that it is computed from keeps up.")
 

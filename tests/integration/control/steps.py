@@ -28,6 +28,10 @@ TABLES = (commits, branches, assets, asset_references, ledger, jobs)
 BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
 
+class CrashError(BaseException):
+    """The process has died; no code of the process may catch this."""
+
+
 @dataclass
 class Steps:
     """Counts steps, and does `act` once before the step number `at`."""
@@ -61,7 +65,7 @@ class Plant:
         self.engine = connect(url)
         self._folder = folder
         self._steps = steps
-        _count(self.engine, steps)
+        count_steps(self.engine, steps)
         self.reader = StateReader(self.engine)
         self.writer = StateWriter(self.engine, clock=clock, keep=timedelta())
         self.ledger = Ledger(self.engine, clock=clock, keep=timedelta())
@@ -90,7 +94,7 @@ class Plant:
             (self._folder / name).unlink(missing_ok=True)
 
 
-def _count(engine: sa.Engine, steps: Steps) -> None:
+def count_steps(engine: sa.Engine, steps: Steps) -> None:
     """Count each statement, and each COMMIT twice: before it is sent and after it was answered."""
 
     def before(*arguments: object) -> None:

@@ -31,7 +31,7 @@ from caraway.state.reader import StateReader
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 from caraway.state.writer import StateWriter
 from tests.effort import examples, timeout_of
-from tests.integration.control.crashing import CrashError, Crashes
+from tests.integration.control.steps import CrashError, Steps, count_steps
 from tests.unit.control.graphs import clicks, spend, users
 
 KEEP = timedelta(hours=1)
@@ -62,7 +62,7 @@ EMPTY: tuple[sa.Executable, ...] = (
 NOTHING = Settlement(cancel=frozenset(), open={})
 
 graphs = st.sampled_from(GRAPHS)
-# A commit takes some twenty statements, so a crash may hit any of them, or none.
+# A commit takes some twenty steps, so a crash may hit any of them, or none.
 crashes = st.none() | st.integers(0, 24)
 names = st.sampled_from(["a", "b", "c/d"])
 
@@ -119,6 +119,7 @@ class Simulation(RuleBasedStateMachine):
 
     engine: sa.Engine
     looking: sa.Engine
+    steps: Steps
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,8 +149,11 @@ class Simulation(RuleBasedStateMachine):
 
     def _crashing(self, after: int | None, action: Callable[[], None]) -> None:
         """Do something in a process that may crash during it, and then gets no answer."""
-        with suppress(CrashError), CRASHES[self.engine].after(after):
+        self.steps.taken.clear()
+        self.steps.at = after
+        with suppress(CrashError):
             action()
+        self.steps.at = None
 
     # The acts of users
 
@@ -377,9 +381,6 @@ class Simulation(RuleBasedStateMachine):
         )
 
 
-CRASHES: dict[sa.Engine, Crashes] = {}
-
-
 def _ignore(_: object) -> None:
     pass
 
@@ -389,9 +390,7 @@ def engine(postgres: str) -> Iterator[sa.Engine]:
     url = sa.make_url(postgres).set(drivername="postgresql+psycopg")
     # Only clients crash here, not Postgres, so it needn't wait for its disk at each commit.
     engine = sa.create_engine(url, connect_args={"options": "-c synchronous_commit=off"})
-    CRASHES[engine] = Crashes(engine)
     yield engine
-    del CRASHES[engine]
     engine.dispose()
 
 
@@ -406,7 +405,11 @@ def looking(engine: sa.Engine) -> Iterator[sa.Engine]:
 @pytest.mark.full(reason="a simulation of a minute; each kind of step has tests of its own")
 @pytest.mark.timeout(timeout_of(900))
 def test_whatever_happens_all_ends_well(engine: sa.Engine, looking: sa.Engine) -> None:
-    Simulation.engine, Simulation.looking = engine, looking
+    def crash() -> None:
+        raise CrashError
+
+    Simulation.engine, Simulation.looking, Simulation.steps = engine, looking, Steps(act=crash)
+    count_steps(engine, Simulation.steps)
     run_state_machine_as_test(
         Simulation,
         settings=settings(

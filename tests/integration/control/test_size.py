@@ -1,10 +1,9 @@
 """A large branch: the cost of a clone, and the cost of a commit that changes one pipeline."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 import sqlalchemy as sa
 
 from caraway.control.service import CommitService
@@ -12,7 +11,6 @@ from caraway.graph.operators import Aggregate, Dedup, Filter, Input
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.wire.graphs import CommitRequest
 from caraway.state.branches import Branches
-from caraway.state.database import connect
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
 from tests.timeouts import scaled_now
@@ -30,13 +28,6 @@ class Nowhere:
 
     def converge(self) -> None:
         pass
-
-
-@pytest.fixture
-def engine(postgres: str) -> Iterator[sa.Engine]:
-    engine = connect(postgres)
-    yield engine
-    engine.dispose()
 
 
 def _derived(number: int, *, version: int = 1, above: float = 1.0) -> DatasetSpec:

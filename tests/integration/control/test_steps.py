@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from caraway.graph.specs import Graph
@@ -132,35 +131,3 @@ def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deplo
     assert outcomes == sorted(outcomes)
     assert outcomes.count(False) >= 15
     assert outcomes.count(True) >= AFTER
-
-
-@pytest.mark.full(reason="a commit for each of its steps; the same steps are killed at by the test above")
-def test_a_postgres_that_drops_every_connection_at_any_step_goes_unnoticed(deployment: Deployment) -> None:
-    version, at = 1, 0
-    with psycopg.connect(deployment.url, autocommit=True) as other:
-
-        def cut() -> None:
-            other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-
-        while True:
-            deployment.clock.now += LATER
-            steps = Steps(act=cut)
-            plant = Plant(deployment.url, deployment.folder, steps, deployment.clock)
-            before, wanted = plant.reader.head(), graph(version + 1)
-            steps.taken.clear()
-            steps.at = at
-            result = plant.commits.commit(CommitRequest(message=str(version + 1), graph=wanted))
-            was_cut = len(steps.taken) > at
-            assert plant.reader.head_id() == result.commit_id
-            check_whole(plant.reader, before, wanted)
-            version, at = version + 1, at + (1 if at < FIRST else STRIDE)
-            steps.at = None
-            if version % REST == 0 or not was_cut:
-                settle(deployment, plant)
-                check_rest(plant, wanted)
-            plant.close()
-            if not was_cut:
-                break

@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.databases import new_database
+from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.server_process import ServerProcess
 from tests.unit.query import garden
 
@@ -34,6 +35,17 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
         datasets = client.get("/status").json()["datasets"]
     assert process.stop() == 0, process.said()
     assert datasets == [spec.name for spec in garden.graph().datasets]
+
+
+@pytest.fixture(scope="session")
+def guarded_garden(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """Yield a server with tokens that serves the garden, whose pots are private; it has a database of its own."""
+    folder = tmp_path_factory.mktemp("guarded")
+    with (
+        new_database(postgres_server) as postgres,
+        guarded_server(folder, kafka=kafka, postgres=postgres, graph=garden.tagged(Pots=["pii"])) as made,
+    ):
+        yield made
 
 
 @pytest.fixture

@@ -3,19 +3,15 @@
 # mypy: disable-error-code="attr-defined"
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import httpx
-import orjson
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from caraway import dataset, field, meta
-from caraway.connectors import Kafka, Webhook, source
+from caraway.connectors import Webhook, source
 from caraway.graph.specs import Graph
 from caraway.topics.polling import poll_some
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, consumer_of, eventually
@@ -26,19 +22,13 @@ BOUNDS = {"max_lag_records": 1_000, "max_lag_seconds": 0.1}
 BACKLOG = 600_000
 
 
-@pytest.fixture
-def start(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
-    """Yield a function that starts a server with small bounds."""
-    made: list[ServerProcess] = []
-
-    def make() -> ServerProcess:
-        made.append(ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, more=BOUNDS))
-        made[0].start()
-        return made[0]
-
-    yield make
-    for process in made:
-        process.stop()
+@pytest.fixture(scope="module")
+def server(kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """Yield a server with small bounds."""
+    process = ServerProcess(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=module_postgres, more=BOUNDS)
+    process.start()
+    yield process
+    process.stop()
 
 
 def graph_of_hooks(name: str) -> Graph:
@@ -107,8 +97,7 @@ def flood(server: ServerProcess, kafka: str, dataset: str) -> None:
     server.resume()
 
 
-def test_rows_are_refused_while_their_index_is_behind(start: Callable[[], ServerProcess], kafka: str) -> None:
-    server = start()
+def test_rows_are_refused_while_their_index_is_behind(server: ServerProcess, kafka: str) -> None:
     name = f"crates-{secrets.token_hex(4)}"
     server.commit(graph_of_hooks(name))
     assert server.log(name, [crate(1)]).status_code == 200
@@ -148,39 +137,3 @@ def test_rows_are_refused_while_their_index_is_behind(start: Callable[[], Server
     assert len(read(kafka, topic)) == len(before) + accepted + 1
     indexes = {each["dataset"]: each for each in server.http.get("/status").json()["index"]["indexes"]}
     assert indexes["Others"]["lag_seconds"] == 0.0
-
-
-def test_a_source_waits_while_its_index_is_behind(start: Callable[[], ServerProcess], kafka: str) -> None:
-    name = f"source-{secrets.token_hex(4)}"
-    brokers = Kafka(name="brokers", bootstrap_servers=kafka, security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
-    producer = Producer({"bootstrap.servers": kafka})
-
-    def produce(number: int) -> None:
-        producer.produce(name, orjson.dumps({"pot": number, "at": "2024-01-01T00:00:00Z"}))
-        assert producer.flush(TIMEOUT_S) == 0
-
-    @meta(owner="a@b.co")
-    @source(brokers.topic(name), disorder="1h", cdc="upsert")
-    @dataset(index=True)
-    class Shelves:
-        pot: int = field(key=True)
-        at: datetime = field(timestamp=True)
-
-    produce(1)
-    server = start()
-    server.commit(Graph(datasets=(Shelves.to_spec(),)))
-
-    def state() -> dict[str, object]:
-        sources = server.http.get("/status").json()["sources"]
-        return dict(sources[0]) if sources else {}
-
-    eventually(lambda: state().get("position") == {"0": 1}, server.said)
-    flood(server, kafka, "Shelves")
-    eventually(lambda: state()["state"] == "waiting", server.said)
-    produce(2)
-    assert state()["error"] == ""
-    eventually(lambda: state()["position"] == {"0": 2}, server.said)
-    eventually(lambda: state()["state"] == "reading", server.said)
-    assert len(read(kafka, server.topic("Shelves"))) == 2

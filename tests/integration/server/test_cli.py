@@ -1,7 +1,5 @@
 """Tests of the commands that talk to a server, as users type them, with a server, Kafka, Postgres and RocksDB."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from datetime import datetime
@@ -96,7 +94,7 @@ def test_rows_are_logged_looked_up_and_queried(server: ServerProcess, branch: Cl
     pd.DataFrame({"plant": [8], "height": [9], "at": [pd.Timestamp("2026-01-01", tz="UTC")]}).to_parquet(
         tmp_path / "more.parquet"
     )
-    assert told_parquet(server, tmp_path / "more.parquet")["accepted"] == 1
+    assert told(server, "log", "greenhouse", "plants", str(tmp_path / "more.parquet"))["accepted"] == 1
 
     def heights() -> object:
         asked = json.dumps({"plant": [1, 2, 7, 8]})
@@ -108,51 +106,8 @@ def test_rows_are_logged_looked_up_and_queried(server: ServerProcess, branch: Cl
     assert json.loads(one.stdout)["height"] == [30]
     missing = caraway(server, "lookup", "Plants", "--key", "plant=99")
     assert (missing.exit_code, "false" in missing.stdout) == (1, True)
-
-
-def test_rows_are_served_when_a_wait_ends(server: ServerProcess, branch: Client) -> None:
-    for number in range(700, 703):
-        caraway(server, "log", "greenhouse", "plants", json.dumps([plant(number, number)]))
-        waited = caraway(server, "wait", "--commit")
-        assert (waited.exit_code, waited.stdout[:13]) == (0, "served after "), waited.output
-        found = caraway(server, "lookup", "Plants", "--key", f"plant={number}", "-o", "csv", "--field", "height")
-        assert found.stdout == f"found,plant,height\ntrue,{number},{number}\n"
-
-
-def told_parquet(server: ServerProcess, file: Path) -> Any:
-    found = caraway(server, "log", "greenhouse", "plants", str(file), "--json")
-    assert found.exit_code == 0, found.output
-    return json.loads(found.stdout)
-
-
-def test_a_query_in_three_forms(server: ServerProcess) -> None:
-    asked = '[{"Tap.pot": 4711}, {"Tap.pot": 4712}]'
-    arguments = ["query", "State.species", "State.answer", "--input", asked]
-    assert told(server, *arguments, branch="main") == {"State.species": ["fern", "fern"], "State.answer": [42, 42]}
-    as_csv = caraway(server, *arguments, "-o", "csv", branch="main").stdout
-    assert list(csv.reader(io.StringIO(as_csv))) == [
-        ["State.species", "State.answer"],
-        ["fern", "42"],
-        ["fern", "42"],
-    ]
-    table = caraway(server, "query", "State.species", "--with", "Tap.pot=4711", branch="main")
-    assert table.exit_code == 0, table.output
-    assert [line.split() for line in table.stdout.splitlines()] == [["State.species"], ["fern"]]
     stdin = caraway(server, "query", "State.answer", "-o", "csv", given='{"Tap.pot": 1}\n', branch="main")
     assert stdin.stdout == "State.answer\n42\n"
-
-
-def test_definitions_are_listed_and_described(server: ServerProcess, branch: Client) -> None:
-    assert [found["name"] for found in told(server, "datasets")["datasets"]] == ["Plants"]
-    assert "Plants" in caraway(server, "datasets").stdout
-    page = caraway(server, "describe", "Plants").stdout
-    for expected in ("dataset Plants", "Plants and how tall they are.", "a@b.co", "erase key", "[Webhook: greenhouse]"):
-        assert expected in page
-    assert "State.advice" in caraway(server, "describe", "State", branch="main").stdout
-    assert "def advise" in caraway(server, "describe", "State.advice", branch="main").stdout
-    unknown = caraway(server, "describe", "Plant")
-    assert unknown.exit_code == 1
-    assert "did you mean Plants" in unknown.stderr
 
 
 def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, branch: Client, kafka: str) -> None:
@@ -205,6 +160,8 @@ def newest_topic(server: ServerProcess) -> str:
 
 def test_dead_letters_come_in_pages(server: ServerProcess, branch: Client) -> None:
     caraway(server, "log", "greenhouse", "plants", json.dumps([plant(number, "tall") for number in range(5)]))
+    assert "the `next` of an earlier answer" in caraway(server, "dead-letters", "list", "--before", "x").stderr
+    assert "no id of a dead letter" in caraway(server, "dead-letters", "show", "x").stderr
     found: list[str] = []
     before: tuple[str, ...] = ()
     while True:
@@ -237,17 +194,3 @@ def test_rows_of_erased_keys_are_no_longer_shown_and_the_answer_says_what_stays(
     assert [place["where"] for place in status["remaining"]][
         -1
     ] == "backups, and the systems that sent the rows or that sinks write"
-
-
-def test_mistakes_say_what_to_do(server: ServerProcess, branch: Client, tmp_path: Path) -> None:
-    for arguments, expected in (
-        (["log", "greenhouse", "flowers", '[{"plant": 1}]'], "plants"),
-        (["log", "greenhouse", "plants", str(tmp_path / "missing.csv")], "can't be read"),
-        (["log", "greenhouse", "plants", str(tmp_path / "rows.txt")], "say it with --format"),
-        (["query", "State.species", "--with", "pot"], "column=value is expected"),
-        (["dead-letters", "show", "x"], "no id of a dead letter"),
-        (["dead-letters", "list", "--before", "x"], "the `next` of an earlier answer"),
-    ):
-        found = caraway(server, *arguments, given="")
-        assert found.exit_code == 1, (arguments, found.output)
-        assert expected in found.stderr, (arguments, found.stderr)

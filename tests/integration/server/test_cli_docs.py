@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.client import Client
 from tests.integration.server.server_process import ServerProcess, eventually
-from tests.markdown import DOCS, blocks, console_commands, dead_links, matches
+from tests.markdown import DOCS, blocks, console_commands, matches
 
 PAGE = DOCS / "cli.md"
 BRANCH = "documented"
@@ -22,10 +22,6 @@ def test_the_matcher_sees_differences() -> None:
     assert not matches("[x]\n", "[y]\n")
     assert matches("id     at\n1-234  x\n", "id   at\n…-…  x\n")
     assert not matches("a b\n", "a  b\n")
-
-
-def test_the_links_lead_somewhere() -> None:
-    assert dead_links(PAGE) == []
 
 
 def test_the_page(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import yaml
 
 from bench.feast.rival import environment
 from caraway.client.discovery import DEFAULT_PORT
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.guarded import Guarded
+from tests.integration.server.server_process import eventually
 from tests.integration.server.test_api import pot
 from tests.markdown import DOCS
-from tests.unit.query import garden
 
 CLIENT = Path(__file__).parents[3] / "bench" / "feast" / "client.py"
-TOKEN = "feast-" + "0" * 40
 
 
 def documented() -> dict[str, Any]:
@@ -38,26 +36,19 @@ def test_the_documented_address_is_that_of_a_server() -> None:
 @pytest.mark.full(reason="a minute, most of it imports of Feast; the endpoint has unit tests of its own")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("in_file", [False, True], ids=["token in a variable", "token in the file"])
-def test_feast_reads_online_features(
-    own_server: Callable[..., ServerProcess], tmp_path: Path, *, in_file: bool
-) -> None:
-    token_file = tmp_path / "token"
-    token_file.write_text(TOKEN)
-    token_file.chmod(0o600)
-    server = own_server(tokens=True, admin_token_file=token_file)
-    server.http.headers["Authorization"] = f"Bearer {TOKEN}"
-    server.commit(garden.graph())
-    server.log("pots", [pot(801, "oak", size=12.5), pot(802, "elm")])
-    data = {"Tap.pot": [801, 802]}
+def test_feast_reads_online_features(guarded_garden: Guarded, tmp_path: Path, *, in_file: bool) -> None:
+    server, token = guarded_garden.server, guarded_garden.admin
+    server.log("pots", [pot(811, "oak", size=12.5), pot(812, "elm")])
+    data = {"Tap.pot": [811, 812]}
     eventually(lambda: server.query(["State.species"], data).json() == {"State.species": ["oak", "elm"]}, server.said)
     features = {"species": "String", "size": "Float64", "big": "Bool", "count": "Int64"}
-    request = {"view": "State", "entity": "pot", "features": features, "rows": [801, 802, 803]}
+    request = {"view": "State", "entity": "pot", "features": features, "rows": [811, 812, 813]}
     config = documented()
     config["online_store"]["path"] = str(server.settings.server.url)
-    environ = {**os.environ, config["auth"]["token_env_var"]: TOKEN}
+    environ = {**os.environ, config["auth"]["token_env_var"]: token}
     if in_file:
         del environ[config["auth"].pop("token_env_var")]
-        config["auth"]["token"] = TOKEN
+        config["auth"]["token"] = token
     (tmp_path / "feature_store.yaml").write_text(yaml.safe_dump(config))
     command = [environment() / "python", CLIENT, tmp_path, json.dumps(request)]
     done = subprocess.run(
@@ -71,5 +62,5 @@ def test_feast_reads_online_features(
         "big": [True, False, False],
         "count": [0, 0, 0],
     }
-    assert found["plain"] == {"pot": [801, 802, 803], **expected}
-    assert found["full"] == {"pot": [801, 802, 803], **{f"State__{name}": values for name, values in expected.items()}}
+    assert found["plain"] == {"pot": [811, 812, 813], **expected}
+    assert found["full"] == {"pot": [811, 812, 813], **{f"State__{name}": values for name, values in expected.items()}}

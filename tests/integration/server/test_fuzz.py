@@ -13,11 +13,10 @@ import psutil
 import pytest
 
 from caraway.server.surface import DOCUMENT
-from caraway.state.access import Access
-from caraway.state.database import connect
 from tests.fuzz.messages import Caller, messages, untouched
 from tests.fuzz.run import fuzz
 from tests.fuzz.valid import BRANCH, pages, requests
+from tests.integration.server.guarded import guarded_server
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.query import garden
@@ -35,26 +34,14 @@ INTAKE = "caraway.ingest.intake_main"
 @pytest.fixture
 def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str]]:
     """Yield a server of the test's own with two tokens, of the fuzzer and of another caller."""
-    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, tokens=True)
-    engine = connect(postgres)
-    try:
-        process.start()
-        access = Access(engine, by="test")
-        _, fuzzer = access.create_token("fuzzer@example.com", roles_given=["admin"])
-        _, other = access.create_token("other@example.com", roles_given=["admin"])
-        process.http.headers["Authorization"] = f"Bearer {other}"
-        eventually(lambda: process.http.get("/status").status_code == 200, process.said)
-        process.commit(garden.graph())
+    with guarded_server(tmp_path / "server", kafka=kafka, postgres=postgres, graph=garden.graph()) as guarded:
+        process = guarded.server
         process.http.post("/init", json={}, headers={"X-Caraway-Branch": BRANCH}).raise_for_status()
         assert process.log("pots", [pot(1, "oak")]).status_code == 200
         # The process for large log requests starts with the first of them, and stays.
         assert process.log("pots", [pot(number, "oak") for number in range(2_000)]).status_code == 200
         eventually(lambda: any(INTAKE in one.cmdline() for one in psutil.Process(process.pid).children()), process.said)
-        yield process, fuzzer, other
-    finally:
-        engine.dispose()
-        process.http.close()
-        process.kill()
+        yield process, guarded.administrator("fuzzer@example.com"), guarded.admin
 
 
 def test_the_fuzzer_knows_every_endpoint() -> None:

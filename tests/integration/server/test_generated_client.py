@@ -4,7 +4,6 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 
 from caraway.server.surface import ENDPOINTS
-from caraway.state.access import Access
-from caraway.state.database import connect
+from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
-from tests.unit.query import garden
 
 PACKAGE = "generated_caraway_client"
 # The generator treats bodies of other types than JSON as bytes if its configuration says so.
@@ -30,22 +27,8 @@ CONFIGURATION: dict[str, object] = {
 
 
 @pytest.fixture(scope="module")
-def token(module_postgres: str) -> tuple[str, str]:
-    """Return a database, and a token in it for everything."""
-    return module_postgres, "t" * 40
-
-
-@pytest.fixture(scope="module")
-def server(kafka: str, token: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Yield a server with tokens that serves the garden."""
-    folder = tmp_path_factory.mktemp("generated")
-    (folder / "token").write_text(token[1])
-    process = ServerProcess(folder, kafka=kafka, postgres=token[0], tokens=True, admin_token_file=folder / "token")
-    process.http.headers["Authorization"] = f"Bearer {token[1]}"
-    process.start()
-    process.commit(garden.graph())
-    yield process
-    assert process.stop() == 0, process.said()
+def server(guarded_garden: Guarded) -> ServerProcess:
+    return guarded_garden.server
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +67,12 @@ def model(name: str) -> Any:
     return getattr(importlib.import_module(f"{PACKAGE}.models"), name)
 
 
-def test_a_generated_client_authenticates(server: ServerProcess, generated: ModuleType, token: tuple[str, str]) -> None:
+def test_a_generated_client_authenticates(
+    server: ServerProcess, generated: ModuleType, guarded_garden: Guarded
+) -> None:
+    server = guarded_garden.server
     url = str(server.settings.server.url)
-    with generated.AuthenticatedClient(url, token[1]) as client:
+    with generated.AuthenticatedClient(url, guarded_garden.admin) as client:
         listed = operation("list_datasets").sync_detailed(client=client)
         assert listed.status_code == 200, listed.content
         missing = operation("describe").sync_detailed("nothing", client=client)
@@ -105,19 +91,10 @@ def test_a_generated_client_authenticates(server: ServerProcess, generated: Modu
         eventually(served, server.said)
 
 
-def test_a_generated_client_without_a_valid_token_is_refused(
-    server: ServerProcess, generated: ModuleType, token: tuple[str, str]
-) -> None:
+def test_a_generated_client_without_a_valid_token_is_refused(server: ServerProcess, generated: ModuleType) -> None:
     url = str(server.settings.server.url)
     for client in (generated.Client(url), generated.AuthenticatedClient(url, "u" * 40)):
         with client:
             refused = operation("list_datasets").sync_detailed(client=client)
             assert (refused.status_code, refused.parsed.code) == (401, "unauthenticated")
             assert operation("health").sync_detailed(client=client).status_code == 200
-    engine = connect(token[0])
-    try:
-        _, made = Access(engine, by="test").create_token("ada", roles_given=["admin"])
-    finally:
-        engine.dispose()
-    with generated.AuthenticatedClient(url, made) as client:
-        eventually(lambda: operation("list_datasets").sync_detailed(client=client).status_code == 200, server.said)

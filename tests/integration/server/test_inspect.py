@@ -140,14 +140,6 @@ def test_erased_keys_are_not_shown(branch: Client) -> None:
     eventually(lambda: "private" not in branch.inspect(Parcels, n=500)["parcel"].tolist())
 
 
-def test_what_cannot_be_inspected_is_refused(branch: Client) -> None:
-    for name, status in (("Parcel", 404), ("Nowhere", 404)):
-        with pytest.raises(RemoteError, match=str(status)):
-            branch.inspect(name)
-    with pytest.raises(RemoteError, match=r"400.*n"):
-        branch.inspect("Parcels", n=0)
-
-
 @pytest.mark.spec("featuresets:6:13", "featuresets:6:14")
 def test_lineage_and_properties_are_those_of_the_mock(branch: Client, mock: MockClient) -> None:
     assert branch.lineage() == mock.lineage()

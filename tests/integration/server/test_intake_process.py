@@ -4,7 +4,7 @@ import concurrent.futures
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 
@@ -13,6 +13,7 @@ import pytest
 
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, end_of, eventually, records
+from tests.integration.server.test_repeats import pots_on, readings
 from tests.timeouts import deadline_in
 from tests.unit.query import garden
 
@@ -33,16 +34,12 @@ def intake_of(server: ServerProcess) -> int | None:
     return None
 
 
-def readings(marker: str, count: int = ROWS) -> list[dict[str, object]]:
-    """Return rows of which every hundredth doesn't fit."""
-    return [
-        {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number, marker: 1}
-        for number in range(count)
-    ]
+def marked(marker: str, count: int = ROWS) -> list[dict[str, object]]:
+    return readings(count, **{marker: 1})
 
 
-def pots_on(kafka: str, topic: str) -> Counter[int]:
-    return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
+def counted(kafka: str, topic: str) -> Counter[int]:
+    return Counter(pots_on(kafka, topic))
 
 
 def has_taken(server: ServerProcess, row: str) -> float:
@@ -52,27 +49,35 @@ def has_taken(server: ServerProcess, row: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in wanted if 'dataset_name="Readings"' in line)
 
 
+@pytest.fixture(scope="module")
+def started(kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path_factory.mktemp("intake"), kafka=kafka, postgres=module_postgres)
+    process.start()
+    process.commit(garden.graph())
+    yield process
+    process.kill()
+    process.http.close()
+
+
 @pytest.fixture
-def server_with_process(own_server: Callable[[], ServerProcess]) -> ServerProcess:
-    server = own_server()
-    server.commit(garden.graph())
+def server(started: ServerProcess) -> ServerProcess:
+    """Return a server whose process for large requests runs."""
 
     def starts() -> bool:
         # The request that finds no process is taken by the server, and has it started.
-        assert server.log("readings", readings("first")).status_code == 200
-        return "the process for large log requests takes them" in server.said()
+        assert started.log("readings", marked("first")).status_code == 200
+        return intake_of(started) is not None and "the process for large log requests takes them" in started.said()
 
-    eventually(starts, server.said)
-    return server
+    eventually(starts, started.said)
+    return started
 
 
-def test_the_outcome_is_that_of_the_server(server_with_process: ServerProcess, kafka: str) -> None:
-    server = server_with_process
+def test_the_outcome_is_that_of_the_server(server: ServerProcess, kafka: str) -> None:
     topic, marker = server.topic("Readings"), f"same {time.time_ns()}"
-    rows = readings(marker)
-    before, accepted = pots_on(kafka, topic), has_taken(server, "msgs_processed")
+    rows = marked(marker)
+    before, accepted = counted(kafka, topic), has_taken(server, "msgs_processed")
     large = server.log("readings", rows)
-    assert pots_on(kafka, topic) - before == Counter(number for number in range(ROWS) if number % 100)
+    assert counted(kafka, topic) - before == Counter(number for number in range(ROWS) if number % 100)
     assert has_taken(server, "msgs_processed") - accepted == ROWS - ROWS // 100
     # The server takes small requests itself: their outcomes together are that of the large one.
     small = [server.log("readings", rows[start : start + 50]) for start in range(0, ROWS, 50)]
@@ -86,8 +91,7 @@ def test_the_outcome_is_that_of_the_server(server_with_process: ServerProcess, k
     assert len({msgspec.json.encode({**letter, "time": 0}) for letter in letters}) == ROWS // 100
 
 
-def test_what_the_process_can_t_take_is_refused_as_by_the_server(server_with_process: ServerProcess) -> None:
-    server = server_with_process
+def test_what_the_process_can_t_take_is_refused_as_by_the_server(server: ServerProcess) -> None:
     many = [{"pot": 1}] * ROWS
     for wrong in (
         {"pot": [1] * ROWS, "at": [1] * (ROWS + 1)},
@@ -110,14 +114,12 @@ def test_what_the_process_can_t_take_is_refused_as_by_the_server(server_with_pro
     assert intake_of(server) is not None
 
 
-@pytest.mark.full(reason="suspends a process many times; test_repeats.py does it to a server with the same intake")
-def test_a_killed_process_takes_each_row_once(server_with_process: ServerProcess, kafka: str) -> None:
-    server = server_with_process
+def test_a_killed_process_takes_each_row_once(server: ServerProcess, kafka: str) -> None:
     process = intake_of(server)
     assert process is not None
     topic, marker = server.topic("Readings"), f"killed {time.time_ns()}"
-    before = pots_on(kafka, topic)
-    rows, key = readings(marker, 8_000), {"Idempotency-Key": marker}
+    before = counted(kafka, topic)
+    rows, key = marked(marker, 8_000), {"Idempotency-Key": marker}
     first = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         os.kill(process, SIGSTOP)
@@ -136,27 +138,28 @@ def test_a_killed_process_takes_each_row_once(server_with_process: ServerProcess
     elapsed = {"Caraway-Elapsed-Ms": str(int(1000 * (time.monotonic() - first)))}
     again = server.log("readings", rows, {**key, **elapsed}).json()
     assert (again["accepted"], again["rejected"]) == (7_920, 80)
-    assert pots_on(kafka, topic) - before == Counter(number for number in range(8_000) if number % 100)
+    assert counted(kafka, topic) - before == Counter(number for number in range(8_000) if number % 100)
     # Another one is started, and takes requests.
 
     def replaced() -> bool:
-        assert server.log("readings", readings("next")).status_code == 200
+        assert server.log("readings", marked("next")).status_code == 200
         return intake_of(server) not in {None, process}
 
     eventually(replaced, server.said)
     end = end_of(kafka, topic)
-    assert server.log("readings", readings("last")).json()["accepted"] == ROWS - ROWS // 100
+    assert server.log("readings", marked("last")).json()["accepted"] == ROWS - ROWS // 100
     assert end_of(kafka, topic) == end + ROWS - ROWS // 100
 
 
-def test_the_process_ends_with_its_server(server_with_process: ServerProcess) -> None:
-    server = server_with_process
+def test_the_process_ends_with_its_server_which_is_killed_or_stopped(server: ServerProcess) -> None:
     process = intake_of(server)
     server.kill()
     eventually(lambda: not Path(f"/proc/{process}").exists(), server.said)
-
-
-def test_the_process_ends_when_the_server_is_stopped(server_with_process: ServerProcess) -> None:
-    process = intake_of(server_with_process)
-    assert server_with_process.stop() == 0
+    server.log_file.write_text("")
+    server.start()
+    assert server.log("readings", marked("again")).status_code == 200
+    eventually(lambda: intake_of(server) is not None, server.said)
+    process = intake_of(server)
+    server.terminate()
+    assert server.wait() == 0
     assert not Path(f"/proc/{process}").exists()

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,9 +68,8 @@ def test_the_server_waits_for_its_parts_and_survives_their_absence(jars: JarSet,
         assert server.stop() == 0, server.said()
 
 
-def test_sigterm_lets_requests_finish(kafka: str, postgres: str, tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    server.start()
+def test_sigterm_lets_requests_finish(own_server: Callable[[], ServerProcess], kafka: str) -> None:
+    server = own_server()
     server.commit(garden.graph())
     topic = server.topic("Readings")
     before = end_of(kafka, topic)
@@ -81,7 +81,6 @@ def test_sigterm_lets_requests_finish(kafka: str, postgres: str, tmp_path: Path)
         server.resume()
         assert request.result().json()["accepted"] == len(rows)
     assert server.wait() == 0, server.said()
-    server.http.close()
 
 
 def test_a_second_server_on_the_same_folder_says_why_it_ends(server: ServerProcess, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from caraway import Count, F, connectors, dataset, extractor, featureset, field, meta, pipeline
 from caraway.config.errors import ConfigurationError
-from caraway.config.settings import IndexSettings, KafkaSettings
+from caraway.config.settings import IndexSettings, KafkaSettings, ServerSettings, Settings
 from caraway.dtypes import Continuous, Tumbling
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
@@ -308,9 +308,7 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
     assert one.stop() == 0, one.said()
 
 
-def test_several_processes_and_a_divided_index_are_refused(kafka: str, postgres: str, tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, workers=2)
-    settings = server.settings.model_copy(update={"index": IndexSettings(shards=SHARDS)})
+def test_several_processes_and_a_divided_index_are_refused() -> None:
+    settings = Settings(server=ServerSettings(workers=2), index=IndexSettings(shards=SHARDS))
     with pytest.raises(ConfigurationError, match=r"index\.shards"):
         run_workers(settings)
-    server.http.close()

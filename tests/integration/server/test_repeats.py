@@ -17,14 +17,16 @@ from tests.unit.query import garden
 # Rows of a request, of at most 100,000. A quick machine takes two seconds for so many, which is many slices of work to
 # kill the server between.
 ROWS = 96_000
+# The server is killed once so many rows are on the topic.
+AFTER_ROWS = 20_000
 # How often a request is sent until the server is killed within one.
 TRIES = 5
 
 
-def readings(count: int) -> list[dict[str, object]]:
+def readings(count: int, **more: object) -> list[dict[str, object]]:
     """Return rows of which every hundredth doesn't fit."""
     return [
-        {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number}
+        {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number, **more}
         for number in range(count)
     ]
 
@@ -37,31 +39,25 @@ def letters(kafka: str, key: str) -> int:
     return sum(key.encode() in value for value in records(kafka, DEAD_LETTERS))
 
 
-_BEGIN = pytest.mark.full(reason="half a minute: the same kill at the begin")
-
-
 # A kill after most of the rows can't be timed: since rows travel in blocks, the last ones are sent within one slice.
-@pytest.mark.parametrize("after_rows", [pytest.param(1, marks=_BEGIN), 20_000])
-def test_a_killed_server_takes_each_row_once(
-    own_server: Callable[[], ServerProcess], kafka: str, after_rows: int
-) -> None:
+def test_a_killed_server_takes_each_row_once(own_server: Callable[[], ServerProcess], kafka: str) -> None:
     server = own_server()
     server.commit(garden.graph())
     topic = server.topic("Readings")
     for _ in range(TRIES):
         before = Counter(pots_on(kafka, topic))
         marker = f"killed {time.time_ns()}"
-        rows = [{**row, marker: 1} for row in readings(ROWS)]
+        rows = readings(ROWS, **{marker: 1})
         key = {"Idempotency-Key": marker}
         first = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(1) as thread, closing(RecordCount(kafka, topic)) as count:
             request = thread.submit(server.log, "readings", rows, key)
-            server.run_in_slices_until(lambda: count() >= before.total() + after_rows)  # noqa: B023 (called here)
+            server.run_in_slices_until(lambda: count() >= before.total() + AFTER_ROWS)  # noqa: B023 (called here)
             server.kill()
             try:
                 request.result()
             except httpx.TransportError:
-                assert count() >= before.total() + after_rows
+                assert count() >= before.total() + AFTER_ROWS
                 break
         # On a busy machine, a slice may be long enough for the rest of the rows and for the answer.
         server = own_server()

@@ -4,7 +4,6 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,6 +17,7 @@ from caraway.errors import RemoteError
 from caraway.lib import secrets
 from caraway.lib.params import inputs, outputs
 from caraway.testing import MockClient
+from tests.integration.databases import content_of
 from tests.integration.server.server_process import ServerProcess, eventually
 
 VALUE = "hunter2-of-the-garden"
@@ -77,14 +77,6 @@ def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
         scenario(client)
 
 
-def everything(postgres: str) -> str:
-    """Return the content of all tables."""
-    with psycopg.connect(postgres) as connection:
-        tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-        rows = [connection.execute(f"SELECT t::text FROM {table} t").fetchall() for table in tables]  # noqa: S608
-    return "\n".join(str(row[0]) for found in rows for row in found)
-
-
 def test_nobody_finds_a_value(server: ServerProcess, database: str) -> None:
     run = CliRunner()
     at = ["--url", str(server.settings.server.url)]
@@ -106,7 +98,7 @@ def test_nobody_finds_a_value(server: ServerProcess, database: str) -> None:
     told = [kept.output, listed.output, run.invoke(app, ["secrets", "list", *at]).output]
     told += [run.invoke(app, ["explain", "query", "Signed.length", "--given", '{"Signed.number": [1]}', *at]).output]
     told += [server.http.get(path).text for path in ("/status", "/metrics", "/branch/log", "/ledger", "/secrets")]
-    told += [everything(database), server.log_file.read_text()]
+    told += [content_of(database), server.log_file.read_text()]
     assert "signing-key" in told[-2]
     for text in told:
         for hidden in (NEWER, VALUE):
@@ -120,7 +112,7 @@ def test_nobody_finds_a_value(server: ServerProcess, database: str) -> None:
 
     # With a new key the old values still open, and are sealed anew.
     data = ["--data", str(server.settings.data_dir)]
-    before = everything(database)
+    before = content_of(database)
     turned = run.invoke(app, ["secrets", "rotate", "--database", database, *data])
     assert turned.exit_code == 0, turned.output
     with psycopg.connect(database) as connection:
@@ -133,14 +125,3 @@ def test_nobody_finds_a_value(server: ServerProcess, database: str) -> None:
     gone = run.invoke(app, ["secrets", "delete", "signing-key", *at])
     assert gone.exit_code == 0, gone.output
     assert run.invoke(app, ["secrets", "delete", "signing-key", *at]).exit_code == 1
-
-
-def test_erase_from_the_command_line(server: ServerProcess, tmp_path: Path) -> None:
-    at = ["--url", str(server.settings.server.url)]
-    run = CliRunner()
-    for wrong in ([], ["--key", "pot"], ["--key", "a=1", "--key", "a=2"], ["--file", str(tmp_path / "none.csv")]):
-        assert run.invoke(app, ["erase", "Pots", *wrong, *at]).exit_code == 1
-    refused = run.invoke(app, ["erase", "Pots", "--key", "pot=1", *at])
-    assert (refused.exit_code, "mark one with field(key=True, erase_key=True)" in refused.stderr) == (1, True)
-    shown = run.invoke(app, ["erase", "Pots", "--status", *at])
-    assert (shown.exit_code, shown.stdout) == (0, "Nothing was erased.\n")

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +12,6 @@ import psutil
 import pytest
 
 from caraway import Client, connectors, dataset, field, meta
-from caraway.graph.specs import Graph
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_secrets import Signed
 from tests.unit.query import garden
@@ -118,7 +116,6 @@ def eventually_answers(check: Callable[[], bool], server: ServerProcess) -> None
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.full(reason="a minute and a half of kills; the next test asks both servers and their processes")
 def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
     servers: tuple[ServerProcess, ServerProcess],
 ) -> None:
@@ -155,12 +152,6 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
 
     eventually(all_counted, lambda: several.http.get("/metrics").text)
 
-    # A reader that is killed is started again; the other one answers meanwhile.
-    killed = processes(several)["1"]
-    killed.kill()
-    eventually_answers(lambda: species(several, POT) == "oak", several)
-    eventually(lambda: processes(several).get("1", killed).pid != killed.pid, several.said)
-
     # The writer is killed: readers go on answering, and report that writes are impossible.
     writer = processes(several)["writer"]
     writer.suspend()
@@ -175,26 +166,6 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
     log(several, row(0, "ash", at_s=2))
     for server in servers:
         wait_for(server, POT, "ash")
-
-    # A server's readers know a branch that it makes at once, and the other server knows it soon.
-    made = several.http.post("/init", json={"clone_from": "main"}, headers={"X-Caraway-Branch": "twig"})
-    assert made.status_code == 200, made.text
-    headers = {"X-Caraway-Branch": "twig"}
-    body = {"inputs": ["Tap.pot"], "outputs": ["State.species"], "data": {"Tap.pot": [POT]}}
-    for _ in range(MANY):
-        found = httpx.post(f"{several.http.base_url}query", json=body, headers=headers, timeout=60)
-        assert found.json() == {"State.species": ["ash"]}
-    eventually(lambda: single.http.post("/query", json=body, headers=headers).status_code == 200, single.said)
-
-    # Each of them also learns of a branch that the other server makes.
-    headers = {"X-Caraway-Branch": "branch"}
-    assert single.http.post("/init", json={"clone_from": "main"}, headers=headers).status_code == 200
-
-    def known_to_all() -> bool:
-        url = f"{several.http.base_url}query"
-        return all(httpx.post(url, json=body, headers=headers, timeout=60).status_code == 200 for _ in range(MANY))
-
-    eventually(known_to_all, several.said)
 
 
 def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, ServerProcess]) -> None:
@@ -264,17 +235,3 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
         )
 
     eventually(done, lambda: several.http.get("/dataset/Visits/erasures").text)
-
-
-@pytest.mark.full(reason="half a minute, in which a server waits for another one to end")
-def test_what_cannot_start_says_why_and_ends(kafka: str, postgres: str, tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-    server.start()
-    second = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, workers=2)
-    second.log_file = tmp_path / "second.log"
-    second.launch()
-    assert second.wait() == 1
-    assert "is in use by another process" in second.said()
-    second.http.close()
-    server.commit(Graph())
-    assert server.stop() == 0, server.said()

@@ -8,15 +8,13 @@ from caraway.erasure.places import DERIVED, TOPIC
 from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasedKey, ErasureLog, erasure_by
 from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.model import Column, TopicPlan
-from caraway.plan.planner import plan_graph
-from caraway.state.database import connect
 from caraway.state.model import NewCommit
 from caraway.state.plans import Needed, Plans
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
 from caraway.topics.codec import RecordCodec
+from tests.integration.state.deployment import new_commit
 from tests.unit.control.graphs import clicks, spend
 
 USER = Column(name="user", dtype=STRING)
@@ -24,18 +22,7 @@ MAC_KEYS = {"k": b"k" * 32}
 
 
 def commit(name: str, parent: str | None, *, version: int = 1) -> NewCommit:
-    graph = Graph(datasets=(clicks(), spend(version=version)))
-    return NewCommit(
-        id=name,
-        branch="main",
-        parent=parent,
-        message=name,
-        author="me@example.com",
-        graph=encode_graph(graph),
-        fingerprint="graph-1:0",
-        summary=(),
-        plan=plan_graph(graph),
-    )
+    return new_commit(name, parent, Graph(datasets=(clicks(), spend(version=version))))
 
 
 class Deployment:
@@ -91,8 +78,7 @@ class Deployment:
         return [user for user in users if hides is not None and hides(codec.encode_key([user]) or b"")]
 
 
-def test_keys_stay_erased_in_what_is_computed_again_and_are_announced_there(postgres: str) -> None:
-    engine = connect(postgres)
+def test_keys_stay_erased_in_what_is_computed_again_and_are_announced_there(engine: sa.Engine) -> None:
     own = Deployment(engine)
     before, old = own.topic("Spend").name, own.head()
     number = own.erase("Spend", "ann")
@@ -115,4 +101,3 @@ def test_keys_stay_erased_in_what_is_computed_again_and_are_announced_there(post
     own.writer.publish(commit("raised", own.head().heads.branches[0].head, version=2))
     assert own.hidden("ann", "bob", "eve") == []
     assert number not in [record.id for record in own.log.unrecorded()]
-    engine.dispose()

@@ -1,105 +1,19 @@
 """The ledger's rules one by one, on a real Postgres and an invented clock; the simulation mixes them."""
 
-import itertools
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Barrier
 
-import pytest
-import sqlalchemy as sa
-
 from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import encode_graph
-from caraway.plan.planner import plan_graph
 from caraway.state.allocation import AssetState
 from caraway.state.blueprints import AssetKind
-from caraway.state.branches import Branches
-from caraway.state.database import connect
-from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim, Ledger
-from caraway.state.model import MAIN, DesiredState, JobState, NewCommit
+from caraway.state.ledger import LEASE, PAUSE, ActionOutcome, Claim
+from caraway.state.model import MAIN, DesiredState, JobState
 from caraway.state.plans import Plans
-from caraway.state.reader import StateReader
-from caraway.state.registry import JobRegistry
-from caraway.state.writer import StateWriter
+from tests.integration.state.deployment import FIRST, KEEP, SECOND, Deployment
 from tests.unit.control.graphs import clicks, spend, users
 
-KEEP = timedelta(hours=1)
-FIRST = Graph(datasets=(clicks(), spend()))
-SECOND = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
 MOMENT = timedelta(microseconds=1)
-# A limit above the number of assets in any of these tests.
-MOST = 50
-
-
-class Deployment:
-    """Branches, a ledger and a clock."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self.now = datetime(2030, 1, 1, tzinfo=UTC)
-        self.reader = StateReader(engine)
-        self.registry = JobRegistry(engine)
-        self.writer = StateWriter(engine, clock=self._clock, keep=KEEP)
-        self.branches = Branches(engine, clock=self._clock, keep=KEEP)
-        self.ledger = Ledger(engine, clock=self._clock, keep=KEEP)
-        self._numbers = itertools.count()
-
-    def _clock(self) -> datetime:
-        return self.now
-
-    def commit(self, graph: Graph, branch: str = MAIN, *, restores: str | None = None) -> str:
-        name = f"{branch} {next(self._numbers)}"
-        commit = NewCommit(
-            id=name,
-            branch=branch,
-            parent=self.reader.head_id(branch),
-            message="",
-            author="",
-            graph=encode_graph(graph),
-            fingerprint="",
-            summary=(),
-            plan=plan_graph(graph),
-            restores=restores,
-        )
-        self.writer.publish(commit)
-        return name
-
-    def claim_all(self) -> list[Claim]:
-        claims = list(itertools.islice(iter(self.ledger.claim, None), MOST))
-        assert len(claims) < MOST, "what is claimed can't be claimed again"
-        return claims
-
-    def work(self) -> None:
-        """Do all actions that are due, and switch branches to their heads."""
-        while claims := self.claim_all():
-            for claim in claims:
-                assert self.ledger.close(claim, ActionOutcome.DONE)
-        self.ledger.promote()
-
-    def states(self) -> dict[str, AssetState]:
-        return {asset.id: asset.state for asset in self.reader.assets()}
-
-    def used(self, branch: str = MAIN) -> set[str]:
-        """Return the assets that a branch refers to."""
-        return {asset_id for asset_id, branches in self.reader.references().items() if branch in branches}
-
-    def serving(self, branch: str = MAIN) -> str | None:
-        return next(found.serving for found in self.reader.branch_heads().branches if found.name == branch)
-
-    def due(self) -> dict[str, datetime]:
-        return {entry.asset_id: entry.due_at for entry in self.reader.ledger() if entry.action == "destroy"}
-
-
-@pytest.fixture
-def engine(postgres: str) -> Iterator[sa.Engine]:
-    engine = connect(postgres)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def here(engine: sa.Engine) -> Deployment:
-    return Deployment(engine)
 
 
 def kinds(claims: list[Claim]) -> list[AssetKind]:

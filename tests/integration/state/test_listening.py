@@ -9,9 +9,6 @@ import pytest
 import sqlalchemy as sa
 
 from caraway.erasure.requests import ErasedKey, ErasureLog
-from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import encode_graph
-from caraway.plan.planner import plan_graph
 from caraway.secrets.keyring import open_keyring
 from caraway.secrets.store import SecretStore
 from caraway.state.access import Access
@@ -19,10 +16,9 @@ from caraway.state.branches import Branches
 from caraway.state.database import connect
 from caraway.state.ledger import ActionOutcome, Ledger
 from caraway.state.listening import Listener
-from caraway.state.model import NewCommit
 from caraway.state.permissions import Grant, Mode
 from caraway.state.writer import StateWriter
-from tests.unit.control.graphs import clicks, spend
+from tests.integration.state.deployment import FIRST, SECOND, new_commit
 
 TIMEOUT_S = 60.0
 
@@ -48,13 +44,6 @@ class Ear:
 
 
 @pytest.fixture
-def engine(postgres: str) -> Iterator[sa.Engine]:
-    engine = connect(postgres)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
 def ear(postgres: str) -> Iterator[Ear]:
     ear, own = Ear(), connect(postgres)
     listener = Listener(own, ear.hear)
@@ -65,30 +54,13 @@ def ear(postgres: str) -> Iterator[Ear]:
     own.dispose()
 
 
-def commit(writer: StateWriter, number: int, parent: str | None, graph: Graph) -> None:
-    writer.publish(
-        NewCommit(
-            id=f"{number:032x}",
-            branch="main",
-            parent=parent,
-            message="",
-            author="",
-            graph=encode_graph(graph),
-            fingerprint="",
-            summary=(),
-            plan=plan_graph(graph),
-        )
-    )
-
-
 def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear, tmp_path: Path) -> None:
     branches, writer, ledger = Branches(engine), StateWriter(engine), Ledger(engine, keep=timedelta(0))
-    first, second = Graph(datasets=(clicks(), spend())), Graph(datasets=(clicks(), spend(version=2, above=5.0)))
     assert ear.hears_of(lambda: branches.create("one"))
     assert ear.hears_of(lambda: branches.clone("two", "one"))
     assert ear.hears_of(lambda: branches.delete("two"))
-    assert ear.hears_of(lambda: commit(writer, 1, None, first))
-    assert ear.hears_of(lambda: commit(writer, 2, f"{1:032x}", second))
+    assert ear.hears_of(lambda: writer.publish(new_commit("a", None, FIRST)))
+    assert ear.hears_of(lambda: writer.publish(new_commit("b", "a", SECOND)))
     while claim := ledger.claim():
         assert ledger.close(claim, ActionOutcome.DONE)
     assert ear.hears_of(lambda: ledger.promote())

@@ -17,10 +17,8 @@ from caraway.state.blueprints import blueprints
 from caraway.state.ledger import ActionOutcome
 from caraway.state.model import MAIN
 from caraway.state.tables import assets, ledger
-from tests.integration.state.test_ledger import FIRST, SECOND, Deployment, engine, here
+from tests.integration.state.deployment import FIRST, SECOND, Deployment
 from tests.unit.control.graphs import clicks, spend
-
-__all__ = ["engine", "here"]
 
 LIVE, KEPT, PAST = 1_000, 500, 10_000
 # More than the statements about a commit of nine assets return, and less than any of the numbers above.

@@ -1,18 +1,14 @@
 """The queue of changes that sinks are to send again, in a real Postgres."""
 
-from collections.abc import Iterator
-
 import pytest
+import sqlalchemy as sa
 
-from caraway.state.database import connect
 from caraway.state.sink_replays import SENT, UNKNOWN, AskedReplay, SinkReplays
 
 
 @pytest.fixture
-def queue(postgres: str) -> Iterator[SinkReplays]:
-    engine = connect(postgres)
-    yield SinkReplays(engine)
-    engine.dispose()
+def queue(engine: sa.Engine) -> SinkReplays:
+    return SinkReplays(engine)
 
 
 def test_changes_are_sent_in_the_order_of_asking_and_asked_for_once(queue: SinkReplays) -> None:

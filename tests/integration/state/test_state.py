@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,26 +14,20 @@ from alembic.migration import MigrationContext
 
 from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
-from caraway.graph.wire.graphs import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.stack import ports
 from caraway.stack.postgres import EmbeddedPostgres
-from caraway.state.allocation import Action
 from caraway.state.branches import Branches
 from caraway.state.database import connect, require_tables
-from caraway.state.ledger import ActionOutcome, Ledger
 from caraway.state.migrate import is_migrated, migrate
-from caraway.state.model import DesiredState, JobState, NewCommit
+from caraway.state.model import DesiredState, JobState
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.tables import metadata
 from caraway.state.writer import StateWriter
 from tests.alone import running
-from tests.unit.control.graphs import clicks, spend, users
-
-# Importing a module that defines tables adds them to the metadata.
-FIRST = Graph(datasets=(clicks(), spend()))
-SECOND = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
+from tests.integration.state.deployment import FIRST, SECOND, new_commit
+from tests.unit.control.graphs import users
 
 
 @contextmanager
@@ -45,12 +38,6 @@ def opened(url: str) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def engine(postgres: str) -> Iterator[sa.Engine]:
-    with opened(postgres) as engine:
-        yield engine
-
-
-@pytest.fixture
 def reader(engine: sa.Engine) -> StateReader:
     return StateReader(engine)
 
@@ -58,20 +45,6 @@ def reader(engine: sa.Engine) -> StateReader:
 @pytest.fixture
 def writer(engine: sa.Engine) -> StateWriter:
     return StateWriter(engine)
-
-
-def _commit(name: str, parent: str | None, graph: Graph, *, branch: str = "main") -> NewCommit:
-    return NewCommit(
-        id=name,
-        branch=branch,
-        parent=parent,
-        message=f"message of {name}",
-        author="me@example.com",
-        graph=encode_graph(graph),
-        fingerprint="graph-1:0",
-        summary=("line 1", "line 2"),
-        plan=plan_graph(graph),
-    )
 
 
 def test_the_migrations_make_the_tables_of_the_queries(empty_postgres: str) -> None:
@@ -116,7 +89,7 @@ def test_a_fresh_branch_is_empty(reader: StateReader) -> None:
 
 
 def test_a_commit_moves_its_branch_and_wants_its_jobs(reader: StateReader, writer: StateWriter) -> None:
-    commit = _commit("a", None, FIRST)
+    commit = new_commit("a", None, FIRST)
     writer.publish(commit)
     head = reader.head()
     assert (head.commit_id, head.graph) == ("a", commit.graph)
@@ -129,7 +102,7 @@ def test_a_commit_moves_its_branch_and_wants_its_jobs(reader: StateReader, write
     (job,) = reader.jobs()
     assert (job.commit_id, job.dataset, job.pipeline, job.mode) == ("a", "Spend", "sum_up", "real-time")
     assert (job.desired, job.state, job.attempts) == (DesiredState.RUNNING, JobState.PENDING, 0)
-    writer.publish(_commit("b", "a", SECOND))
+    writer.publish(new_commit("b", "a", SECOND))
     assert [record.id for record in reader.history()] == ["b", "a"]
     assert [record.id for record in reader.history(limit=1)] == ["b"]
     with pytest.raises(UnknownEntityError, match="'c'"):
@@ -137,31 +110,31 @@ def test_a_commit_moves_its_branch_and_wants_its_jobs(reader: StateReader, write
 
 
 def test_publishing_twice_is_publishing_once(reader: StateReader, writer: StateWriter) -> None:
-    first = _commit("a", None, FIRST)
+    first = new_commit("a", None, FIRST)
     writer.publish(first)
     writer.publish(first)
-    writer.publish(_commit("b", "a", SECOND))
+    writer.publish(new_commit("b", "a", SECOND))
     writer.publish(first)  # a late retry, after another commit was made on top of it
     assert reader.head_id() == "b"
 
 
 def test_a_commit_on_an_old_head_is_refused_and_says_who_won(reader: StateReader, writer: StateWriter) -> None:
-    writer.publish(_commit("a", None, FIRST))
+    writer.publish(new_commit("a", None, FIRST))
     with pytest.raises(
         ConflictError, match=r"commit a \('message of a' by me@example.com, .* UTC\) was made"
     ) as caught:
-        writer.publish(_commit("b", None, SECOND))
+        writer.publish(new_commit("b", None, SECOND))
     assert "commit again" in str(caught.value)
     assert reader.head_id() == "a"
     assert [job.commit_id for job in reader.jobs()] == ["a"]
     with pytest.raises(ConflictError):
-        writer.publish(_commit("b", "somewhere else", SECOND))
+        writer.publish(new_commit("b", "somewhere else", SECOND))
 
 
 def test_of_many_commits_at_once_one_wins(reader: StateReader, writer: StateWriter) -> None:
     def publish(number: int) -> str:
         try:
-            writer.publish(_commit(f"c{number}", None, FIRST))
+            writer.publish(new_commit(f"c{number}", None, FIRST))
         except ConflictError:
             return "refused"
         return f"c{number}"
@@ -173,84 +146,26 @@ def test_of_many_commits_at_once_one_wins(reader: StateReader, writer: StateWrit
     assert len(reader.history()) == 1
 
 
-def test_a_commit_that_fails_half_way_leaves_nothing(
-    engine: sa.Engine, reader: StateReader, writer: StateWriter
-) -> None:
-    with engine.begin() as connection:
-        connection.execute(sa.text("ALTER TABLE jobs ADD CHECK (dataset <> 'Spend')"))
-    with pytest.raises(sa.exc.IntegrityError):
-        writer.publish(_commit("a", None, FIRST))
-    assert reader.head_id() is None
-    assert reader.history() == ()
-
-
 def test_jobs_that_go_on_keep_what_was_reported(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
-    writer.publish(_commit("a", None, FIRST))
+    writer.publish(new_commit("a", None, FIRST))
     (job,) = reader.jobs()
     JobRegistry(engine).report(
         job.job_id, state=JobState.RUNNING, mode="micro-batch", attempts=3, error="died", progress={"offsets": {"0": 7}}
     )
-    writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
+    writer.publish(new_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
     (job,) = reader.jobs()
     assert (job.commit_id, job.state, job.attempts, job.error) == ("b", JobState.RUNNING, 3, "died")
     assert job.progress == {"offsets": {"0": 7}}
 
 
-def test_a_job_that_is_no_longer_wanted_can_come_back(
-    engine: sa.Engine, reader: StateReader, writer: StateWriter
-) -> None:
-    writer.publish(_commit("a", None, FIRST))
-    old = reader.jobs()[0].job_id
-    JobRegistry(engine).report(old, state=JobState.FAILING, mode="real-time", attempts=1, error="died", progress={})
-    writer.publish(_commit("b", "a", Graph(datasets=(clicks(),))))
-    jobs = {job.job_id: job for job in reader.jobs()}
-    assert jobs[old].desired is DesiredState.STOPPED
-    writer.publish(replace(_commit("c", "b", FIRST), restores="a"))
-    jobs = {job.job_id: job for job in reader.jobs()}
-    assert (jobs[old].desired, jobs[old].state, jobs[old].error) == (DesiredState.RUNNING, JobState.PENDING, "")
-
-
-def _finish(engine: sa.Engine) -> None:
-    """Do all actions of the ledger at once."""
-    ledger = Ledger(engine)
-    while (claim := ledger.claim()) is not None:
-        assert ledger.close(claim, ActionOutcome.DONE)
-    ledger.promote()
-
-
-def test_a_changed_dataset_is_served_once_it_is_ready(
-    engine: sa.Engine, reader: StateReader, writer: StateWriter
-) -> None:
-    writer.publish(_commit("a", None, FIRST))
-    _finish(engine)
-    writer.publish(_commit("b", "a", SECOND))
-    (main,) = reader.branch_heads().branches
-    assert (main.head, main.serving) == ("b", "a")
-    assert {job.desired for job in reader.jobs()} == {DesiredState.RUNNING}
-    _finish(engine)
-    (main,) = reader.branch_heads().branches
-    assert (main.head, main.serving) == ("b", "b")
-    assert {job.commit_id: job.desired for job in reader.jobs()} == {
-        "a": DesiredState.STOPPED,
-        "b": DesiredState.RUNNING,
-    }
-    assert {(entry.action, entry.dataset) for entry in reader.ledger()} == {(Action.DESTROY, "Spend")}
-
-
-def test_what_is_only_added_is_served_at_once(reader: StateReader, writer: StateWriter) -> None:
-    writer.publish(_commit("a", None, FIRST))
-    writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
-    assert reader.branch_heads().branches[0].serving == "b"
-
-
 def test_a_clone_shares_all_and_goes_its_own_way(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
     branches = Branches(engine)
-    writer.publish(_commit("a", None, FIRST))
+    writer.publish(new_commit("a", None, FIRST))
     before = reader.assets()
     branches.clone("dev/me", "main")
     assert reader.assets() == before
     assert set(reader.references().values()) == {frozenset({"main", "dev/me"})}
-    writer.publish(_commit("b", "a", SECOND, branch="dev/me"))
+    writer.publish(new_commit("b", "a", SECOND, branch="dev/me"))
     assert (reader.head_id(), reader.head_id("dev/me")) == ("a", "b")
     assert [record.id for record in reader.history("dev/me")] == ["b", "a"]
     assert [record.id for record in reader.history()] == ["a"]
@@ -277,10 +192,10 @@ def test_the_reader_can_t_write(engine: sa.Engine) -> None:
 def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
     registry = JobRegistry(engine)
     assert registry.desired_jobs() == ()
-    writer.publish(_commit("a", None, FIRST))
+    writer.publish(new_commit("a", None, FIRST))
     assert registry.desired_jobs() == plan_graph(FIRST).jobs
     assert registry.desired_jobs() is registry.desired_jobs()
-    writer.publish(_commit("b", "a", SECOND))
+    writer.publish(new_commit("b", "a", SECOND))
     # The old job runs on until the new one has caught up.
     job, old = registry.desired_jobs()
     assert (old,) == plan_graph(FIRST).jobs
@@ -305,18 +220,12 @@ def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: Stat
     assert reader.head_id() is None
 
 
-def test_no_postgres_at_all_is_reported() -> None:
-    registry = JobRegistry(connect("postgresql://u:p@127.0.0.1:1/x"), timeout_seconds=0.2)
-    with pytest.raises(UnavailableError, match="could not report on job x: Postgres has not answered"):
-        registry.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})
-
-
 def test_a_killed_postgres_that_comes_back_goes_unnoticed(tmp_path: Path) -> None:
     server = EmbeddedPostgres(tmp_path, ports.choose())
     with opened(server.url) as engine, ThreadPoolExecutor(1) as pool:
         with running(server, tmp_path / "log") as pid:
             migrate(server.url)
-            StateWriter(engine).publish(_commit("a", None, FIRST))
+            StateWriter(engine).publish(new_commit("a", None, FIRST))
             os.kill(pid, signal.SIGKILL)
         # The request is sent while Postgres is down, and answered once it is back.
         answer = pool.submit(StateReader(engine).head_id)

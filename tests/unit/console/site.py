@@ -1,8 +1,7 @@
 """A console in process: the whole application over definitions, with accounts, dead letters and a status."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -32,19 +31,20 @@ from caraway.server.http.endpoints import Router, bound
 from caraway.server.pages.surface import pages
 from caraway.server.served_graph import ServedGraph
 from caraway.server.surface import DOCUMENT, ENDPOINTS
+from caraway.server.tracing.spans import Tracer
 from caraway.state.access import AccessList, TokenOwner, digest_of
-from caraway.state.model import BranchRecord, CommitRecord, DesiredState, JobRecord, JobState, LeaseRecord
+from caraway.state.model import BranchRecord, CommitRecord, JobRecord, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
 from caraway.topics.letters import Letter
 from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Profiles, Quality, Skew
-from tests.unit.server.test_access import Headers, Nothing
-from tests.unit.server.test_answers import Writer
+from tests.unit.server.asking import HOST, Exchange, Writer, send
+from tests.unit.server.reports import job_record
+from tests.unit.server.test_access import Nothing
 
 MADE: Any = SimpleNamespace
 NOW = datetime.now(UTC)
 # The ages of a day: a minute and a half once, and little at all other times.
 PAST = [(1_790_000_040 + 60 * minute, 90.0 if minute == 70 else 0.03) for minute in range(1_440)]
-HOST = "127.0.0.1:8100"
 ORIGIN = f"http://{HOST}"
 FORM = "application/x-www-form-urlencoded"
 ROLES: Mapping[str, tuple[Grant, ...]] = {
@@ -57,29 +57,6 @@ ROLES: Mapping[str, tuple[Grant, ...]] = {
     "limited": (Grant(modes=frozenset(Mode), without=frozenset({"pii"})),),
     "elsewhere": (Grant(modes=frozenset(Mode), branches=frozenset({"dev"})),),
 }
-
-
-@dataclass(slots=True)
-class Exchange:
-    """The connection of a request with a body, which keeps the answer."""
-
-    given: bytes
-    status: int = 0
-    headers: list[tuple[str, str]] = field(default_factory=list)
-    body: bytes = b""
-
-    async def __call__(self) -> bytes:
-        return self.given
-
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.status, self.headers, self.body = status, headers, body
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-    def header(self, name: str) -> str:
-        return dict(self.headers).get(name, "")
 
 
 class Letters:
@@ -149,34 +126,14 @@ class Site:
         return self.send("POST", path, urlencode(fields).encode(), **{**headers, **given})
 
     def send(self, method: str, path: str, body: bytes, **given: str) -> Exchange:
-        path, _, query = path.partition("?")
         named = {name.replace("_", "-"): value for name, value in given.items()}
-        headers = Headers(**{"host": HOST, "content-length": str(len(body)), **named})
-        scope: Any = MADE(method=method, path=path, query_string=query, headers=headers)
-        exchange: Any = Exchange(body)
-        asyncio.run(self.app.__rsgi__(scope, exchange))
-        answered: Exchange = exchange
-        return answered
+        return send(self.app, method, path, body, {"host": HOST, **named})
 
 
 def job_of(plan: GraphPlan, number: int = 0, **more: Any) -> JobRecord:
     """Return a job of a plan as it runs."""
-    job = plan.jobs[number]
-    values: dict[str, Any] = {
-        "job_id": job.job_id,
-        "commit_id": "a" * 32,
-        "dataset": job.dataset,
-        "pipeline": job.pipeline,
-        "mode": job.mode.value,
-        "mode_reason": job.mode_reason,
-        "desired": DesiredState.RUNNING,
-        "state": JobState.RUNNING,
-        "error": "",
-        "attempts": 1,
-        "updated_at": datetime.now(UTC),
-        "progress": {"lag_records": 0, "lag_seconds": 0.0, "rows_per_second": 12.5},
-    }
-    return JobRecord(**{**values, **more})
+    figures = {"lag_records": 0, "lag_seconds": 0.0, "rows_per_second": 12.5}
+    return job_record(plan.jobs[number], **{"progress": figures, **more})
 
 
 def engine(*, alive: bool, ago: timedelta = timedelta()) -> LeaseRecord:
@@ -184,8 +141,17 @@ def engine(*, alive: bool, ago: timedelta = timedelta()) -> LeaseRecord:
     return LeaseRecord(name="engine/here", owner="here", alive=alive, expires_at=datetime.now(UTC) - ago)
 
 
-def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None = None, tokens: bool = True) -> Site:
-    """Return a console over definitions; each role has a token of its own name."""
+def site(
+    graph: Graph,
+    letters: Iterable[Letter] = (),
+    *,
+    plan: GraphPlan | None = None,
+    tokens: bool = True,
+    tracer: Tracer | None = None,
+    writer: Any = None,
+    freshness: Any = None,
+) -> Site:
+    """Return a console and an API over definitions; each role has a token of its own name."""
     plan = plan_graph(graph) if plan is None else plan
     queries = QueryEngine(Catalog("v", graph), Nothing())
     served = ServedGraph("a" * 32, graph, plan, Endpoints(plan), queries)
@@ -242,7 +208,8 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         quality=quality,
         profiles=profiles,
         skew=skew,
-        freshness=MADE(
+        freshness=freshness
+        or MADE(
             ages=dict,
             of=lambda plan: [_age(index.dataset) for index in plan.indexes],
             history=lambda plan, name: {index.dataset: PAST for index in plan.indexes if index.dataset == name},
@@ -256,6 +223,9 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
             past_topics=lambda _branch: frozenset(topic.name for topic in plan.topics),
             commit=lambda _id: commit,
             graph=lambda commit_id: encode_graph(graphs[commit_id]),
+            ledger=lambda closed: ()[:closed],
+            assets=tuple,
+            references=dict,
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
         health=MADE(problems=dict),
@@ -266,17 +236,18 @@ def site(graph: Graph, letters: Iterable[Letter] = (), *, plan: GraphPlan | None
         erased=ErasedKeys(dict),
         letters=dead_letters,
         replays=replays,
+        secrets=MADE(refresh=lambda: None, get=str, names=dict),
     )
     context = ServerContext(
         limits=AccessLimits(deployment.graphs),
         keep=lambda *_, **__: None,
         deployment=deployment,
-        ingest=IngestService(Writer(), "nowhere:1"),
+        ingest=IngestService(writer or Writer(), "nowhere:1"),
         document=DOCUMENT,
     )
     answered = bound(ENDPOINTS, context)
     router = Router((*answered, *pages(context, answered)))
-    app = App(router, gate, sites=Sites(ServerSettings()))
+    app = App(router, gate, sites=Sites(ServerSettings()), tracer=tracer)
     return Site(
         graph,
         plan,

@@ -24,7 +24,7 @@ from tests.timeouts import scaled_now
 from tests.unit.console import greenhouse
 from tests.unit.console.findings import SECRET_TOKEN
 from tests.unit.console.site import NOW, ROLES, Site, Structure, engine, job_of, site
-from tests.unit.server.test_access import Headers
+from tests.unit.server.asking import Headers
 
 SOURCE = "[Webhook: garden](endpoint=pots)"
 ROW = {"pot": "not a <number>", "species": "secret oak", "size": 1.5, "bought": "2026-01-01T00:00:00Z"}

@@ -4,6 +4,7 @@
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Optional
 
@@ -252,6 +253,17 @@ class DictReader(QueryReader):
 
 def graph(datasets: Sequence[Dataset] = DATASETS, featuresets: Sequence[Any] = FEATURESETS) -> Graph:
     return Graph(datasets=tuple(d.to_spec() for d in datasets), featuresets=tuple(f.to_spec() for f in featuresets))
+
+
+def tagged(**tags: Sequence[str]) -> Graph:
+    """Return the graph with tags on datasets, and on fields, whose names have two underscores in place of the dot."""
+
+    def with_tags(spec: Any, name: str) -> Any:
+        return replace(spec, metadata=replace(spec.metadata, tags=tuple(tags.get(name, ()))))
+
+    found = graph()
+    fields = {d.name: tuple(with_tags(f, f"{d.name}__{f.name}") for f in d.fields) for d in found.datasets}
+    return replace(found, datasets=tuple(replace(with_tags(d, d.name), fields=fields[d.name]) for d in found.datasets))
 
 
 def engine(reader: DictReader, definitions: Graph | None = None) -> QueryEngine:

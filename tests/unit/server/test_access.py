@@ -26,20 +26,11 @@ from caraway.state.access import AccessList, TokenOwner, digest_of
 from caraway.state.audit import Act
 from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from tests.effort import examples
-from tests.unit.query import garden
+from tests.unit.query.garden import tagged
+from tests.unit.server.asking import Headers
 
 NO_AUDIT: Any = SimpleNamespace()
 BY_TARGET = {endpoint.target: endpoint for endpoint in ENDPOINTS}
-
-
-class Headers:
-    """Headers of a request, by lower-case name."""
-
-    def __init__(self, **headers: str) -> None:
-        self._headers = headers
-
-    def get(self, key: str, default: str | None = None) -> str | None:
-        return self._headers.get(key, default)
 
 
 async def done(request: Request) -> HttpResponse:
@@ -220,15 +211,6 @@ class Nothing(QueryReader):
         return [[None] * len(keys) for _ in columns], [False] * len(keys)
 
 
-def tagged(**tags: tuple[str, ...]) -> Graph:
-    """Return the garden with tags on datasets."""
-    graph = garden.graph()
-    return replace(
-        graph,
-        datasets=tuple(replace(d, metadata=replace(d.metadata, tags=tags.get(d.name, ()))) for d in graph.datasets),
-    )
-
-
 def limited(graph: Graph, *grants: Grant) -> LimitedQueries:
     caller = Caller(account="ada", token_id="t", grants=grants)
     return LimitedQueries(QueryEngine(Catalog("v", graph), Nothing()), Tags.of(graph), caller, "main")
@@ -261,12 +243,7 @@ def test_a_query_needs_all_that_it_touches(feature: str, refused_for: str) -> No
 
 
 def test_a_lookup_needs_the_fields() -> None:
-    graph = tagged()
-    pots = next(d for d in graph.datasets if d.name == "Pots")
-    fields = tuple(
-        replace(f, metadata=replace(f.metadata, tags=("pii",))) if f.name == "size" else f for f in pots.fields
-    )
-    graph = replace(graph, datasets=tuple(replace(d, fields=fields) if d is pots else d for d in graph.datasets))
+    graph = tagged(Pots__size=("pii",))
     queries = limited(graph, NO_PII)
     assert queries.lookup("Pots", [{"pot": 1}], ["species"])[0] == [False]
     for wanted in (["size"], []):
@@ -309,20 +286,7 @@ def test_a_query_is_allowed_exactly_if_each_entity_is(
 
 
 def test_definitions_that_a_caller_may_not_read_are_left_out() -> None:
-    graph = garden.graph()
-    private = {"Pots": ("pii",), "Rules": ()}
-    datasets = tuple(
-        replace(
-            spec,
-            metadata=replace(spec.metadata, tags=private.get(spec.name, ())),
-            fields=tuple(
-                replace(f, metadata=replace(f.metadata, tags=("secret",))) if f.name == "moisture" else f
-                for f in spec.fields
-            ),
-        )
-        for spec in graph.datasets
-    )
-    graph = replace(graph, datasets=datasets)
+    graph = tagged(Pots=("pii",), Readings__moisture=("secret",))
     grant = Grant(modes=frozenset({Mode.READ_DEFINITION}), without=frozenset({"pii", "secret"}))
     found = readable(graph, Tags.of(graph), Caller(account="a", token_id="t", grants=(grant,)), "main")
     fields = {spec.name: [field.name for field in spec.fields] for spec in found.datasets}

@@ -15,7 +15,8 @@ from caraway.server.access.admin_token import OPERATOR, AdminToken
 from caraway.server.access.gate import Gate
 from caraway.state.access import AccessList, digest_of
 from caraway.state.permissions import Mode
-from tests.unit.server.test_access import BY_TARGET, Headers
+from tests.unit.server.asking import Headers
+from tests.unit.server.test_access import BY_TARGET
 
 TOKEN = "t" * 40
 OTHER = "u" * 40

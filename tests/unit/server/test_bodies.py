@@ -1,12 +1,14 @@
 """Tests of bodies and query strings: members that are missing or wrong are refused with their place and the remedy."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta, Struct
 
+from caraway import dataset, field, meta
 from caraway.errors import InvalidInputError, TooLargeError
-from caraway.server.handlers.erase import EraseBody
+from caraway.server.handlers.erase import EraseBody, parsed
 from caraway.server.handlers.reads import MAX_NAME, MAX_NAMES, QueryBody
 from caraway.server.handlers.secrets import SecretBody
 from caraway.server.handlers.writes import LogBody
@@ -83,4 +85,36 @@ def test_parameters_are_read_from_text() -> None:
 def test_a_parameter_is_refused_with_its_text(parameters: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidInputError) as raised:
         from_query(parameters, Options)
+    assert said in str(raised.value)
+
+
+@meta(owner="a@b.co")
+@dataset
+class Stays:
+    guest: str = field(key=True, erase_key=True)
+    room: int = field(key=True)
+    at: datetime = field(timestamp=True)
+
+
+@meta(owner="a@b.co")
+@dataset
+class Rooms:
+    room: int = field(key=True)
+    at: datetime = field(timestamp=True)
+
+
+@pytest.mark.parametrize(
+    ("of", "rows", "said"),
+    [
+        (Stays, [{"room": 1}], "room is no erase key; erase keys: guest"),
+        (Stays, [{"guest": "a", "room": 1}], "room is no erase key"),
+        (Stays, [{"guest": "a"}, {}], "row 1, erase key guest: is missing"),
+        (Stays, [{"guest": None}], "row 0, erase key guest: expected str, found null"),
+        (Stays, [{"guest": [1]}], "row 0, erase key guest: expected str"),
+        (Rooms, [{"room": 1}], "mark one with field(key=True, erase_key=True)"),
+    ],
+)
+def test_wrong_erase_keys_are_refused(of: Any, rows: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        parsed(of.to_spec(), rows)
     assert said in str(raised.value)

@@ -9,6 +9,7 @@ from caraway.plan.planner import plan_graph
 from caraway.server.handlers.definitions import described, listed
 from caraway.server.served_graph import ServedGraph
 from tests.unit.query import garden
+from tests.unit.server.reports import index_status
 
 GRAPH = garden.graph()
 PLAN = plan_graph(GRAPH)
@@ -17,19 +18,7 @@ SERVED = ServedGraph("1", GRAPH, PLAN, Endpoints(PLAN), None)  # type: ignore[ar
 
 def position(dataset: str, lag: int | None) -> IndexStatus:
     (index,) = [found for found in PLAN.indexes if found.dataset == dataset]
-    return IndexStatus(
-        dataset=dataset,
-        topic=index.topic,
-        asset=index.asset.hex(),
-        following=True,
-        offsets={},
-        lag=lag,
-        written=0,
-        unchanged=0,
-        refused=0,
-        newest_ingested_us=0,
-        emitted=0,
-    )
+    return index_status(index, lag=lag)
 
 
 def test_the_list_of_datasets() -> None:

@@ -1,11 +1,8 @@
 """Tests of freshness: heartbeats along plans, over pipelines that are slow, stand still and lose markers."""
 
-# Type checkers see classes where decorators make datasets and featuresets.
-# mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,68 +10,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from caraway.client import Client
-from caraway.connectors import Webhook, source
-from caraway.datasets import Count, Dataset, dataset, pipeline
-from caraway.datasets import field as column
-from caraway.dtypes import Continuous, Tumbling
 from caraway.errors import UnavailableError
 from caraway.index.feeding.worker import IndexStatus
-from caraway.lib import inputs
 from caraway.plan.model import IndexPlan, JobPlan
-from caraway.plan.planner import plan_graph
 from caraway.server.freshness.arrivals import Arrivals
 from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.freshness.heartbeats import IDLE_FACTOR, RESEND_S, Heartbeats, explain
 from caraway.state.model import DesiredState, JobRecord, JobState
 from caraway.topics.markers import COPIES_BYTES, STEP_BYTES, job_tag
-from tests.unit.server.test_waiting import record
+from tests.unit.server.reports import index_status, job_record
+from tests.unit.server.visits import Busy, Hourly, Pages, Visits, plan_of
 
-__owner__ = "module@example.com"
-webhook = Webhook(name="web")
 INTERVAL_S = 5.0
-
-
-@source(webhook.endpoint("visits"), disorder="1d", cdc="append")
-@dataset
-class Visits:
-    user: int
-    at: datetime
-
-
-@dataset
-class Hourly:
-    user: int = column(key=True)
-    visits: int
-    at: datetime
-
-    @pipeline
-    @inputs(Visits)
-    def by_hour(cls, visits: Dataset) -> Any:
-        return visits.dedup(by=["user"]).groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
-
-
-@dataset(index=True)
-class Busy:
-    user: int = column(key=True)
-    hours: int
-    at: datetime
-
-    @pipeline
-    @inputs(Hourly)
-    def busy(cls, hourly: Dataset) -> Any:
-        return hourly.changelog(delete="gone").groupby("user").aggregate(hours=Count(window=Continuous("forever")))
-
-
-@source(webhook.endpoint("pages"), disorder="1d", cdc="upsert")
-@dataset(index=True)
-class Pages:
-    page: int = column(key=True)
-    title: str
-    at: datetime
-
-
-PLAN = plan_graph(Client.build_commit("m", [Visits, Hourly, Busy, Pages], []).graph)
+PLAN = plan_of(Visits, Hourly, Busy, Pages)
 VISITS = next(topic.name for topic in PLAN.topics if topic.dataset == "Visits")
 PAGES = next(topic.name for topic in PLAN.topics if topic.dataset == "Pages")
 
@@ -163,22 +111,7 @@ class World:
             self.run_index(index, messages)
 
     def statuses(self) -> list[IndexStatus]:
-        return [
-            IndexStatus(
-                dataset=index.dataset,
-                topic=index.topic,
-                asset=index.asset.hex(),
-                following=True,
-                offsets={0: self.index_at.get(index.asset.hex(), 0)},
-                lag=0,
-                written=0,
-                unchanged=0,
-                refused=0,
-                newest_ingested_us=0,
-                emitted=0,
-            )
-            for index in PLAN.indexes
-        ]
+        return [index_status(index, offsets={0: self.index_at.get(index.asset.hex(), 0)}) for index in PLAN.indexes]
 
     def begin(self) -> None:
         self.heartbeats.begin(self.now, {index.topic for index in PLAN.indexes})
@@ -316,7 +249,7 @@ def test_positions_that_engines_report_count_as_well() -> None:
     world.accept(VISITS)
     world.begin()
     first = job_of("Hourly")
-    reached = record(first, positions={VISITS: {"0": 1}})
+    reached = job_record(first, progress={"positions": {VISITS: {"0": 1}}})
     world.run_indexes(10)
     world.advance([reached])
     assert world.waits_for("Busy") == "the job of Busy"
@@ -332,11 +265,7 @@ def test_a_server_that_does_not_send_the_rows_measures_nothing_behind_them() -> 
 
 
 def test_the_reason_has_the_state_of_the_job() -> None:
-    failing = record(job_of("Hourly"))
-    failing = JobRecord(
-        **{name: getattr(failing, name) for name in failing.__slots__}
-        | {"state": JobState.FAILING, "error": "no slots"}
-    )
+    failing = job_record(job_of("Hourly"), state=JobState.FAILING, error="no slots")
     assert failing.desired is DesiredState.RUNNING
     assert explain("the job of Hourly", "Busy", [failing]) == "the job of Hourly, which is failing: no slots"
     assert explain("the index", "Busy", [failing]) == "the index of Busy"

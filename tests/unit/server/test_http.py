@@ -12,7 +12,6 @@ import uvloop
 
 from caraway.config.settings import ServerSettings
 from caraway.server.access.gate import Gate
-from caraway.server.access.shares import Shares
 from caraway.server.access.sites import Sites
 from caraway.server.app import App, RequestBounds
 from caraway.server.http.endpoints import PUBLIC, Endpoint, Router
@@ -53,7 +52,7 @@ ENDPOINTS = (
 def port() -> Iterator[int]:
     """Serve the routes on a port; the gate admits everybody and records nothing, so it needs no database."""
     gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
-    bounds = RequestBounds(seconds=3.0, shares=Shares(concurrency=3))
+    bounds = RequestBounds.of(ServerSettings(request_seconds=3.0, concurrency_per_token=3))
     chosen = ports.choose()
     ready, stop = threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -107,6 +106,7 @@ def raw(port: int, request: bytes) -> bytes:
         b"GET /health HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: \xff\r\n\r\n",
         b"GET /%ff%00%2e%2e HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Type: \xff\r\n\r\n{}",
         b"\x16\x03\x01\x02\x00\r\n\r\n",
     ],
 )

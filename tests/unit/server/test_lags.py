@@ -1,75 +1,26 @@
 """Tests of the lags that refuse log requests, and of the lines of the log about them."""
 
-# Type checkers see classes where decorators make datasets and featuresets.
-# mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from caraway.client import Client
-from caraway.connectors import Webhook, source
-from caraway.datasets import Count, Dataset, dataset, field, pipeline
-from caraway.dtypes import Continuous, Tumbling
 from caraway.errors import UnavailableError
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.backpressure import RETRY_AFTER_S, Backpressure, BehindError, Bounds
-from caraway.lib import inputs
 from caraway.plan.model import GraphPlan
-from caraway.plan.planner import plan_graph
 from caraway.server.http.errors import error_response
 from caraway.server.lags import LOG_INTERVAL_S, LOGGED_S, Lags
-from caraway.state.model import DesiredState, JobRecord, JobState
+from caraway.state.model import JobRecord, JobState
+from tests.unit.server.reports import index_status, job_record
+from tests.unit.server.visits import Busy, Hourly, Pages, Visits, plan_of
 
-__owner__ = "module@example.com"
-webhook = Webhook(name="web")
 BOUNDS = Bounds(records=1_000, seconds=60.0)
-
-
-@source(webhook.endpoint("visits"), disorder="1d", cdc="append")
-@dataset
-class Visits:
-    user: int
-    at: datetime
-
-
-@source(webhook.endpoint("users"), disorder="1d", cdc="upsert")
-@dataset(index=True)
-class Users:
-    user: int = field(key=True)
-    name: str
-    at: datetime
-
-
-@dataset
-class Hourly:
-    user: int = field(key=True)
-    visits: int
-    at: datetime
-
-    @pipeline
-    @inputs(Visits)
-    def by_hour(cls, visits: Dataset) -> Any:
-        return visits.groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
-
-
-@dataset(index=True)
-class Busy:
-    user: int = field(key=True)
-    hours: int
-    at: datetime
-
-    @pipeline
-    @inputs(Hourly)
-    def busy(cls, hourly: Dataset) -> Any:
-        return hourly.changelog(delete="gone").groupby("user").aggregate(hours=Count(window=Continuous("forever")))
 
 
 @pytest.fixture(scope="module")
 def plan() -> GraphPlan:
-    return plan_graph(Client.build_commit("m", [Visits, Users, Hourly, Busy], []).graph)
+    return plan_of(Visits, Pages, Hourly, Busy)
 
 
 class World:
@@ -86,22 +37,7 @@ class World:
         self.lags.follow([plan])
 
     def positions(self) -> list[IndexStatus]:
-        return [
-            IndexStatus(
-                dataset=index.dataset,
-                topic=index.topic,
-                asset=index.asset.hex(),
-                following=True,
-                offsets={0: 0},
-                lag=self.waiting.get(index.dataset, 0),
-                written=0,
-                unchanged=0,
-                refused=0,
-                newest_ingested_us=0,
-                emitted=0,
-            )
-            for index in self.plan.indexes
-        ]
+        return [index_status(index, lag=self.waiting.get(index.dataset, 0)) for index in self.plan.indexes]
 
     def jobs(self) -> Sequence[JobRecord]:
         if self.away:
@@ -119,21 +55,7 @@ class World:
 
 
 def job(plan: GraphPlan, state: JobState, records: int, seconds: float) -> JobRecord:
-    of = plan.jobs[0]
-    return JobRecord(
-        job_id=of.job_id,
-        commit_id="c",
-        dataset=of.dataset,
-        pipeline=of.pipeline,
-        mode=str(of.mode),
-        mode_reason="",
-        desired=DesiredState.RUNNING,
-        state=state,
-        error="",
-        attempts=1,
-        updated_at=datetime.now(UTC),
-        progress={"lag_records": records, "lag_seconds": seconds},
-    )
+    return job_record(plan.jobs[0], state=state, progress={"lag_records": records, "lag_seconds": seconds})
 
 
 def test_an_index_beyond_both_bounds_refuses_the_rows_from_which_it_is_computed(plan: GraphPlan) -> None:
@@ -145,10 +67,10 @@ def test_an_index_beyond_both_bounds_refuses_the_rows_from_which_it_is_computed(
     assert world.refused() == set()
     world.look(Busy=1_001)
     assert world.refused() == {"Visits"}
-    world.look(Users=1_001)
+    world.look(Pages=1_001)
     assert world.refused() == set()
-    world.look(61, Users=1_001)
-    assert world.refused() == {"Users"}
+    world.look(61, Pages=1_001)
+    assert world.refused() == {"Pages"}
     world.look()
     assert world.refused() == set()
 
@@ -197,10 +119,10 @@ def test_a_running_job_beyond_the_bounds_refuses_rows_and_a_failing_one_does_not
 def test_the_refusal_says_what_is_behind_and_when_to_come_again(plan: GraphPlan) -> None:
     world = World(plan)
     world.look()
-    world.look(90, Users=12_345)
-    topic = next(ingest.topic.name for ingest in plan.ingests if ingest.dataset.name == "Users")
+    world.look(90, Pages=12_345)
+    topic = next(ingest.topic.name for ingest in plan.ingests if ingest.dataset.name == "Pages")
     with pytest.raises(
-        BehindError, match=r"index of Users is 12,345 records and 90 s behind.*nothing.*again after"
+        BehindError, match=r"index of Pages is 12,345 records and 90 s behind.*nothing.*again after"
     ) as e:
         world.backpressure.check([topic])
     answer = error_response(e.value)

@@ -1,28 +1,17 @@
 """Tests of the metrics of jobs and indexes."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from caraway.index.feeding.lag import IndexLag
 from caraway.server.metrics import INDEX_LAG_RECORDS, INDEX_LAG_SECONDS, JOBS, set_jobs, set_lags
-from caraway.state.model import DesiredState, JobRecord, JobState
+from caraway.state.model import DesiredState
+from tests.unit.server.reports import job_record
+from tests.unit.server.visits import Busy, Hourly, Visits, plan_of
 
 
 def test_jobs_that_must_run_tell_their_figures() -> None:
-    job = JobRecord(
-        job_id="A.1",
-        commit_id="c",
-        dataset="A",
-        pipeline="p",
-        mode="real-time",
-        mode_reason="",
-        desired=DesiredState.RUNNING,
-        state=JobState.RUNNING,
-        error="",
-        attempts=2,
-        updated_at=datetime(2026, 1, 1, tzinfo=UTC),
-        progress={"lag_records": 7, "lag_seconds": 1.5, "phase": "live", "at": "2026-01-01"},
-    )
+    figures = {"lag_records": 7, "lag_seconds": 1.5, "phase": "live", "at": "2026-01-01"}
+    job = job_record(plan_of(Visits, Hourly, Busy).jobs[0], job_id="A.1", attempts=2, progress=figures)
     stopped = replace(job, job_id="A.0", desired=DesiredState.STOPPED)
     set_jobs([stopped, job])
     (family,) = JOBS.collect()

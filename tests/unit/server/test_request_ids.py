@@ -5,7 +5,6 @@ import io
 import logging
 import string
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -24,7 +23,9 @@ from caraway.server.handlers.queries import Queries
 from caraway.server.http.endpoints import PUBLIC, Endpoint, Router
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.workers.forwarding import Forwarder
-from tests.unit.server.test_access import NO_AUDIT, Headers
+from tests.unit.server.asking import Exchange, Headers
+from tests.unit.server.asking import ask as asked
+from tests.unit.server.test_access import NO_AUDIT
 
 LOG = structlog.get_logger("test")
 SANE = string.ascii_letters + string.digits + "._:/+=@-"
@@ -58,22 +59,12 @@ APP = App(
 )
 
 
-class Exchange:
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.status, self.headers, self.body = status, headers, body
-
-    @property
-    def ids(self) -> list[str]:
-        return [value for name, value in self.headers if name == "x-request-id"]
-
-
 def ask(path: str, **headers: str) -> Exchange:
-    exchange: Any = Exchange()
-    found: Any = Headers(**{name.replace("_", "-"): value for name, value in headers.items()})
-    scope: Any = SimpleNamespace(method="GET", path=path, query_string="", headers=found)
-    asyncio.run(APP.__rsgi__(scope, exchange))
-    answered: Exchange = exchange
-    return answered
+    return asked(APP, "GET", path, **headers)
+
+
+def ids(answer: Exchange) -> list[str]:
+    return [value for name, value in answer.headers if name == "x-request-id"]
 
 
 @pytest.fixture
@@ -100,7 +91,7 @@ def lines(capfd: pytest.CaptureFixture[str]) -> Iterator[Any]:
 
 def test_log_lines_of_a_request_have_its_id(lines: Any) -> None:
     answer = ask("/logged", x_request_id="abc-1")
-    assert answer.ids == ["abc-1"]
+    assert ids(answer) == ["abc-1"]
     assert [(line["event"], line["request_id"]) for line in lines()] == [
         ("with structlog", "abc-1"),
         ("from a library", "abc-1"),
@@ -113,24 +104,24 @@ def test_log_lines_of_a_request_have_its_id(lines: Any) -> None:
 
 def test_refusals_and_faults_have_the_id(lines: Any) -> None:
     refusal = ask("/refused", x_request_id="abc-2")
-    assert orjson.loads(refusal.body) == {
+    assert refusal.json == {
         "err_msg": "there is no such thing",
         "code": "unknown_entity",
         "request_id": "abc-2",
     }
     fault = ask("/broken", x_request_id="abc-3")
-    assert (fault.status, orjson.loads(fault.body)["request_id"], fault.ids) == (500, "abc-3", ["abc-3"])
+    assert (fault.status, fault.json["request_id"], ids(fault)) == (500, "abc-3", ["abc-3"])
     (line,) = lines()
-    assert (line["request_id"], line["id"]) == ("abc-3", orjson.loads(fault.body)["id"])
+    assert (line["request_id"], line["id"]) == ("abc-3", fault.json["id"])
 
 
 def test_an_answer_that_is_kept_has_the_id_of_each_request() -> None:
-    assert [ask("/kept", x_request_id=name).ids for name in ("a", "b")] == [["a"], ["b"]]
+    assert [ids(ask("/kept", x_request_id=name)) for name in ("a", "b")] == [["a"], ["b"]]
     assert KEPT.headers == [("content-type", "application/json")]
 
 
 def test_requests_without_an_id_get_different_ones() -> None:
-    made = {ask("/kept").ids[0] for _ in range(100)}
+    made = {ids(ask("/kept"))[0] for _ in range(100)}
     assert len(made) == 100
 
 

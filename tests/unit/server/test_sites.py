@@ -1,8 +1,5 @@
 """Tests that requests from web pages of other sites are refused, for each sign of such a page alone."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,34 +14,15 @@ from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.http.endpoints import PROTOBUF, PUBLIC, Endpoint, Router
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import HttpResponse, Request, text_response
-from tests.unit.server.test_access import Headers
+from tests.unit.server.asking import HOST, Headers, send
 
 NO_AUDIT: Any = SimpleNamespace()
-HERE = "127.0.0.1:8100"
 # The headers of a program's request.
-PLAIN = {"host": HERE, "content-type": "application/octet-stream"}
+PLAIN = {"host": HOST, "content-type": "application/octet-stream"}
 
 
 async def done(request: Request) -> HttpResponse:
     return text_response(f"{len(request.body)} bytes")
-
-
-class Exchange:
-    """The connection of a request, which keeps the answer."""
-
-    status = 0
-    body = b""
-
-    async def __call__(self) -> bytes:
-        return b"definitions"
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b"definitions"
-
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        assert headers
-        assert not [name for name, _ in headers if name.startswith("access-control")]
-        self.status, self.body = status, body
 
 
 def ask(headers: dict[str, str], method: str = "POST", path: str = "/commit", **settings: Any) -> tuple[int, str]:
@@ -55,12 +33,10 @@ def ask(headers: dict[str, str], method: str = "POST", path: str = "/commit", **
         Endpoint("GET", "/health", done, PUBLIC, target="health", probe=True),
     )
     app = App(Router(routes), Gate(NO_AUDIT, None), sites=Sites(ServerSettings(tokens=False, **settings)))
-    scope: Any = SimpleNamespace(
-        method=method, path=path, query_string="", headers=Headers(**{"content-length": "11", **headers})
-    )
-    exchange = Exchange()
-    asyncio.run(app.__rsgi__(scope, exchange))
-    return exchange.status, "" if exchange.status == 200 else json.loads(exchange.body)["code"]
+    answer = send(app, method, path, b"definitions", headers)
+    assert answer.headers
+    assert not [name for name, _ in answer.headers if name.startswith("access-control")]
+    return answer.status, "" if answer.status == 200 else answer.json["code"]
 
 
 def test_a_program_is_answered() -> None:
@@ -108,8 +84,8 @@ def test_a_request_without_a_host_is_refused() -> None:
         {"host": "localhost.:8100"},
         {"host": "[::1]:8100"},
         {"host": "192.168.3.7:8100"},
-        {"origin": f"http://{HERE}"},
-        {"origin": f"https://{HERE}"},
+        {"origin": f"http://{HOST}"},
+        {"origin": f"https://{HOST}"},
         {"host": "127.0.0.1", "origin": "http://127.0.0.1:80"},
         {"sec-fetch-site": "same-origin"},
         {"sec-fetch-site": "none"},
@@ -142,7 +118,7 @@ def test_a_load_balancer_asks_for_health_by_any_name() -> None:
 
 
 def test_a_link_on_another_site_may_lead_here() -> None:
-    assert ask({"host": HERE, "sec-fetch-site": "cross-site"}, "GET") == (200, "")
+    assert ask({"host": HOST, "sec-fetch-site": "cross-site"}, "GET") == (200, "")
 
 
 def test_a_refusal_says_what_to_set() -> None:
@@ -151,7 +127,7 @@ def test_a_refusal_says_what_to_set() -> None:
     with pytest.raises(ForeignHostError, match=r"evil\.example.*CARAWAY_SERVER__ALLOWED_HOSTS"):
         sites.check(log, Headers(host="evil.example"))
     with pytest.raises(ForeignSiteError, match=r"evil\.example.*CARAWAY_SERVER__ALLOWED_ORIGINS"):
-        sites.check(log, Headers(host=HERE, origin="http://evil.example"))
+        sites.check(log, Headers(host=HOST, origin="http://evil.example"))
     with pytest.raises(ForeignHostError) as caught:
         sites.check(log, Headers(host="x" * 10_000))
     assert len(str(caught.value)) < 500

@@ -23,7 +23,8 @@ from caraway.server.tracing.otel import MOST_PER_SECOND, OtelTracer
 from caraway.server.tracing.spans import TRACE
 from caraway.server.tracing.writing import TracingWriter
 from caraway.topics.producer import TopicItem
-from tests.unit.server.test_answers import LOG, POT, Writer, ask, make_app
+from tests.unit.server.asking import Writer, ask
+from tests.unit.server.test_answers import LOG, POT, make_app
 from tests.unit.server.test_freshness import INTERVAL_S, PLAN, VISITS, World, settle
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -81,7 +82,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 def test_a_query_is_a_trace_with_its_parts(collector: Collector) -> None:
     tracer = OtelTracer(collector.url, 1.0, "shop")
-    answer = ask(make_app(tracer), "POST", f"{API}/query", QUERY, x_request_id="abc-1")
+    answer = ask(make_app(tracer=tracer), "POST", f"{API}/query", QUERY, x_request_id="abc-1")
     assert answer.status == 200
     tracer.stop(10.0)
     spans = collector.named()
@@ -101,7 +102,7 @@ def test_a_query_is_a_trace_with_its_parts(collector: Collector) -> None:
 
 def test_the_trace_of_a_caller_goes_on(collector: Collector) -> None:
     tracer = OtelTracer(collector.url, 0.0, "shop")
-    app = make_app(tracer)
+    app = make_app(tracer=tracer)
     assert ask(app, "POST", f"{API}/query", QUERY).status == 200
     assert ask(app, "POST", f"{API}/query", QUERY, traceparent=UNSAMPLED).status == 200
     assert ask(app, "POST", f"{API}/query", QUERY, traceparent="00-nonsense").status == 200
@@ -138,7 +139,7 @@ def test_records_of_a_traced_request_carry_its_position(collector: Collector) ->
     kept: Any = Kept()
     freshness: Any = SimpleNamespace(follow_event=lambda trace, topics: followed.append(topics))
     tracer = OtelTracer(collector.url, 0.0, "shop")
-    app = make_app(tracer, TracingWriter(kept), freshness)
+    app = make_app(tracer=tracer, writer=TracingWriter(kept), freshness=freshness)
     assert ask(app, "POST", f"{API}/log", {**LOG, "data": [POT]}).status == 200
     assert ask(app, "POST", f"{API}/log", {**LOG, "data": [POT]}, traceparent=PARENT).status == 200
     tracer.stop(10.0)

@@ -1,107 +1,41 @@
 """Tests of goals along a plan: nothing counts as served before all parts between it and its sources have caught up."""
 
-# Type checkers see classes where decorators make datasets and featuresets.
-# mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from caraway.client import Client
-from caraway.connectors import Webhook, source
-from caraway.datasets import Count, Dataset, dataset, field, pipeline
-from caraway.dtypes import Continuous, Tumbling
 from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.index.feeding.worker import IndexStatus
-from caraway.lib import inputs
 from caraway.plan.model import GraphPlan, JobPlan
-from caraway.plan.planner import plan_graph
 from caraway.server.handlers.waiting import AT_ONCE, WaitBody, wait
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import Request
 from caraway.server.waiting.goals import Goal, Goals, source_topics
 from caraway.server.waiting.markers import Markers, Seen
-from caraway.state.model import DesiredState, JobRecord, JobState
+from caraway.state.model import JobRecord, JobState
 from caraway.state.permissions import Grant, Mode
 from caraway.topics.markers import Arrival, decode_arrival, is_marker, job_tag
-from tests.unit.server.test_access import BY_TARGET, Headers, gate, owner
-
-__owner__ = "module@example.com"
-webhook = Webhook(name="web")
-
-
-@source(webhook.endpoint("visits"), disorder="1d", cdc="append")
-@dataset
-class Visits:
-    user: int
-    at: datetime
-
-
-@dataset
-class Hourly:
-    user: int = field(key=True)
-    visits: int
-    at: datetime
-
-    @pipeline
-    @inputs(Visits)
-    def by_hour(cls, visits: Dataset) -> Any:
-        return visits.dedup(by=["user"]).groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
-
-
-@dataset(index=True)
-class Busy:
-    user: int = field(key=True)
-    hours: int
-    at: datetime
-
-    @pipeline
-    @inputs(Hourly)
-    def busy(cls, hourly: Dataset) -> Any:
-        return hourly.changelog(delete="gone").groupby("user").aggregate(hours=Count(window=Continuous("forever")))
+from tests.unit.server.asking import Headers
+from tests.unit.server.reports import index_status, job_record
+from tests.unit.server.test_access import BY_TARGET, gate, owner
+from tests.unit.server.visits import Busy, Hourly, Visits, plan_of
 
 
 @pytest.fixture(scope="module")
 def plan() -> GraphPlan:
-    return plan_graph(Client.build_commit("m", [Visits, Hourly, Busy], []).graph)
+    return plan_of(Visits, Hourly, Busy)
 
 
 def status(asset: bytes, offsets: Goal, *, unsent: bool = False) -> IndexStatus:
-    return IndexStatus(
-        dataset="",
-        topic="",
-        asset=asset.hex(),
-        following=True,
-        offsets=dict(offsets),
-        lag=0,
-        written=0,
-        unchanged=0,
-        refused=0,
-        newest_ingested_us=0,
-        emitted=0,
-        unsent=unsent,
-    )
+    return index_status(asset=asset.hex(), offsets=dict(offsets), unsent=unsent)
 
 
 def record(job: JobPlan, **progress: Any) -> JobRecord:
-    return JobRecord(
-        job_id=job.job_id,
-        commit_id="c",
-        dataset=job.dataset,
-        pipeline=job.pipeline,
-        mode=str(job.mode),
-        mode_reason="",
-        desired=DesiredState.RUNNING,
-        state=JobState.RUNNING,
-        error="",
-        attempts=1,
-        updated_at=datetime.now(UTC),
-        progress=progress,
-    )
+    return job_record(job, progress=progress)
 
 
 def ends(topics: Iterable[str]) -> dict[str, dict[int, int]]:

@@ -1,7 +1,6 @@
 """The rights of a token over the parts of an explanation: what may not be read isn't shown, however far away."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -22,34 +21,12 @@ from caraway.why.explaining import Question, explain
 from caraway.why.in_process import EngineHistories
 from caraway.why.lookups import Listing
 from tests.unit.query import garden
+from tests.unit.query.garden import tagged
 
 READ = frozenset({Mode.READ_DATA})
 NOT_PRIVATE = Caller(account="ada", token_id="t", grants=(Grant(modes=READ, without=frozenset({"private"})),))
 HOUR_US = 3_600_000_000
 NOON_US = 1_767_268_800_000_000
-
-
-def tagged(**tags: Sequence[str]) -> Graph:
-    """Return the garden with tags on datasets, and on fields, whose names have two underscores in place of the dot."""
-
-    def own(name: str) -> tuple[str, ...]:
-        return tuple(tags.get(name, ()))
-
-    graph = garden.graph()
-    return replace(
-        graph,
-        datasets=tuple(
-            replace(
-                spec,
-                metadata=replace(spec.metadata, tags=own(spec.name)),
-                fields=tuple(
-                    replace(field, metadata=replace(field.metadata, tags=own(f"{spec.name}__{field.name}")))
-                    for field in spec.fields
-                ),
-            )
-            for spec in graph.datasets
-        ),
-    )
 
 
 def plan_of(graph: Graph, feature: str) -> QueryPlan:

@@ -1,0 +1,69 @@
+"""A server with tokens, and callers of it, each with rights of its own."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import sqlalchemy as sa
+
+from caraway.graph.specs import Graph
+from caraway.state.access import Access
+from caraway.state.database import connect
+from caraway.state.permissions import Grant
+from tests.integration.server.server_process import ServerProcess, eventually
+
+
+class Guarded:
+    """A server with tokens; its `http` is that of an administrator."""
+
+    def __init__(self, server: ServerProcess, engine: sa.Engine) -> None:
+        self.server, self.engine = server, engine
+        self.access = Access(engine, by="test")
+        self._made: list[httpx.Client] = []
+        self.admin = self.administrator("root@example.com")
+        server.http.headers["Authorization"] = f"Bearer {self.admin}"
+
+    def administrator(self, account: str) -> str:
+        """Return a token for everything."""
+        return self._known(self.access.create_token(account, roles_given=["admin"]))[1]
+
+    def token(self, name: str, *grants: Grant) -> tuple[str, str]:
+        """Return the id and the text of a token with these grants."""
+        self.access.define_role(name, grants)
+        return self._known(self.access.create_token(name, roles_given=[name], kind="service"))
+
+    def user(self, name: str, *grants: Grant) -> httpx.Client:
+        """Return a client whose account has these grants."""
+        _, token = self.token(name, *grants)
+        url, headers = str(self.server.settings.server.url), {"Authorization": f"Bearer {token}"}
+        self._made.append(httpx.Client(base_url=url, headers=headers, timeout=self.server.http.timeout))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for client in self._made:
+            client.close()
+        self.engine.dispose()
+
+    def _known(self, made: tuple[str, str]) -> tuple[str, str]:
+        """Return a token after the server has learned of it."""
+        headers = {"Authorization": f"Bearer {made[1]}"}
+        eventually(
+            lambda: httpx.get(f"{self.server.http.base_url}metrics", headers=headers).status_code == 200,
+            self.server.said,
+        )
+        return made
+
+
+@contextmanager
+def guarded_server(folder: Path, *, kafka: str, postgres: str, graph: Graph) -> Iterator[Guarded]:
+    """Start a server with tokens, and commit a graph."""
+    process = ServerProcess(folder, kafka=kafka, postgres=postgres, tokens=True)
+    process.start()
+    try:
+        with closing(Guarded(process, connect(postgres))) as guarded:
+            process.commit(graph)
+            yield guarded
+    finally:
+        code = process.stop()
+    assert code == 0, process.said()
