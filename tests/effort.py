@@ -1,8 +1,13 @@
 """How hard property tests try: few examples while one works, some in CI, many before a release (`just full`)."""
 
 import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import settings
+
+T = TypeVar("T")
 
 # Tests name the number of examples that `just full` draws. CI draws fewer of them, or properties alone would take three
 # of its minutes; the fast tier fewer still. A soak takes as long as it takes.
@@ -13,6 +18,11 @@ PROFILE = os.environ.get("CARAWAY_TESTS", "ci" if os.environ.get("CI") else "des
 def examples(number: int) -> int:
     """Return how many examples to draw where `just full` draws `number`."""
     return max(3, round(number * _SCALE[PROFILE]))
+
+
+def part_of(things: Sequence[T]) -> list[T]:
+    """Return things that a test looks at one by one: all of them in `just full`, elsewhere some drawn by chance."""
+    return random.sample(things, min(len(things), examples(len(things))))
 
 
 def timeout_of(seconds: int) -> int:

@@ -12,6 +12,7 @@ from caraway.plan.model import IndexPlan
 from caraway.query.model import Rows
 from caraway.topics.codec import RecordCodec
 from caraway.topics.reader import Message
+from tests.effort import part_of
 from tests.unit.index.oracle import SECOND, Case, Job, random_change
 from tests.unit.index.test_against_engine import CASES
 from tests.unit.offline.test_reader import SPILLED, bits, keys_of, random_versions, versions_plan
@@ -46,7 +47,7 @@ def check(
                 assert bool(known._replayed) == replays
     values, found = read[0]
     assert bits(read[1]) == bits(read[0])
-    for at in set(ats):
+    for at in part_of([*set(ats)]):
         seen = [(message, ingested) for message, ingested in messages if ingested <= at]
         rows = [row for row, (_, time) in enumerate(asked) if time == at]
         with OfflineReader(given(plan, seen), [plan], [topic_of(plan)]) as ordinary:

@@ -24,6 +24,7 @@ from caraway.query.model import Rows
 from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.reader import Message
+from tests.effort import part_of
 from tests.unit.engine_local.building import EVENTS as SMALL
 from tests.unit.engine_local.building import S, dataset, derived, spec_of
 from tests.unit.index.oracle import COLUMNS, SECOND, Case, Job, random_change
@@ -86,7 +87,7 @@ def compare(
     every, at_us = reads
     with OfflineReader(GivenTopics({plan.topic: messages}), [plan], [topic_of(plan)], memory=memory) as offline:
         # Columns are read one after the other, too, since each may have another way.
-        for position, name in enumerate(columns):
+        for position, name in part_of([*enumerate(columns)]):
             values, found = offline.read(plan.dataset, every, at_us, [name])
             assert found == expected[1], name
             for row, (value, wanted) in enumerate(zip(values[0], expected[0][position], strict=True)):
