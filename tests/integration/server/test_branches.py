@@ -197,7 +197,7 @@ def test_branches_and_ledger_by_commands(own: ServerProcess) -> None:
     assert (code, heads["empty"]) == (0, None)
     assert heads["copy"] == heads["main"] is not None
     assert "copy" in run(own, "branch", "list")[1]
-    # What must still be made makes it fail; what earlier tests gave up is to be removed later.
+    # Assets that must still be made would make it fail; those that earlier tests gave up are removed later.
     eventually(lambda: run(own, "ledger")[0] == 0, lambda: str(run(own, "ledger")))
     closed = json.loads(run(own, "ledger", "--json", "--closed", "99")[1])["entries"]
     assert ("create", "done") in {(entry["deed"], entry["state"]) for entry in closed}

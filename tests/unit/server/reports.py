@@ -1,4 +1,4 @@
-"""What indexes and jobs tell about themselves, where a test looks at a few of the figures only."""
+"""Reports of indexes and jobs about themselves, for tests that look at a few of the figures only."""
 
 from datetime import UTC, datetime
 from typing import Any
