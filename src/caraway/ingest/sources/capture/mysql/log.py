@@ -123,7 +123,6 @@ class MySQLLog:
         catalog.check_server(queries, self._names[0])
         self._read_catalog()
         self._births = {int(number): birth for number, birth in state.get("births", {}).items()}
-        self._opened_at, self._older = time.monotonic(), None
         self._unseen = set(state.get("unseen", ()))
         self._is_starting = at is None
         if at is None:
@@ -137,6 +136,7 @@ class MySQLLog:
                 # The chunks that were read are in the order of another key.
                 raise LostLogError(self.first_state())
             self._check_log(queries, at)
+        self._opened_at, self._older = time.monotonic(), None
         self._start(at)
 
     def next(self, timeout_s: float, *, rows: int, size: int) -> Event | None:
