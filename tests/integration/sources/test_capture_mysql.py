@@ -2,8 +2,10 @@
 
 import os
 import random
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -29,6 +31,8 @@ from tests.services.mysql import running_mysql
 from tests.timeouts import deadline_in
 from tests.unit.leased import KilledError
 
+# Clients that write all the time wait while the reader is so far behind them.
+NEAR_BYTES = 500_000
 FULL = pytest.mark.full(reason="a MySQL server is fetched and started; CI has MariaDB")
 
 
@@ -227,6 +231,69 @@ def test_long_traces(database: Database, seed: int, monkeypatch: pytest.MonkeyPa
     if seed % 2:
         monkeypatch.setattr(transactions, "KEPT_BYTES", 500)
     check_trace(database, seed, rows=20_000, rounds=100)
+
+
+def write(database: Database, chance: random.Random, keys: Sequence[int], may_go_on: Callable[[], bool]) -> None:
+    """Change rows of some keys all the time, in transactions of which some are rolled back."""
+    cursor = database.connect(database.name)
+    # Gaps between keys aren't locked then, so that no client waits for another one.
+    cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    while may_go_on():
+        cursor.execute("BEGIN")
+        for _ in range(chance.choice([1, 4, 20])):
+            key, other, size = chance.choice(keys), chance.choice(keys), chance.randrange(10_000) / 100
+            with suppress(pymysql.IntegrityError):
+                match chance.randrange(4):
+                    case 0:
+                        cursor.execute("INSERT INTO plants (id, size) VALUES (%s, %s)", (key, size))
+                    case 1:
+                        cursor.execute("UPDATE plants SET id = %s WHERE id = %s", (other, key))
+                    case 2:
+                        cursor.execute("DELETE FROM plants WHERE id = %s", (key,))
+                    case _:
+                        cursor.execute("UPDATE plants SET size = %s WHERE id IN %s", (size, chance.sample(keys, 20)))
+        cursor.execute(chance.choice(["COMMIT", "COMMIT", "ROLLBACK"]))
+
+
+@pytest.mark.full(reason="loads of 60,000 rows beside three clients that write all the time, for some minutes")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(200, 203))
+def test_a_load_beside_clients_that_write_at_the_same_time(
+    database: Database, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 2_000)
+    database.execute(TABLE)
+    database.fill(60_000)
+    world = database.world()
+    worker = world.worker()
+    # A load ends only if the log is read faster than it grows, so clients wait while the reader is far behind them.
+    is_near, is_over = threading.Event(), threading.Event()
+
+    def may_go_on() -> bool:
+        is_near.wait()
+        return not is_over.is_set()
+
+    with ThreadPoolExecutor(3) as pool:
+        clients = [
+            pool.submit(write, database, random.Random(f"{seed} {number}"), range(number, 60_000, 3), may_go_on)
+            for number in range(3)
+        ]
+        try:
+            deadline = deadline_in(600)
+            while "at" not in worker.position or "snapshot" in worker.position:
+                assert time.monotonic() < deadline
+                world.now += 0.4
+                worker.step()
+                file, end = database.log_end()
+                at = worker.position.get("at", [file, 0])
+                (is_near.set if at[0] == file and end < at[1] + NEAR_BYTES else is_near.clear)()
+        finally:
+            is_over.set()
+            is_near.set()
+        for client in clients:
+            client.result()
+    check(world, worker, database)
+    world.kill()
 
 
 # The types, and values of each: the least, the greatest, and those with a form of their own.
