@@ -4,10 +4,10 @@
 
 The table has ten columns and an index on its cursor. "Alone" is the driver, which reads the same columns in the order
 of the cursor by one statement, in one thread, and keeps nothing. The reader reads the table in pages by cursor and
-primary key, makes the digests of all rows, and hands over batches of columns. A source that began to be read by an
-older version has other digests ("older source"). All are measured some times by turns, and the best times are compared.
-Times are those of this process's processor, so the servers and other programs on the machine count for little. The
-servers are private ones: Postgres, MariaDB for MySQL, and for Snowflake fakesnow in a process of its own.
+primary key, makes the digests of all rows, and hands over batches of columns. Both are measured some times by turns,
+and the best times are compared. Times are those of this process's processor, so the servers and other programs on the
+machine count for little. The servers are private ones: Postgres, MariaDB for MySQL, and for Snowflake fakesnow in a
+process of its own.
 
 For Postgres the stages of the reader that take most are measured as well: fetching its pages, and making the digests of
 ten thousand rows.
@@ -32,11 +32,8 @@ from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING
-from caraway.graph.connectors import TableConnector
-from caraway.ingest.sources.reader import Position
 from caraway.ingest.sources.tables.database import Page
 from caraway.ingest.sources.tables.digests import Digests
-from caraway.ingest.sources.tables.hashes import Blake, Hashes, Xxh3
 from tests.integration.tables.systems import MariaDatabase, PostgresDatabase, Reading, field_of
 from tests.integration.tables.test_snowflake import Database as SnowflakeDatabase
 from tests.services.mariadb import PASSWORD, USER, running_mariadb
@@ -64,12 +61,9 @@ FILL = (
 )
 BATCH = {"rows": 10_000, "size": 4 * 1024 * 1024, "timeout_s": 0.0}
 REPEATS = 5
-# The positions from which a new source and an older one begin.
-NEW: Position = TableConnector.first_position
-OLDER: Position = {}
 
 Read = Callable[[], int]
-# The ways to read a table: by the driver alone, by the reader, and by the reader of an older source.
+# The ways to read a table: by the driver alone, and by the reader.
 Ways = dict[str, Read]
 
 
@@ -83,9 +77,7 @@ def main() -> int:
     stages: dict[str, float] = {}
     for name, system in (("Postgres", of_postgres), ("MySQL", of_mysql), ("Snowflake", of_snowflake)):
         with system(options.rows) as (database, driver):
-            ways: Ways = {"driver": driver}
-            for what, begun in (("reader", NEW), ("older", OLDER)):
-                ways[what] = partial(read_all, reading_of(database), begun)
+            ways: Ways = {"driver": driver, "reader": partial(read_all, reading_of(database))}
             figures[name] = {what: options.rows / seconds for what, seconds in seconds_of(ways, options.rows).items()}
             if name == "Postgres":
                 stages = stages_of(reading_of(database), options.rows)
@@ -98,11 +90,9 @@ def main() -> int:
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }
-    table = Table("system", "driver alone, rows/s", "reader, rows/s", "share", "older source, rows/s", "share")
+    table = Table("system", "driver alone, rows/s", "reader, rows/s", "share")
     for name, found in figures.items():
-        rates = [f"{found['driver']:,.0f}"]
-        for what in ("reader", "older"):
-            rates += [f"{found[what]:,.0f}", f"{found[what] / found['driver']:.2f}"]
+        rates = (f"{found['driver']:,.0f}", f"{found['reader']:,.0f}", f"{found['reader'] / found['driver']:.2f}")
         table.add_row(name, *rates)
     out.print(table)
     parts = Table("stage of the reader of Postgres", "us/row")
@@ -131,32 +121,27 @@ def seconds_of(ways: Ways, rows: int) -> dict[str, float]:
 def stages_of(reading: Reading, rows: int) -> dict[str, float]:
     """Return the processor time of the stages of a reader, in microseconds for a row."""
     reader = reading.reader()
-    reader.seek(NEW, {})
+    reader.seek({}, {})
     choice, database = reader._chosen, reader._database  # noqa: SLF001 (its stages are measured)
     most = database.bounds(choice.cursor).greatest
     page = Page(columns=choice.names, keys=choice.keys, least=None, most=most, after=None, limit=None)
     chunks = list(database.rows(replace(page, limit=10_000)))
     count = sum(map(len, chunks))
 
-    def digests(hashes: Hashes) -> int:
-        made = Digests(hashes, keys=choice.keys, digested=len(choice.digested), columns=len(choice.names), has_key=True)
+    def digests() -> int:
+        made = Digests(1, keys=choice.keys, digested=len(choice.digested), columns=len(choice.names), has_key=True)
         return sum(len(made.of(chunk)[0]) for chunk in chunks)
 
     fetched = seconds_of({"pages": lambda: sum(map(len, database.rows(page)))}, rows)["pages"] / rows
-    ways: Ways = {"XXH3": lambda: digests(Xxh3(1)), "BLAKE2b": lambda: digests(Blake())}
-    found = {name: seconds / count for name, seconds in seconds_of(ways, count).items()}
+    digested = seconds_of({"digests": digests}, count)["digests"] / count
     reader.close()
-    return {
-        "pages as rows of Python": fetched * 1e6,
-        "digests by XXH3": found["XXH3"] * 1e6,
-        "digests by BLAKE2b, of older sources": found["BLAKE2b"] * 1e6,
-    }
+    return {"pages as rows of Python": fetched * 1e6, "digests": digested * 1e6}
 
 
-def read_all(reading: Reading, begun: Position) -> int:
-    """Read the table by a reader from a position on, and return how many rows there were."""
+def read_all(reading: Reading) -> int:
+    """Read the table by a reader, and return how many rows there were."""
     reader = reading.reader()
-    reader.seek(begun, {})
+    reader.seek({}, {})
     count = 0
     try:
         while (batch := reader.poll(**BATCH)) is not None:  # type: ignore[arg-type]

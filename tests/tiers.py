@@ -54,7 +54,6 @@ LONG = {
     "integration/sinks/test_mutants.py": "copies of writers with a mistake each",
     "integration/sinks/test_snowflake_sink.py": "a stand-in; test_postgres_sink.py has the guarantees",
     "integration/skew/test_process.py": "kills; test_watch.py runs the same watch",
-    "integration/sources/test_capture_mysql_xa.py": "prepared transactions; test_capture_mysql.py reads the same log",
     "integration/sources/test_hudi.py": "an environment with Hudi; tests/unit/ingest reads recorded tables",
     "integration/sources/test_kinesis.py": "a stand-in; tests/unit/ingest has the reader",
     "integration/sources/test_mongo.py": "a stand-in; tests/unit/ingest has the reader",

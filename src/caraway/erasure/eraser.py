@@ -63,8 +63,8 @@ class ServerIndexes(Removing, Purging, Protocol):
 class DeadLetters(Protocol):
     """The dead letters (`caraway.ingest.erased_letters.LetterErasure`)."""
 
-    def sweep(self, plans: Sequence[GraphPlan], retired_jobs: Collection[str]) -> bool:
-        """Remove the dead letters of erased keys and of retired jobs; return whether none is left."""
+    def sweep(self, plans: Sequence[GraphPlan], retired_jobs: Collection[str]) -> None:
+        """Remove the dead letters of erased keys and of retired jobs."""
         ...
 
 
@@ -102,7 +102,6 @@ class Eraser(Recurring):
         self._writer = writer
         self._recomputing = recomputing
         self._letters = letters
-        self._letters_tried: set[int] = set()
         # The number up to which erasures were looked at for dead letters.
         self._letters_number = 0
         self.member = member
@@ -223,7 +222,7 @@ class Eraser(Recurring):
                 LOG.info("removed indexes with erased rows from files and snapshots", indexes=len(gone))
 
     def remove_letters(self) -> None:
-        """Remove the dead letters of erased keys, once for each erasure; a restart tries those again that stayed.
+        """Remove the dead letters of erased keys, once for each erasure.
 
         Raises `UnavailableError` if Postgres or Kafka doesn't answer, or a secret to compare keys is missing.
         """
@@ -232,7 +231,7 @@ class Eraser(Recurring):
         # Once nothing is due, only further erasures are looked for, and not all of them every second.
         number = self._number
         new = self._log.undone(DEAD_LETTERS_PLACE, downstream=False) if number > self._letters_number else []
-        due = {*new, *downstream} - self._letters_tried
+        due = {*new, *downstream}
         if needed is None:
             return
         if not due:
@@ -240,10 +239,8 @@ class Eraser(Recurring):
             return
         since = min((record.asked_at for record in downstream.values()), default=None)
         retired = frozenset() if since is None else self._recomputing.retired_jobs(since=since)
-        gone = self._letters.sweep([planned.plan for planned in needed.commits.values()], retired)
-        if gone:
-            self._log.done(due, DEAD_LETTERS_PLACE)
-        self._letters_tried |= due
+        self._letters.sweep([planned.plan for planned in needed.commits.values()], retired)
+        self._log.done(due, DEAD_LETTERS_PLACE)
 
     def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((scope, erasure)) for erasure in erasures)

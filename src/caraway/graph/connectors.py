@@ -45,9 +45,6 @@ from caraway.graph.systems import (
     TableSystem,
 )
 
-# The hash function of the digests by which rows of tables are recognised (`caraway.ingest.sources.tables.hashes`).
-XXH3 = "xxh3"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connector:
@@ -69,9 +66,6 @@ class Connector:
     # The function that removes what the reader has made in the system, when the source is gone for good, as
     # "module:function" (`caraway.ingest.sources.reader.Forget`); empty if the reader makes nothing.
     forget: ClassVar[str] = ""
-    # The position of a source that was never read, from which its reader begins. A reader that begins in another way
-    # than before says so here, and a source that has a position already goes on as it began.
-    first_position: ClassVar[Mapping[str, str]] = {}
     # The class with which a server writes such a sink, as "module:class"; empty if servers can't write it.
     writer: ClassVar[str] = ""
     # True if a sink writes a row under its key, so that datasets without keys can't have such a sink.
@@ -389,8 +383,6 @@ class TableConnector(SystemConnector):
     system: TableSystem | RegisteredSystem
     table: str
     cursor: str | None
-
-    first_position: ClassVar = {"digests": XXH3}
 
     @property
     def reader(self) -> str:  # type: ignore[override]  # a table's reader is that of its system

@@ -9,7 +9,6 @@ from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
@@ -82,8 +81,8 @@ class LetterErasure:
         self._bootstrap_servers = bootstrap_servers
         self._erased = erased
 
-    def sweep(self, plans: Sequence[GraphPlan], retired_jobs: Collection[str]) -> bool:
-        """Remove the dead letters of erased keys, and all of jobs that are retired; return whether none is left.
+    def sweep(self, plans: Sequence[GraphPlan], retired_jobs: Collection[str]) -> None:
+        """Remove the dead letters of erased keys, and all of jobs that are retired.
 
         A job that is retired has been computed again by another one, which has written its own dead letters.
 
@@ -101,28 +100,9 @@ class LetterErasure:
             for letter in letters
             if letter.body.get("job") in retired_jobs or finder.is_erased(letter.body)
         ]
-        if not found:
-            return True
-        removable = [letter for letter in found if letter.key]
-        if len(removable) < len(found) or not self._is_compacted():
-            LOG.warning(
-                "dead letters of erased keys stay, since an earlier release wrote them or created their topic",
-                topic=DEAD_LETTERS,
-                letters=len(found),
-            )
-            return False
-        self._remove(removable)
-        LOG.info("removed dead letters of erased keys", letters=len(removable))
-        return True
-
-    def _is_compacted(self) -> bool:
-        resource = ConfigResource(ResourceType.TOPIC, DEAD_LETTERS)
-        admin = AdminClient(client_config(self._bootstrap_servers), logger=kafka_logger())
-        try:
-            (answer,) = admin.describe_configs([resource], request_timeout=WRITE_SECONDS).values()
-            return "compact" in str(answer.result()["cleanup.policy"].value)
-        except KafkaException as error:
-            raise UnavailableError(f"Kafka didn't return the settings of {DEAD_LETTERS}: {error}") from error
+        if found:
+            self._remove(found)
+            LOG.info("removed dead letters of erased keys", letters=len(found))
 
     def _remove(self, letters: Sequence[Letter]) -> None:
         producer = Producer(client_config(self._bootstrap_servers) | PRODUCING, logger=kafka_logger())

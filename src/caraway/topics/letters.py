@@ -31,14 +31,14 @@ class Letter:
         offset: Its offset in the partition.
         written_ms: When it was written, in milliseconds since the epoch.
         body: The content: dataset, reason, row and origin of the row.
-        key: Its Kafka key; None in dead letters of earlier releases.
+        key: Its Kafka key.
     """
 
     partition: int
     offset: int
     written_ms: int
     body: Mapping[str, Any]
-    key: bytes | None = None
+    key: bytes
 
     @property
     def id(self) -> str:
@@ -162,7 +162,6 @@ def _letter(
         body = orjson.loads(value or b"")
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(body, dict) or not isinstance(body.get("dataset"), str):
+    if not isinstance(body, dict) or not isinstance(body.get("dataset"), str) or not isinstance(key, bytes):
         return None
-    known = key.encode() if isinstance(key, str) else key
-    return Letter(partition=partition, offset=offset, written_ms=written_ms, body=body, key=known)
+    return Letter(partition=partition, offset=offset, written_ms=written_ms, body=body, key=key)

@@ -32,6 +32,7 @@ LETTER = Letter(
     partition=0,
     offset=7,
     written_ms=1_700_000_000_000,
+    key=b"key",
     body={
         "dataset": "Pots",
         "webhook": "garden",

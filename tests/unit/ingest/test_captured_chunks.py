@@ -1,8 +1,6 @@
 """Chunks of captured tables: columns of values, marks that stay the same for good, and bounds in bytes."""
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -14,7 +12,6 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import PostgresSystem
-from caraway.ingest.sources.capture.digests import digest, digests, seeded_digests
 from caraway.ingest.sources.capture.log import (
     Change,
     Chunk,
@@ -28,17 +25,9 @@ from caraway.ingest.sources.capture.log import (
 from caraway.ingest.sources.capture.postgres.values import _LOADERS, BOOL, FLOAT8, INT8, Loader, loaded
 from caraway.ingest.sources.capture.reader import CaptureReader
 from caraway.ingest.sources.reader import SourceContext
+from caraway.ingest.sources.row_digests import seeded_digests
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)))
-
-
-@given(st.lists(st.binary(max_size=300), max_size=20))
-def test_the_marks_of_rows_of_chunks_stay_the_same(contents: list[bytes]) -> None:
-    def one(content: bytes) -> str:
-        return urlsafe_b64encode(blake2b(content, digest_size=16).digest()).decode().rstrip("=")
-
-    assert digests(contents) == [one(content) for content in contents]
-    assert [digest(content) for content in contents] == digests(contents)
 
 
 @given(TEXTS)
@@ -171,13 +160,6 @@ def test_a_load_keeps_the_digests_with_which_it_began() -> None:
     assert again.seek(orjson.loads(orjson.dumps(position)), {}) == position
     assert marks_of_load(again) == marks
     assert opened().seek({}, {})["seed"] != position["seed"]
-
-
-def test_a_load_that_began_without_a_seed_goes_on_with_its_digests() -> None:
-    older = {key: value for key, value in opened().seek({}, {}).items() if key != "seed"}
-    reader = opened()
-    assert reader.seek(older, {}) == older
-    assert marks_of_load(reader) == [f"s/1/0/{text}" for text in digests(CONTENTS)]
 
 
 def test_the_digests_of_xxh3_are_those_of_all_versions_and_machines() -> None:

@@ -183,7 +183,7 @@ def read(
     connector = source.connector
     assert isinstance(connector, CaptureConnector)
     target = Target(plan_graph(Graph(datasets=(dataset,))).ingests[0])
-    position: Position = {"log": {}, "load": 1, "committed_us": 0, "at": [0]}
+    position: Position = {"log": {}, "load": 1, "committed_us": 0, "seed": "0", "at": [0]}
     changes: list[tuple[str, object]] = []
     records: list[object] = []
     reader: CaptureReader | None = None

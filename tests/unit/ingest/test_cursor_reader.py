@@ -21,13 +21,10 @@ from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.graph.systems import PostgresSystem
 from caraway.ingest.marks import Starts, Written
-from caraway.ingest.sources.positions import Checkpoint
 from caraway.ingest.sources.reader import SourceBatch
 from caraway.ingest.sources.tables.cursor import CursorReader
 from caraway.ingest.sources.tables.cursors import CursorKind
 from caraway.ingest.sources.tables.database import Bounds, Page, Row, TableColumn, TableShape
-from caraway.ingest.sources.tables.digests import Digests
-from caraway.ingest.sources.tables.hashes import Blake
 from caraway.plan.model import IngestPlan
 from tests.effort import examples
 from tests.messages import records_of
@@ -149,12 +146,6 @@ class Run:
     plan: IngestPlan
     world: World = field(default_factory=lambda: Blocks({}))
     sizes: Callable[[], int] = lambda: 1000
-    #: True for a source that began to be read when all digests were made by BLAKE2b.
-    old: bool = False
-
-    def __post_init__(self) -> None:
-        if self.old:
-            self.world.saved = Checkpoint()
 
     def worker(self) -> Any:
         reader = type("Sized", (SmallPages,), {"sizes": staticmethod(self.sizes)})
@@ -251,17 +242,15 @@ def run_steps(run: Run, steps: Sequence[tuple[str, int, int]], *, keyed: bool) -
 
 
 @pytest.mark.spec("connectors:12:5")
-@given(steps=STEPS, key=st.booleans(), seed=st.integers(0, 2**32), old=st.booleans())
+@given(steps=STEPS, key=st.booleans(), seed=st.integers(0, 2**32))
 @settings(max_examples=examples(500))
-def test_each_version_of_a_row_comes_once(
-    steps: Sequence[tuple[str, int, int]], key: bool, seed: int, old: bool
-) -> None:
+def test_each_version_of_a_row_comes_once(steps: Sequence[tuple[str, int, int]], key: bool, seed: int) -> None:
     random = Random(seed)
 
     def shuffled(found: list[Any]) -> list[Any]:
         return random.sample(found, len(found))
 
-    run = Run(table_of(key=key), plan_of(keyed=False), sizes=lambda: random.randint(1, 7), old=old)
+    run = Run(table_of(key=key), plan_of(keyed=False), sizes=lambda: random.randint(1, 7))
     run.table.order = shuffled
     made = run_steps(run, steps, keyed=False)
     came = Counter(delivered(run))
@@ -300,13 +289,13 @@ EQUAL = st.lists(
 )
 
 
-@given(steps=EQUAL, seed=st.integers(0, 2**32), old=st.booleans())
+@given(steps=EQUAL, seed=st.integers(0, 2**32))
 @settings(max_examples=examples(1000))
 def test_equal_rows_of_a_table_without_a_key_come_as_often_as_they_are_there(
-    steps: Sequence[tuple[str, int, int]], seed: int, old: bool
+    steps: Sequence[tuple[str, int, int]], seed: int
 ) -> None:
     random = Random(seed)
-    run = Run(table_of(key=False), plan_of(keyed=False), sizes=lambda: random.randint(1, 3), old=old)
+    run = Run(table_of(key=False), plan_of(keyed=False), sizes=lambda: random.randint(1, 3))
     run.table.order = lambda found: random.sample(found, len(found))
     # Deletes come last: a row that is deleted before the reader has met it may be missed.
     made = run_steps(run, [step for step in steps if step[0] != "delete"], keyed=False)
@@ -335,19 +324,6 @@ def test_a_source_keeps_the_digests_with_which_it_began() -> None:
         assert worker.position["seed"] == seed
         seeds.append(seed)
     assert len(set(seeds)) == 2
-
-
-def test_a_source_from_before_there_was_a_choice_goes_on_with_blake2b() -> None:
-    run = Run(table_of(key=True), plan_of(keyed=False), old=True)
-    run.table.rows.append(row(1, 1, 0))
-    worker = run.worker()
-    run.rounds(worker, 1)
-    assert "seed" not in worker.position
-    names = ["at", "user", "age", "seen"]
-    values = [tuple(run.table.rows[0][name] for name in names)]
-    found = b"".join(Digests(Blake(), keys=2, digested=4, columns=4, has_key=True).of(values)[0])
-    worker.stop()
-    assert [value.partition(b"\n")[2] for value in run.world.remembered.values()] == [found]
 
 
 def test_a_time_of_the_future_hides_no_rows_of_the_present() -> None:

@@ -241,8 +241,7 @@ class SourceWorker:
         checkpoint = self._positions.load(self._name)
         ends = self._ends()
         if checkpoint is None:
-            connector = self._target.plan.source.connector
-            checkpoint = Checkpoint(position=connector.first_position, written=ends)
+            checkpoint = Checkpoint(written=ends)
             self._store(checkpoint)
         starts = {
             topic: {p: checkpoint.written.get(topic, {}).get(p, 0) for p in partitions}

@@ -175,9 +175,7 @@ async def _replay_change(
     body, dataset = dead_letter.body, dead_letter.body["dataset"]
     sink = body.get("sink_id")
     if sink not in {plan.sink_id for plan in served.plan.sinks}:
-        raise InvalidInputError(
-            f"{dead_letter.id} is of a sink that is gone, or of an earlier release; a new sink gets all changes"
-        )
+        raise InvalidInputError(f"{dead_letter.id} is of a sink that is gone; a new sink gets all changes")
     if "change" not in body:
         raise InvalidInputError(
             f"{dead_letter.id} doesn't have the change, whose row is too large for a dead letter; commit the sink "

@@ -39,9 +39,7 @@ class LogPosition:
         committed_us: The greatest time of a commit so far, in microseconds since the epoch. Clocks jump, but event
             times of changes must have their order, so no change is earlier than those before it.
         snapshot: The load of the table, while it is going on.
-        seed: The seed of the digests in the marks of the load's rows; None if they are made without one, by BLAKE2b, as
-            those of sources were that began before there was a seed. A load keeps its digests, as its marks are on
-            topics.
+        seed: The seed of the digests in marks. It stays the same, as marks are on topics.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -51,7 +49,7 @@ class LogPosition:
     index: int = 0
     committed_us: int = 0
     snapshot: Snapshot | None = field(default_factory=Snapshot)
-    seed: int | None = None
+    seed: int = 0
 
     def is_done(self, transaction: Coordinate, index: int) -> bool:
         """Return whether a change was read."""
@@ -78,9 +76,8 @@ class LogPosition:
     def to_json(self) -> dict[str, Any]:
         """Return the position as it is saved."""
         found: dict[str, Any] = {"log": dict(self.state), "load": self.load, "committed_us": self.committed_us}
-        if self.seed is not None:
-            # As a text, since a number of JSON may lose digits.
-            found["seed"] = f"{self.seed:x}"
+        # As a text, since a number of JSON may lose digits.
+        found["seed"] = f"{self.seed:x}"
         if self.at is not None:
             found["at"] = list(self.at)
         if self.transaction is not None:
@@ -107,7 +104,7 @@ class LogPosition:
             index=found.get("index", 0),
             committed_us=found["committed_us"],
             snapshot=None if snapshot is None else Snapshot(**snapshot),
-            seed=None if (seed := found.get("seed")) is None else int(seed, 16),
+            seed=int(found["seed"], 16),
         )
 
 

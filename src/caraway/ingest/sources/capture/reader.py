@@ -11,7 +11,6 @@ from caraway.graph.connectors import CaptureConnector
 from caraway.graph.sources import Computed, Constant, Ref
 from caraway.graph.systems import PostgresSystem, SystemKind
 from caraway.ingest.sources.capture.batch import COMMITTED_AT, Batch
-from caraway.ingest.sources.capture.digests import digest, digests, seeded_digests
 from caraway.ingest.sources.capture.log import (
     Begin,
     Change,
@@ -31,7 +30,7 @@ from caraway.ingest.sources.capture.log import (
 )
 from caraway.ingest.sources.capture.position import LogPosition, Snapshot, change_mark, chunk_mark
 from caraway.ingest.sources.reader import Items, LiveRow, Position, Progress, SourceBatch, SourceContext
-from caraway.ingest.sources.row_digests import SEED_BITS
+from caraway.ingest.sources.row_digests import SEED_BITS, seeded_digests
 
 # A chunk has at most so many rows and bytes, so that it is one batch, and the log waits for it for less than a second.
 CHUNK_ROWS, CHUNK_BYTES = 8_000, 3 * 1024 * 1024
@@ -332,7 +331,8 @@ class CaptureReader:
                 return
             if isinstance(live, LiveRow):
                 key = {column: live.key[name] for name, column in self._key_columns.items() if column is not None}
-                mark = change_mark(at, position.index, digest(repr(sorted(live.key.items())).encode()))
+                (digest,) = seeded_digests([repr(sorted(live.key.items())).encode()], position.seed)
+                mark = change_mark(at, position.index, digest)
                 # A delete doesn't come before the row that it deletes.
                 batch.delete(key, mark, max(position.committed_us, live.at_us))
                 continue
@@ -357,9 +357,8 @@ class CaptureReader:
         if count < len(chunk):
             columns = {name: [values[number] for number in taken] for name, values in columns.items()}
         prefix = chunk_mark(position.load, snapshot.chunk, "")
-        seed, contents = position.seed, contents[:count]
-        texts = digests(contents) if seed is None else seeded_digests(contents, seed)
-        marks = [prefix + text for text in texts]
+        contents = contents[:count]
+        marks = [prefix + digest for digest in seeded_digests(contents, position.seed)]
         batch.load(columns, marks, position.committed_us, sum(map(len, contents)))
         if count < len(ready):
             self._ready = ready[count:]

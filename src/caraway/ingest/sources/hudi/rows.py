@@ -1,6 +1,7 @@
 """The rows of file slices of a Hudi table, with numbers that are the same each time."""
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import pyarrow.compute as pc
 from caraway.errors import UnavailableError, shortened
 from caraway.ingest.sources.hudi.changes import ReadSlice
 from caraway.ingest.sources.hudi.tables import META, RECORD_KEY, OpenTable
-from caraway.ingest.sources.row_digests import blake
 from caraway.ingest.sources.snapshots.rows import Rows
 
 # The most bytes of the files of a slice that are merged. Its rows are in memory, where they take a multiple of that.
@@ -20,9 +20,6 @@ MAX_MERGED_ROWS = 5_000_000
 MAX_HELD_BYTES = (1 << 31) - 1
 # How many rows are handed over at a time.
 PIECE_ROWS = 10_000
-
-# Rows of equal keys are ordered by these digests, so they must stay the same: positions have the numbers of rows.
-_digests = blake(16)
 
 
 class OpenSlice:
@@ -90,7 +87,11 @@ class OpenSlice:
         if pc.count_distinct(keys).as_py() < count:
             # A writer may insert rows of equal keys, which are told apart by their values.
             names = [name for name in whole.schema.names if not name.startswith(META)]
-            values = pa.array(_digests(_texts(whole.select(names))), pa.binary())
+            values = pa.array(
+                # They must stay the same: positions have the numbers of rows.
+                [blake2b(text, digest_size=16).digest() for text in _texts(whole.select(names))],
+                pa.binary(),
+            )
             order = pc.sort_indices(
                 pa.table({"key": keys, "value": values}), [("key", "ascending"), ("value", "ascending")]
             )

@@ -11,7 +11,6 @@ from caraway.ingest.sources.reader import SourceContext
 from caraway.ingest.sources.tables.cursors import CursorKind, shown
 from caraway.ingest.sources.tables.database import Row, TableColumn, TableShape
 from caraway.ingest.sources.tables.digests import Digests
-from caraway.ingest.sources.tables.hashes import Hashes
 from caraway.rows.records import demanded_columns
 
 
@@ -75,7 +74,7 @@ class Choice:
 
 
 def choose(
-    shape: TableShape, cursor: str, context: SourceContext, hashes: Hashes, *, before: Sequence[str], where: str
+    shape: TableShape, cursor: str, context: SourceContext, seed: int, *, before: Sequence[str], where: str
 ) -> Choice:
     """Choose the columns that are read of a table.
 
@@ -83,7 +82,7 @@ def choose(
         shape: The table.
         cursor: The name of the cursor.
         context: The source.
-        hashes: The hash function of the digests.
+        seed: The seed of the digests.
         before: The columns of the digests so far; empty in the beginning.
         where: The system and the table, for messages.
 
@@ -118,7 +117,7 @@ def choose(
     fetched = [*keys, *digested, *sorted(read - set(digested))]
     types = "\n".join([str(len(keys)), *(f"{name} {columns[name].type}" for name in [*keys, *digested])])
     digests = Digests(
-        hashes,
+        seed,
         keys=len(keys),
         digested=len(keys) + len(digested),
         columns=len(fetched),

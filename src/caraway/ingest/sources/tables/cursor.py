@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from caraway.errors import UnavailableError
-from caraway.graph.connectors import XXH3, TableConnector
+from caraway.graph.connectors import TableConnector
 from caraway.ingest.sources.reader import Items, Position, Progress, SourceBatch, SourceContext
 from caraway.ingest.sources.rounds import Rounds
 from caraway.ingest.sources.row_digests import SEED_BITS
@@ -29,7 +29,6 @@ from caraway.ingest.sources.tables.choice import Choice, choose
 from caraway.ingest.sources.tables.cursors import CursorKind, NotATimeError
 from caraway.ingest.sources.tables.database import MAX_NULLS, Database, Page
 from caraway.ingest.sources.tables.digests import Rows, Taken
-from caraway.ingest.sources.tables.hashes import Blake, Hashes, Xxh3
 from caraway.ingest.sources.tables.window import Window
 from caraway.ingest.table import ColumnTable
 
@@ -56,7 +55,7 @@ class _Place:
         total: About how many rows the first round has; None if that isn't known.
         columns: The columns of the digests, which stay the same if the table gets further ones.
         kind: How the cursor grows; None before the first round.
-        seed: The seed of the digests; None if they are made without one, by BLAKE2b.
+        seed: The seed of the digests.
     """
 
     round: int = 0
@@ -69,17 +68,13 @@ class _Place:
     total: int | None = None
     columns: Sequence[str] = ()
     kind: CursorKind | None = None
-    seed: int | None = None
-
-    @property
-    def hashes(self) -> Hashes:
-        """The hash function of the digests."""
-        return Blake() if self.seed is None else Xxh3(self.seed)
+    seed: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the position."""
-        digests = {} if self.seed is None else {"digests": XXH3, "seed": f"{self.seed:x}"}
-        return digests | {
+        return {
+            # As a text, since a number of JSON may lose digits.
+            "seed": f"{self.seed:x}",
             "round": self.round,
             "pass": self.of_pass,
             "least": cursors.to_json(self.least),
@@ -95,12 +90,10 @@ class _Place:
     @staticmethod
     def from_json(position: Position) -> "_Place":
         """Return the place of a position."""
-        seed = position.get("seed")
-        if "round" not in position:
-            # Nothing was read yet. A position that is empty was saved before there was a choice of digests.
-            return _Place(seed=randbits(SEED_BITS) if position.get("digests") == XXH3 else None)
+        if not position:
+            return _Place(seed=randbits(SEED_BITS))
         return _Place(
-            seed=None if seed is None else int(seed, 16),
+            seed=int(position["seed"], 16),
             round=position["round"],
             of_pass=position["pass"],
             least=cursors.from_json(position["least"]),
@@ -165,7 +158,7 @@ class CursorReader:
         self._window = Window(items)
         self._look()
         # The seed must be saved before any row is read.
-        return position if "round" in position or place.seed is None else self._position()
+        return position or self._position()
 
     def poll(self, *, rows: int, size: int, timeout_s: float) -> SourceBatch | None:
         """Return the next rows of a round, or wait for the next round; see `SourceReader.poll`."""
@@ -248,7 +241,7 @@ class CursorReader:
             shape,
             self._cursor,
             self._context,
-            self._place.hashes,
+            self._place.seed,
             before=self._place.columns,
             where=self._database.where,
         )

@@ -1,5 +1,9 @@
 """The digests of rows, and the chunks of a statement cut into batches of columns.
 
+A digest is made by XXH3 with a secret seed, which is kept with the position, since the marks of rows are on topics and
+their digests in the window. Without the seed nobody can write rows whose digests are the same. XXH3's digests are the
+same in all versions and on all machines, by its specification (https://github.com/Cyan4973/xxHash).
+
 The rows of a chunk become parts of columns before the next chunk is fetched. Rows that were all kept until the batch is
 full would make Python's garbage collector look at them again and again, and would have left the processor's caches.
 """
@@ -10,9 +14,10 @@ from operator import add
 from typing import Any
 
 import msgspec
+from xxhash import xxh3_64_digest, xxh3_128_digest
 
+from caraway.ingest.sources.row_digests import SEED_BITS
 from caraway.ingest.sources.tables.database import Row
-from caraway.ingest.sources.tables.hashes import Hashes
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=str)
 
@@ -28,11 +33,11 @@ def _encoded(row: Row) -> bytes:
 class Digests:
     """Makes the digests of rows."""
 
-    def __init__(self, hashes: Hashes, *, keys: int, digested: int, columns: int, has_key: bool) -> None:
+    def __init__(self, seed: int, *, keys: int, digested: int, columns: int, has_key: bool) -> None:
         """Prepare.
 
         Args:
-            hashes: The hash function.
+            seed: The seed, which has `SEED_BITS`.
             keys: How many of the first columns are the cursor and the primary key.
             digested: How many of the first columns a digest is made of.
             columns: How many columns a row has.
@@ -40,7 +45,8 @@ class Digests:
         """
         self.columns = columns
         """How many columns a row has."""
-        self._hashes = hashes
+        # Rows whose key has all of their columns have two halves that aren't alike.
+        self._seed, self._other = seed, seed ^ ((1 << SEED_BITS) - 1)
         self._keys = keys
         self._digested = None if digested == columns else digested
         self._has_key = has_key
@@ -60,10 +66,11 @@ class Digests:
         digested, keys = self._digested, self._keys
         if digested is not None:
             texts = [encode(row[:digested]) for row in rows]
-        hashes = self._hashes
+        seed, other = self._seed, self._other
         if not self._has_key:
-            return hashes.whole(texts)
-        return list(map(add, hashes.keys([encode(row[:keys]) for row in rows]), hashes.rows(texts)))
+            return [xxh3_128_digest(text, seed) for text in texts]
+        of_keys = [xxh3_64_digest(encode(row[:keys]), seed) for row in rows]
+        return list(map(add, of_keys, [xxh3_64_digest(text, other) for text in texts]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture.mysql.connection import Queries
 from caraway.ingest.sources.capture.mysql.statements import TableName
-from caraway.ingest.sources.capture.mysql.values import CODECS, UNICODE, Kinds
+from caraway.ingest.sources.capture.mysql.values import BINARY, UNICODE, Kinds, codec
 from caraway.ingest.sources.tables.mysql_connection import quote
 
 # Logs have the names of columns since these versions.
@@ -99,7 +99,9 @@ def check_server(queries: Queries, schema: str) -> None:
             "and restart it"
         )
     needed = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
-    if not queries.is_mariadb:
+    if queries.is_mariadb:
+        needed |= {"log_bin_compress": "OFF"}
+    else:
         needed |= {"gtid_mode": "ON", "binlog_transaction_compression": "OFF", "binlog_row_value_options": ""}
     for name, value in needed.items():
         found = queries.setting(name)
@@ -117,6 +119,14 @@ def check_server(queries: Queries, schema: str) -> None:
             f"{where}: the server doesn't log changes of {schema} (binlog_do_db, binlog_ignore_db); change its "
             "configuration"
         )
+    # The right to ask for them shows only when they are asked for.
+    prepared(queries)
+
+
+def prepared(queries: Queries) -> frozenset[str]:
+    """Return the names of the transactions of XA that the server has as prepared."""
+    rows = queries.all("XA RECOVER FORMAT = 'SQL'" if queries.is_mariadb else "XA RECOVER CONVERT XID")
+    return frozenset(str(row[-1]) for row in rows)
 
 
 def log_status(queries: Queries) -> tuple[str, int, str, str]:
@@ -172,7 +182,7 @@ def table_of(queries: Queries, schema: str, table: str, texts: frozenset[str]) -
     for name, base, shown, charset, extra, generated in queries.all(_COLUMNS, schema, table):
         if base not in _TYPES or "COMPRESSED" in str(shown).upper():
             raise UnavailableError(f"{label}: column {name} is of type {shown}, which can't be read from the log")
-        if charset not in CODECS and charset not in {None, "latin1", "binary"}:
+        if charset not in {None, BINARY} and codec(charset) is None:
             raise UnavailableError(
                 f"{label}: column {name} has the character set {charset}, which can't be read from the log; run "
                 f"`ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4`"

@@ -1,7 +1,7 @@
 """Connections to a MySQL or MariaDB server whose tables are captured."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from caraway.addresses.names import host_and_port, jdbc_params
@@ -34,6 +34,8 @@ _REMEDIES = {
     ER.DBACCESS_DENIED_ERROR: "; grant SELECT on the database to this user",
     ER.TABLEACCESS_DENIED_ERROR: "; grant SELECT on the table to this user",
     ER.SPECIFIC_ACCESS_DENIED_ERROR: _RIGHTS,
+    # The error for a user who may not list prepared transactions.
+    ER.XAER_RMERR: "; run `GRANT XA_RECOVER_ADMIN ON *.* TO` this user",
     ER.LOCK_WAIT_TIMEOUT: f"; the table was locked for more than {LOCK_S} s",
 }
 
@@ -91,25 +93,15 @@ class Queries:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
-    def all_or_none(self, statement: str, *, refused: int) -> Sequence[Any] | None:
-        """Return the rows of a query; None if the server refuses it by an error of this number."""
-        with errors(self.where), self.connection.cursor() as cursor:
-            try:
-                cursor.execute(statement)
-            except pymysql.Error as error:
-                if error.args and error.args[0] == refused:
-                    return None
-                raise
-            return list(cursor.fetchall())
-
     def setting(self, name: str) -> str | None:
         """Return a variable of the server, in upper case; None if it has none of this name."""
         rows = self.all("SHOW GLOBAL VARIABLES WHERE variable_name = %s", name)
         return str(rows[0][1]).upper() if rows else None
 
     def close(self) -> None:
-        """End the connection, without waiting for the server."""
-        self.connection._force_close()  # type: ignore[attr-defined]  # noqa: SLF001 (the driver has no other name for it)
+        """End the connection."""
+        with suppress(pymysql.Error, OSError):
+            self.connection.close()
 
 
 @contextmanager

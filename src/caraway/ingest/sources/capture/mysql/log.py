@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pymysqlreplication.constants import FIELD_TYPE
 from pymysqlreplication.event import (
     BinLogEvent,
+    ExecuteLoadQueryEvent,
     FormatDescriptionEvent,
     GtidEvent,
     HeartbeatLogEvent,
@@ -37,40 +37,39 @@ from caraway.ingest.sources.capture.log import (
 )
 from caraway.ingest.sources.capture.mysql import catalog, chunks
 from caraway.ingest.sources.capture.mysql.connection import Queries, Server
-from caraway.ingest.sources.capture.mysql.prepared import Prepared, listed, spelled_xid
 from caraway.ingest.sources.capture.mysql.statements import Effect, effect
-from caraway.ingest.sources.capture.mysql.stream import MOST, START, Stream, file_number
+from caraway.ingest.sources.capture.mysql.stream import HEADER, MOST, START, UNREADABLE, Stream, file_number
 from caraway.ingest.sources.capture.mysql.transactions import (
     Emptied,
     Item,
     Known,
-    Replaced,
     Rows,
     Transaction,
     is_undone,
-    kind_of,
 )
-from caraway.ingest.sources.capture.mysql.values import ReadColumn, readers
+from caraway.ingest.sources.capture.mysql.values import Reading, reading
 from caraway.ingest.sources.reader import SourceContext
 
 # The types of events that mean a part of the log is missing, or has a form that can't be read.
 _UNREADABLE = {
     26: "the server lost changes (an incident event)",
     40: "the transaction is compressed; run `SET GLOBAL binlog_transaction_compression = OFF`",
+    **dict.fromkeys(range(165, 172), "the event is compressed; run `SET GLOBAL log_bin_compress = OFF`"),
 }
+# MariaDB's compressed rows, which begin with the number of their table.
+_COMPRESSED_ROWS = range(166, 172)
 # MySQL's transactions without GTIDs, and those with tagged ones.
 _ANONYMOUS, _TAGGED = 34, 42
 # Events of group replication, which say nothing about rows.
 _OTHERS = frozenset({36, 37})
 _IGNORABLE = 0x80
 _STANDALONE = 1
-_CHARACTERS = frozenset({FIELD_TYPE.STRING, FIELD_TYPE.VAR_STRING, FIELD_TYPE.VARCHAR, FIELD_TYPE.BLOB})
-_MEMBERS = frozenset({FIELD_TYPE.ENUM, FIELD_TYPE.SET})
 SECOND_US = 1_000_000
 # The remedy if changes are missing: nothing else loads the table anew.
 RELOAD = "raise the version of the dataset, which loads the table anew"
-# A load waits so many seconds for transactions of XA before it tells what it waits for.
-OLDER_S = 5.0
+# The server lists a transaction of XA as prepared a moment after it has logged it. A list that is made so many seconds
+# after the log began to be read has all that were prepared before; and a load waits so long for them before it tells.
+LISTED_S, OLDER_S = 1.0, 5.0
 # The files of the log whose births are remembered: the one of the position, and those that the reader is ahead.
 _REMEMBERED = 8
 
@@ -80,8 +79,8 @@ class MySQLLog:
 
     A coordinate is the number of a file of the log, and a position in it: that of its begin for a transaction, that
     behind its commit for an end. The state has the name of the files, when each was begun (which tells logs that were
-    reset from those that were read), the columns of the key, the places of transactions of XA that were prepared, and
-    the transactions that weren't seen in the table yet: for MySQL their GTIDs, for MariaDB the names of those of XA.
+    reset from those that were read), the columns of the key, and the GTIDs of MySQL's transactions that weren't seen in
+    the table yet.
     """
 
     def __init__(self, system: MySQLSystem, table: str, context: SourceContext, texts: frozenset[str]) -> None:
@@ -95,14 +94,15 @@ class MySQLLog:
         self._stream: Stream | None = None
         self._prefix = ""
         self._births: dict[int, list[int]] = {}
-        self._prepared = Prepared()
         self._unseen: set[str] = set()
-        # When chunks were first held up by transactions that are older than the log that is read.
-        self._held_at: float | None = None
+        # When the log began to be read, and the transactions of XA that hold chunks up: each list of the server has had
+        # them since the first one that is complete. None before that one.
+        self._opened_at = 0.0
+        self._older: frozenset[str] | None = None
         self._key: list[str] = []
         self._loading = False
         self._is_stale = False
-        self._columns: dict[int, list[ReadColumn]] = {}
+        self._readings: dict[int, Reading] = {}
         self._transaction: Transaction | None = None
         self._known: Known | None = None
         self._delivery: Iterator[Event] = iter(())
@@ -110,6 +110,7 @@ class MySQLLog:
         self._returned: Coordinate = (0, 0)
         self._watermark: Coordinate | None = None
         self._is_starting = self._is_idle = False
+        self._error: UnavailableError | None = None
 
     def first_state(self) -> Mapping[str, Any]:
         """Return nothing: the server keeps its log for all, and for as long as its settings say."""
@@ -122,7 +123,6 @@ class MySQLLog:
         catalog.check_server(queries, self._names[0])
         self._read_catalog()
         self._births = {int(number): birth for number, birth in state.get("births", {}).items()}
-        self._prepared = Prepared() if at is None else Prepared.of_state(state)
         self._unseen = set(state.get("unseen", ()))
         self._is_starting = at is None
         if at is None:
@@ -136,33 +136,26 @@ class MySQLLog:
                 # The chunks that were read are in the order of another key.
                 raise LostLogError(self.first_state())
             self._check_log(queries, at)
+        self._opened_at, self._older = time.monotonic(), None
         self._start(at)
 
     def next(self, timeout_s: float, *, rows: int, size: int) -> Event | None:
         """Return the next event; see `ChangeLog.next`."""
         del rows, size
-        deadline = time.monotonic() + timeout_s
-        while True:
-            if (event := next(self._delivery, None)) is not None:
-                return event
-            if self._is_at_watermark:
-                self._watermark = None
-                return Watermark()
-            found = self._opened.read(max(0.0, deadline - time.monotonic()))
-            if found is not None:
-                self._is_idle = isinstance(found, HeartbeatLogEvent)
-                self._take(found)
-            if self._is_starting and self._end[0] in self._births:
-                self._is_starting = False
-                return self._started()
-            if found is None or self._is_idle or time.monotonic() >= deadline:
-                return next(self._delivery, None) or self._quiet()
+        if self._error is not None:
+            raise self._error
+        try:
+            return self._next(time.monotonic() + timeout_s)
+        except UnavailableError as error:
+            # All that came before is handed over first.
+            self._error = error
+            return None
 
     def state(self) -> Mapping[str, Any]:
         """Return what tells the log, and what is known beyond the position; see the class."""
         if self._loading and self._unseen:
             self._see(self._connected)
-        found: dict[str, Any] = {"log": self._prefix, "key": self._key, **self._prepared.state()}
+        found: dict[str, Any] = {"log": self._prefix, "key": self._key}
         found["births"] = {str(number): birth for number, birth in self._births.items()}
         if self._unseen:
             found["unseen"] = sorted(self._unseen)
@@ -175,7 +168,7 @@ class MySQLLog:
         queries = self._connected
         if self._key != list(self._table.key_names):
             raise UnavailableError(f"{self._where}: the key of table {self._names[1]} has changed, so it is read anew")
-        if not self._may_begin(queries) or not self._see(queries):
+        if (after is None and not self._may_begin(queries)) or not self._see(queries):
             return None
         queries.all("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         try:
@@ -199,8 +192,7 @@ class MySQLLog:
         """Do nothing: the log has whole rows."""
 
     def confirm(self, at: Coordinate) -> None:
-        """Forget what is needed only before a place. The server keeps its log for as long as its settings say."""
-        self._prepared.forget(at)
+        """Do nothing: the server keeps its log for as long as its settings say."""
 
     def estimated_rows(self) -> int:
         """Return how many rows the table has by its statistics."""
@@ -293,10 +285,27 @@ class MySQLLog:
             # Such a long file ended with this transaction.
             at = (at[0] + 1, START)
         name = self._table.name
-        self._transaction, self._columns = None, {}
+        self._transaction, self._readings = None, {}
         self._end = at
         self._returned = max(self._returned, at)
         self._stream = Stream(self._server.keywords(), self._where, self._file(at[0]), at, name)
+
+    def _next(self, deadline: float) -> Event | None:
+        while True:
+            if (event := next(self._delivery, None)) is not None:
+                return event
+            if self._is_at_watermark:
+                self._watermark = None
+                return Watermark()
+            found = self._opened.read(max(0.0, deadline - time.monotonic()))
+            if found is not None:
+                self._is_idle = isinstance(found, HeartbeatLogEvent)
+                self._take(found)
+            if self._is_starting and self._end[0] in self._births:
+                self._is_starting = False
+                return self._started()
+            if found is None or self._is_idle or time.monotonic() >= deadline:
+                return next(self._delivery, None) or self._quiet()
 
     def _started(self) -> Started:
         ((now_us,),) = self._connected.all("SELECT CAST(unix_timestamp(now(6)) * 1000000 AS SIGNED)")
@@ -320,29 +329,33 @@ class MySQLLog:
         return file_number(file), end
 
     def _may_begin(self, queries: Queries) -> bool:
-        """Return whether chunks may be read, since no transaction is prepared that is older than the log that is read.
+        """Return whether chunks may be read: no transaction of XA is left that was prepared before the log was read.
 
-        It raises `UnavailableError` if such a transaction stays for some seconds.
+        Nobody knows its changes, which the log has where it was prepared. Those that are prepared later are noticed in
+        the log. A busy server always has one of these, so that no load may wait for them.
+
+        Raises:
+            UnavailableError: Such a transaction has stayed for some seconds.
         """
-        if not self._prepared.is_begun and (older := self._prepared.begin(queries, self._end)):
-            self._held_at = self._held_at or time.monotonic()
-            if time.monotonic() >= self._held_at + OLDER_S:
-                raise UnavailableError(
-                    f"{self._where}: the load of table {self._names[1]} waits for transactions of XA that were "
-                    f"prepared before it: {', '.join(sorted(older)[:3])[:200]}; commit them or roll them back"
-                )
-        return self._prepared.is_begun
+        waited_s = time.monotonic() - self._opened_at
+        if waited_s < LISTED_S:
+            return False
+        prepared = catalog.prepared(queries)
+        self._older = prepared if self._older is None else self._older & prepared
+        if self._older and waited_s >= OLDER_S:
+            raise UnavailableError(
+                f"{self._where}: the load of table {self._names[1]} waits for transactions of XA that were prepared "
+                f"before it: {', '.join(sorted(self._older)[:3])[:200]}; commit them or roll them back"
+            )
+        return not self._older
 
     def _see(self, queries: Queries) -> bool:
         """Return whether all transactions that were returned can be seen by a new snapshot.
 
-        MySQL counts a GTID when that is so; MariaDB lists a transaction of XA as prepared until then.
+        MySQL counts a GTID when that is so. MariaDB has the position of the snapshot.
         """
         if not self._unseen:
             return True
-        if queries.is_mariadb:
-            self._unseen &= listed(queries) or frozenset()
-            return not self._unseen
         unseen = ",".join(sorted(self._unseen))
         ((left,),) = queries.all("SELECT GTID_SUBTRACT(%s, @@global.gtid_executed)", unseen)
         if not left:
@@ -357,19 +370,21 @@ class MySQLLog:
             case TableMapEvent():
                 self._map(event)
             case RowsEvent():
-                self._rows(event)
+                self._add_rows(event)
             case XidEvent():
                 self._finish(is_committed=True)
             case XAPrepareEvent():
                 self._prepare(event)
             case QueryEvent():
                 self._statement(event)
+            case ExecuteLoadQueryEvent():
+                self._check_load(event)
             case FormatDescriptionEvent():
                 self._check_birth(event)
             case NotImplementedEvent():
                 self._take_unknown(event)
             case RotateEvent():
-                self._columns = {}
+                self._readings = {}
         if self._transaction is None and self._known is None:
             self._end = max(self._end, self._opened.end)
 
@@ -382,10 +397,17 @@ class MySQLLog:
                     "can't tell whether it is visible; write without, or wait until the table is loaded"
                 )
             self._begin(event, None)
+        elif kind in _COMPRESSED_ROWS and _table_id(event) not in self._readings:
+            # They are those of another table.
+            return
         elif kind in _UNREADABLE:
-            raise UnavailableError(f"{self._where}: {self._here}: {_UNREADABLE[kind]}; {RELOAD}")
+            raise self._refused(_UNREADABLE[kind])
         elif kind not in _OTHERS and not event.packet.flags & _IGNORABLE:
-            raise UnavailableError(f"{self._where}: {self._here}: events of type {kind} can't be read; {RELOAD}")
+            raise self._refused(f"events of type {kind} can't be read")
+
+    def _refused(self, why: str) -> UnavailableError:
+        """Return the error for the last event, which the source can't get past."""
+        return UnavailableError(f"{self._where}: {self._here}: {why}; {RELOAD}")
 
     @property
     def _here(self) -> str:
@@ -403,6 +425,8 @@ class MySQLLog:
     def _begin(self, event: BinLogEvent, gtid: str | None) -> None:
         stream = self._opened
         start = stream.start
+        if stream.end[1] >= MOST:
+            raise self._refused("it begins behind 4 GiB of the file, where the protocol has no positions")
         origin = {"file": stream.file, "pos": start[1], "gtid": gtid, "server_id": event.packet.server_id}
         # A session may write any time (SET timestamp). One in the future would stay the time of all later changes.
         at_us = min(event.timestamp * SECOND_US, time.time_ns() // 1_000)
@@ -412,7 +436,7 @@ class MySQLLog:
         known = self._known
         if known is not None and known.start == start:
             self._returned = max(self._returned, known.end)
-            self._delivery = iter([Begin(known.at, at_us, origin)])
+            self._delivery = iter([Begin(known.start, at_us, origin)])
 
     def _map(self, event: TableMapEvent) -> None:
         """Note how rows of the table are read from here on."""
@@ -422,48 +446,38 @@ class MySQLLog:
             self._read_catalog()
         described = event.optional_metadata
         if not described.column_name_list:
-            raise UnavailableError(
-                f"{self._where}: {self._here}: the log has no names of columns; run `SET GLOBAL binlog_row_metadata = "
-                f"FULL`, and {RELOAD}"
-            )
-        is_mariadb = self._connected.is_mariadb
-        characters, members = iter(described.charset_collation_list), iter(described.enum_and_set_collation_list)
-        collations = []
-        for column in event.columns:
-            has_text = column.type in _CHARACTERS or (is_mariadb and column.type == FIELD_TYPE.GEOMETRY)
-            found = next(characters, None) if has_text else next(members, None) if column.type in _MEMBERS else None
-            collations.append(found)
+            raise self._refused("the log has no names of columns; run `SET GLOBAL binlog_row_metadata = FULL`")
         try:
-            self._columns[event.table_id] = readers(event.columns, collations, self._table.kinds)
+            self._readings[event.table_id] = reading(
+                event.columns,
+                described.charset_collation_list,
+                self._table.kinds,
+                self._table.key_names,
+                is_mariadb=self._connected.is_mariadb,
+            )
         except ValueError as error:
-            raise UnavailableError(f"{self._where}: table {self._names[1]}: {error}") from None
+            raise self._refused(f"table {self._names[1]}: {error}") from None
 
-    def _rows(self, event: RowsEvent) -> None:
+    def _add_rows(self, event: RowsEvent) -> None:
         if not self._table.name.matches(event.schema, event.table):
             return
-        columns = self._columns[event.table_id]
         if isinstance(event, PartialUpdateRowsEvent):
-            raise UnavailableError(
-                f"{self._where}: {self._here}: a session logs parts of JSON; it must set binlog_row_value_options = "
-                f"''; {RELOAD}"
-            )
+            raise self._refused("a session logs parts of JSON; it must set binlog_row_value_options = ''")
         bitmaps = [event.columns_present_bitmap, getattr(event, "columns_present_bitmap2", None)]
-        whole = (1 << len(columns)) - 1
+        whole = (1 << len(event.columns)) - 1
         if any(bits is not None and int.from_bytes(bits, "little") & whole != whole for bits in bitmaps):
-            raise UnavailableError(
-                f"{self._where}: {self._here}: a session logs parts of rows; it must set binlog_row_image = FULL; "
-                f"{RELOAD}"
-            )
-        data = event.packet.read(event.event_size - event.packet.read_bytes)
-        self._add(Rows(kind_of(event), data, columns, self._table.key_names))
+            raise self._refused("a session logs parts of rows; it must set binlog_row_image = FULL")
+        self._add(Rows(event, self._readings[event.table_id], self._table.key_names))
 
     def _add(self, item: Item) -> None:
-        transaction, known, place = self._transaction, self._known, self._opened.start
+        transaction, known = self._transaction, self._known
         assert transaction is not None  # noqa: S101 (a change is in a transaction)
         if known is None:
-            transaction.add(place, item)
-        elif not is_undone(place, known.undone):
-            self._delivery = self._changes([(place, item)])
+            transaction.add(item)
+            return
+        if not is_undone(transaction.count, known.undone):
+            self._delivery = self._changes(item)
+        transaction.count += 1
 
     def _statement(self, event: QueryEvent) -> None:
         statement = event.query
@@ -479,14 +493,14 @@ class MySQLLog:
                 return
             case "ROLLBACK" if rest[:3].upper() == "TO ":
                 if transaction is not None:
-                    transaction.roll_back(rest[3:].strip(), self._opened.end)
+                    transaction.roll_back(rest[3:].strip())
                 return
             case "ROLLBACK":
                 self._finish(is_committed=False)
                 return
             case "SAVEPOINT":
                 if transaction is not None:
-                    transaction.savepoints[rest.strip()] = self._opened.end
+                    transaction.savepoints[rest.strip()] = transaction.count
                 return
             case "XA":
                 self._xa(rest)
@@ -499,104 +513,77 @@ class MySQLLog:
             case Effect.ALTERS:
                 self._is_stale = True
             case Effect.REPLACES:
-                why = (
-                    f"{self._here}: `{' '.join(statement.split())[:80]}` changes rows of the table without logging them"
-                )
-                self._add(Replaced(f"{self._where}: {why}; {RELOAD}"))
+                shown = " ".join(statement.split())[:80]
+                raise self._refused(f"`{shown}` changes rows of the table without logging them")
         if transaction is not None and transaction.is_standalone:
             self._finish(is_committed=True)
 
+    def _check_load(self, event: ExecuteLoadQueryEvent) -> None:
+        """Raise `UnavailableError` if LOAD DATA was logged as a statement that may be about the table."""
+        statement = event.packet.read(event.event_size - event.packet.read_bytes).decode(errors="replace")
+        if self._table.name.table.casefold() in statement.casefold():
+            raise self._refused("LOAD DATA changes rows of the table without logging them")
+
     def _xa(self, rest: str) -> None:
-        verb, _, xid = rest.partition(" ")
-        transaction = self._transaction
-        match verb.upper():
-            case "START" if transaction is not None:
-                transaction.is_standalone = False
-            case "COMMIT":
-                self._commit_prepared(xid)
-            case "ROLLBACK":
-                self._prepared.end(xid, self._opened.end)
-                self._transaction = None
+        verb = rest.partition(" ")[0].upper()
+        if verb == "START" and self._transaction is not None:
+            self._transaction.is_standalone = False
+        elif verb in {"COMMIT", "ROLLBACK"}:
+            # The end of a prepared transaction is one of its own, without changes.
+            self._finish(is_committed=verb == "COMMIT")
 
     def _prepare(self, event: XAPrepareEvent) -> None:
-        """Note where a prepared transaction is. It is read again when it is committed."""
-        transaction, known = self._transaction, self._known
-        if event.one_phase:
-            self._finish(is_committed=True)
-        elif known is not None:
-            self._finish_known(known)
-        elif transaction is not None:
-            # As in the statement that ends it.
-            xid = spelled_xid(event.xid_gtrid, event.xid_bqual, event.xid_format_id)
-            self._prepared.prepare(xid, transaction.start if transaction.has_changes else None)
-            self._transaction = None
-
-    def _commit_prepared(self, xid: str) -> None:
-        transaction, end = self._transaction, self._opened.end
-        self._transaction = None
-        if not self._prepared.is_known(xid, end):
-            raise UnavailableError(
-                f"{self._where}: {self._here}: the transaction {xid[:80]} was prepared before the log was read, so its "
-                f"changes may be missing; {RELOAD}"
+        """End a transaction of XA. If it isn't committed here, nobody knows yet whether its changes will count."""
+        transaction = self._transaction
+        if not event.one_phase and transaction is not None and transaction.count:
+            xid = (event.xid_gtrid + event.xid_bqual).decode(errors="backslashreplace")
+            raise self._refused(
+                f"the transaction {xid[:80]} of XA was prepared with changes of table {self._names[1]}, and changes "
+                "that are committed later can't be read; write without XA, or commit in one phase"
             )
-        start = self._prepared.place(xid)
-        self._prepared.end(xid, end)
-        if start is None or transaction is None:
-            return
-        if self._loading and self._connected.is_mariadb:
-            self._unseen.add(xid)
-        self._see_later(transaction)
-        self._read_again(Known(start, transaction.start, end, ()))
-
-    def _read_again(self, known: Known) -> None:
-        self._start(known.start)
-        self._known = known
+        self._finish(is_committed=bool(event.one_phase))
 
     def _finish(self, *, is_committed: bool) -> None:
         """End a transaction, and hand over its changes if they count."""
         transaction, known, end = self._transaction, self._known, self._opened.end
-        self._transaction = None
+        self._transaction = self._known = None
         if known is not None:
-            self._finish_known(known)
-        elif transaction is not None and transaction.has_changes and is_committed:
+            self._end = max(self._end, known.end)
+            self._delivery = iter([Commit(known.end)])
+        elif transaction is not None and transaction.count and is_committed:
             self._see_later(transaction)
             if transaction.is_large:
-                self._read_again(Known(transaction.start, transaction.start, end, tuple(transaction.undone)))
+                self._start(transaction.start)
+                self._known = Known(transaction.start, end, tuple(transaction.undone))
                 return
-            items = [(place, item) for place, item in transaction.items if not is_undone(place, transaction.undone)]
             self._returned = max(self._returned, end)
-            self._delivery = self._transaction_events(transaction, items, end)
+            self._delivery = self._transaction_events(transaction, end)
 
     def _see_later(self, transaction: Transaction) -> None:
         if self._loading and not self._connected.is_mariadb and transaction.gtid is not None:
             self._unseen.add(transaction.gtid)
 
-    def _finish_known(self, known: Known) -> None:
-        """End a transaction that was read again."""
-        self._transaction = self._known = None
-        if known.at != known.start:
-            # It was prepared there, and committed later, where reading goes on.
-            self._start(known.end)
-        self._end = max(self._end, known.end)
-        self._delivery = iter([Commit(known.end)])
-
-    def _transaction_events(
-        self, transaction: Transaction, items: list[tuple[Coordinate, Item]], end: Coordinate
-    ) -> Iterator[Event]:
+    def _transaction_events(self, transaction: Transaction, end: Coordinate) -> Iterator[Event]:
         yield Begin(transaction.start, transaction.at_us, transaction.origin)
-        yield from self._changes(items)
+        items = transaction.items
+        while items:
+            # It is let go of, since decoded rows are much larger than those in the log.
+            number, item = items.popleft()
+            if not is_undone(number, transaction.undone):
+                yield from self._changes(item)
         yield Commit(end)
 
-    def _changes(self, items: list[tuple[Coordinate, Item]]) -> Iterator[Event]:
-        for _, item in items:
-            if isinstance(item, Replaced):
-                # All that came before is handed over first.
-                yield Quiet(self._opened.start, is_end=False)
-                raise UnavailableError(item.why)
-            try:
-                yield from item.changes()
-            except (ValueError, IndexError) as error:
-                raise UnavailableError(
-                    f"{self._where}: a row of table {self._names[1]} can't be read from the binary log "
-                    f"{self._opened.file} before {self._opened.end[1]}: {error}"
-                ) from error
+    def _changes(self, item: Item) -> Iterator[Event]:
+        try:
+            yield from item.changes()
+        except UNREADABLE as error:
+            raise UnavailableError(
+                f"{self._where}: a row of table {self._names[1]} can't be read from the binary log "
+                f"{self._opened.file} before {self._opened.end[1]}: {error}; {RELOAD}"
+            ) from error
+
+
+def _table_id(event: NotImplementedEvent) -> int:
+    """Return the number of the table of rows that the library doesn't know, which stands behind the header."""
+    event.packet.rewind(1 + HEADER)
+    return int.from_bytes(event.packet.read(6), "little")

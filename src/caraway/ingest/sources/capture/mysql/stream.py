@@ -1,24 +1,26 @@
 """The stream of a binary log: events of a server that takes this program for a replica.
 
-mysql-replication speaks the protocol and reads events. Its connection is replaced here by one that can wait for a
-limited time, that ends instead of going on in the middle of a transaction, and that counts positions also beyond 4 GiB.
+mysql-replication speaks the protocol and reads events. This module waits for them for a limited time, and ends the
+stream when the connection is lost: the library would go on in the middle of a transaction.
+
+Three private names are used, which bounds the versions of both libraries in `pyproject.toml`: the socket and the file
+of PyMySQL's connection, which tell whether something has come, and the library's reader of a statement's variables.
 """
 
 import secrets
 import select
 import ssl
+import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pymysql
-from pymysql.connections import (  # type: ignore[attr-defined]  # the stubs lack it
-    Connection,
-    MysqlPacket,
-)
-from pymysql.constants import COMMAND
+from pymysql.connections import Connection
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import (
     BinLogEvent,
+    ExecuteLoadQueryEvent,
     FormatDescriptionEvent,
     GtidEvent,
     HeartbeatLogEvent,
@@ -32,6 +34,7 @@ from pymysqlreplication.event import (
     XAPrepareEvent,
     XidEvent,
 )
+from pymysqlreplication.exceptions import MalformedBinLogEvent
 from pymysqlreplication.row_event import (
     DeleteRowsEvent,
     PartialUpdateRowsEvent,
@@ -42,7 +45,6 @@ from pymysqlreplication.row_event import (
 
 from caraway.errors import UnavailableError
 from caraway.ingest.sources.capture.log import Coordinate
-from caraway.ingest.sources.capture.mysql import events
 from caraway.ingest.sources.capture.mysql.connection import spelled
 from caraway.ingest.sources.capture.mysql.statements import TableName
 from caraway.ingest.sources.tables.mysql_connection import DatabaseConnection
@@ -55,11 +57,11 @@ SILENCE_S = 60
 STALLED_S = 3_600
 # The first position in a file, behind the four bytes by which it is recognised.
 START = 4
-# Positions of the protocol have 32 bits. A transaction may be longer, but none begins behind them.
+# Positions of the protocol have 32 bits. A transaction may be longer, and then this is its end: the next one is in the
+# next file.
 MOST = 1 << 32
-# The error of a server that doesn't have the position, and of one that can't read its log.
-FATAL = 1236
-_READ = 1 << 16
+# The bytes of an event's header, and the flag of events that the server makes for a reader, which aren't in the log.
+HEADER, _ARTIFICIAL = 19, 0x20
 _EVENTS = (
     FormatDescriptionEvent,
     RotateEvent,
@@ -70,6 +72,7 @@ _EVENTS = (
     MariadbBinLogCheckPointEvent,
     PreviousGtidsEvent,
     QueryEvent,
+    ExecuteLoadQueryEvent,
     XidEvent,
     XAPrepareEvent,
     TableMapEvent,
@@ -80,6 +83,29 @@ _EVENTS = (
     # The types that the library doesn't know.
     NotImplementedEvent,
 )
+# The errors of the library for an event, or a value in it, that it can't decode.
+UNREADABLE = (
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    NotImplementedError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+    MalformedBinLogEvent,
+)
+
+
+def _skip_variables(event: Any, _: int) -> None:
+    """Leave out the variables of a statement's session behind the first one's key.
+
+    Each version of the servers has further ones, for which the library would refuse the statement.
+    """
+    event.packet.advance(event.status_vars_length - 1)
+
+
+QueryEvent._read_status_vars_value_for_key = _skip_variables  # noqa: SLF001 (the library has no setting for it)
 
 
 class Stream:
@@ -96,11 +122,10 @@ class Stream:
             table: The table whose rows are read.
         """
         self._where = where
-        self._connection: _Connection | None = None
-        self._number = at[0]
-        names = None if table.folds_case else [table.table]
+        self._connections: list[Connection[Any]] = []
+        self._events: Connection[Any] | None = None
         self._reader = BinLogStreamReader(
-            {**keywords, "read_timeout": SILENCE_S},
+            {**keywords, "read_timeout": SILENCE_S, "init_command": f"SET SESSION net_write_timeout = {STALLED_S}"},
             # Two readers with one number would end each other's streams.
             server_id=(1 << 30) + secrets.randbelow(1 << 31),
             blocking=True,
@@ -109,7 +134,7 @@ class Stream:
             log_pos=at[1],
             only_events=_EVENTS,
             filter_non_implemented_events=False,
-            only_tables=names,
+            only_tables=None if table.folds_case else [table.table],
             only_schemas=None if table.folds_case else [table.schema],
             slave_heartbeat=HEARTBEAT_S,
             enable_logging=False,
@@ -121,58 +146,73 @@ class Stream:
         self.end: Coordinate = at
         """The position behind it."""
 
-    def read(self, timeout_s: float) -> "BinLogEvent | None":
+    def read(self, timeout_s: float) -> BinLogEvent | None:
         """Return the next event; None if none came.
 
         Raises:
             UnavailableError: The log can't be read from here.
         """
-        connection = self._connection
-        if connection is not None and not connection.is_ready(timeout_s):
-            return None
         try:
+            if self._events is not None and not _is_ready(self._events, timeout_s):
+                return None
             event = self._reader.fetchone()
         except (pymysql.Error, OSError, _CutError) as error:
             raise UnavailableError(f"{self._where}: the binary log {self.file}: {spelled(error)}") from None
-        except (ValueError, LookupError, NotImplementedError) as error:
+        except UNREADABLE as error:
             raise UnavailableError(
                 f"{self._where}: an event of the binary log {self.file} behind {self.end[1]} can't be read: {error}"
             ) from None
         if event is None:
             raise UnavailableError(f"{self._where}: the server ended the stream of the binary log {self.file}")
-        connection = self._connection
-        assert connection is not None  # noqa: S101 (it has read an event)
-        if isinstance(event, RotateEvent):
-            self.file = event.next_binlog
-            self._number = file_number(self.file)
-            connection.end = event.position
-        elif isinstance(event, HeartbeatLogEvent) and file_number(event.ident) == self._number:
-            # Behind the last event of a file, the server may still say that it waits there.
-            connection.end = max(connection.end, connection.end - connection.end % MOST + event.packet.log_pos)
-        self.start, self.end = (self._number, connection.start), (self._number, connection.end)
+        self._move(event)
         return event
 
     def close(self) -> None:
         """End the connections."""
-        # The library's own way waits for the server.
-        for name in ("_stream_connection", "_ctl_connection"):
-            if (connection := getattr(self._reader, name, None)) is not None:
-                connection._force_close()  # noqa: SLF001 (the driver has no other name for it)
+        for connection in self._connections:
+            with suppress(pymysql.Error, OSError):
+                connection.close()
+        self._connections.clear()
+
+    def _move(self, event: BinLogEvent) -> None:
+        """Move the position behind an event."""
+        packet, (number, position) = event.packet, self.end
+        self.start = self.end
+        if isinstance(event, RotateEvent):
+            self.file = event.next_binlog
+            self.start = self.end = (file_number(self.file), event.position)
+            # Numbers of tables may have another meaning there.
+            self._reader.table_map = {}
+        elif isinstance(event, HeartbeatLogEvent):
+            # Behind the last event of a file, the server may still say that it waits there.
+            if file_number(event.ident) == number:
+                self.start = self.end = (number, max(position, packet.log_pos))
+        elif packet.log_pos and not packet.flags & _ARTIFICIAL:
+            end = packet.log_pos if packet.log_pos >= position else MOST
+            self.start, self.end = (number, end - packet.event_size), (number, end)
+        if isinstance(event, FormatDescriptionEvent):
+            self._check_format(event)
+
+    def _check_format(self, event: FormatDescriptionEvent) -> None:
+        """Raise `UnavailableError` if the file has checksums and the library expects none, or the reverse."""
+        # The library takes the setting of the server for that of the file.
+        if bool(event.checksum_algorithm) != (event.packet.event_size > event.event_size + HEADER):
+            was = "CRC32" if event.checksum_algorithm else "NONE"
+            raise UnavailableError(
+                f"{self._where}: the binary log {self.file} was written with binlog_checksum = {was}, which has "
+                f"changed since; run `SET GLOBAL binlog_checksum = {was}` until the source has read it"
+            )
 
     def _connect(self, **keywords: Any) -> "Connection[Any]":
-        if "cursorclass" in keywords:
-            # The library reads settings of the server by it.
-            return DatabaseConnection(**keywords)
-        if self._connection is not None:
-            # It would go on in the middle of a transaction, whose tables it has forgotten.
+        is_stream = "cursorclass" not in keywords
+        if is_stream and self._events is not None:
+            # It would go on in the middle of a transaction.
             raise _CutError("the connection was lost")
-        self._connection = _Connection(self.end[1], **keywords)
-        with self._connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION net_write_timeout = {STALLED_S}")
-            cursor.execute("SHOW GLOBAL VARIABLES LIKE 'binlog_checksum'")
-            row = cursor.fetchone()
-            self._connection.has_checksum = row is not None and row[1] != "NONE"
-        return self._connection
+        connection = DatabaseConnection(**keywords)
+        self._connections.append(connection)
+        if is_stream:
+            self._events = connection
+        return connection
 
 
 def file_number(file: str) -> int:
@@ -184,100 +224,21 @@ class _CutError(Exception):
     """The connection of a stream is lost."""
 
 
-class _Connection(DatabaseConnection):
-    """A connection of which one knows if something can be read, and that counts the positions of events."""
-
-    def __init__(self, at: int, **keywords: Any) -> None:
-        self.start = self.end = at
-        # The first is true if the library expects checksums, the second one if the events of this file have them.
-        self.has_checksum = self._has_checksum = False
-        self._incoming: _Incoming | None = None
-        super().__init__(**keywords)
-
-    def is_ready(self, timeout_s: float) -> bool:
-        """Return whether something has come, or the end; wait for it if not."""
-        return self._incoming is None or self._incoming.is_ready(timeout_s)
-
-    def _write_bytes(self, data: bytes) -> None:
-        super()._write_bytes(data)  # type: ignore[misc]  # the stubs lack it
-        if self._incoming is None and data[4:5] == bytes([COMMAND.COM_BINLOG_DUMP]):
-            # From here on only events come. All that was read before is used up.
-            self._incoming = self._rfile = _Incoming(self._sock)  # type: ignore[attr-defined]  # as above
-
-    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
-        if self._incoming is None:
-            return super()._read_packet(packet_type)  # type: ignore[no-untyped-call]  # as above
-        try:
-            packet = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]  # as above
-        except pymysql.OperationalError as error:
-            # The library would connect again for some of these.
-            raise _CutError(*error.args) from None
-        data = packet._data  # noqa: SLF001 (as the library does)
-        if data[:1] == b"\0":
-            self._count(data)
-            packet = packet_type(b"\0" + self._plain(data[1:]), self.encoding)
-        return packet
-
-    def _plain(self, event: bytes) -> bytes:
-        kind, flags = event[4], int.from_bytes(event[17:19], "little")
-        if kind == events.FORMAT:
-            self._has_checksum = events.has_checksums(event)
-            return event
-        if flags & events.ARTIFICIAL:
-            return event
-        return events.plain(event, has_checksum=self._has_checksum, wants_checksum=self.has_checksum)
-
-    def _count(self, data: bytes) -> None:
-        _, kind, _, size, position, flags = events.HEADER.unpack_from(data, 1)
-        self.start = self.end
-        if not position or flags & events.ARTIFICIAL or kind in {events.ROTATE, events.HEARTBEAT}:
-            return
-        end = self.end - self.end % MOST + position
-        if end < self.end:
-            end += MOST
-            if end - size > self.end + MOST // 2:
-                raise _CutError(f"the position {position} follows {self.end}")
-        self.start, self.end = end - size, end
-
-
-class _Incoming:
-    """The bytes that a socket receives, in place of the driver's file, which doesn't tell what it holds."""
-
-    def __init__(self, connection: Any) -> None:
-        self._socket = connection
-        self._data = b""
-        self._at = 0
-
-    def is_ready(self, timeout_s: float) -> bool:
-        """Return whether something has come; wait for it if not."""
-        if self._at < len(self._data):
-            return True
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True
-        # `select.select` would refuse a socket whose number is above 1,023.
-        poller = select.poll()
-        poller.register(self._socket, select.POLLIN)
-        return bool(poller.poll(1_000 * timeout_s))
-
-    def read(self, size: int) -> bytes:
-        """Return so many bytes, or fewer at the end."""
-        end = self._at + size
-        if end <= len(self._data):
-            found = self._data[self._at : end]
-            self._at = end
-            return found
-        parts = [self._data[self._at :]]
-        missing = size - len(parts[0])
-        self._data, self._at = b"", 0
-        while missing > 0:
-            more = self._socket.recv(max(_READ, min(missing, 1 << 20)))
-            if not more:
-                break
-            parts.append(more[:missing])
-            if len(more) > missing:
-                self._data, self._at = more, missing
-            missing -= len(parts[-1])
-        return b"".join(parts)
-
-    def close(self) -> None:
-        """Do nothing: the driver closes the socket itself."""
+def _is_ready(connection: Any, timeout_s: float) -> bool:
+    """Return whether something has come, or the end; wait for it if not."""
+    received, file = connection._sock, connection._rfile  # noqa: SLF001 (see the module)
+    if received is None:
+        return True
+    timeout = received.gettimeout()
+    received.settimeout(0.0)
+    try:
+        # It returns what the file holds, or else what the socket has at once.
+        with suppress(ssl.SSLWantReadError):
+            if file.peek():
+                return True
+    finally:
+        received.settimeout(timeout)
+    # `select.select` would refuse a socket whose number is above 1,023.
+    poller = select.poll()
+    poller.register(received, select.POLLIN)
+    return bool(poller.poll(1_000 * timeout_s))

@@ -1,14 +1,15 @@
 """Transactions of a binary log while they are read, and what is known about their end."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
+from pymysqlreplication.row_event import RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from caraway.ingest.sources.capture.log import Change, Coordinate, Truncate
 from caraway.ingest.sources.capture.mysql.chunks import key_of
-from caraway.ingest.sources.capture.mysql.values import ReadColumn, row
+from caraway.ingest.sources.capture.mysql.values import Reading
 
 # The bytes of a transaction that are kept until its end is read. A larger one is read twice: first to its end.
 KEPT_BYTES = 8 * 1024 * 1024
@@ -16,33 +17,33 @@ KEPT_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an event, which aren't read yet."""
+    """The rows of an event, which aren't decoded yet; `key` are the columns of the table's key."""
 
-    kind: str
-    data: bytes
-    columns: Sequence[ReadColumn]
+    event: RowsEvent
+    reading: Reading
     key: tuple[str, ...]
 
     @property
     def size(self) -> int:
-        """The bytes of the rows."""
-        return len(self.data)
+        """The bytes of the event."""
+        return int(self.event.event_size)
 
     def changes(self) -> Iterator[Change]:
         """Yield the changes."""
-        data, columns, key, at = self.data, self.columns, self.key, 0
-        while at < len(data):
-            start = at
-            found, at = row(data, at, columns)
-            match self.kind:
-                case "c":
-                    yield Change("c", None, found, key_of(found, key), None, at - start)
-                case "d":
-                    yield Change("d", found, None, key_of(found, key), None, at - start)
-                case _:
-                    after, at = row(data, at, columns)
-                    old, new = key_of(found, key), key_of(after, key)
-                    yield Change("u", found, after, new, None if old == new else old, at - start)
+        reading, key, rows = self.reading, self.key, self.event.rows
+        size = self.size // max(len(rows), 1)
+        for found in rows:
+            if isinstance(self.event, UpdateRowsEvent):
+                before = reading.row(found["before_values"], found["before_none_sources"])
+                after = reading.row(found["after_values"], found["after_none_sources"])
+                old, new = key_of(before, key), key_of(after, key)
+                yield Change("u", before, after, new, None if old == new else old, size)
+                continue
+            row = reading.row(found["values"], found["none_sources"])
+            if isinstance(self.event, WriteRowsEvent):
+                yield Change("c", None, row, key_of(row, key), None, size)
+            else:
+                yield Change("d", row, None, key_of(row, key), None, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +57,7 @@ class Emptied:
         yield Truncate()
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """A statement changed rows that the log doesn't have; `why` is the error."""
-
-    why: str
-    size = 0
-
-    def changes(self) -> Iterator[Change]:
-        """Yield nothing: the error is raised before."""
-        return iter(())
-
-
-Item = Rows | Emptied | Replaced
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of the log whose changes were rolled back."""
-
-    start: Coordinate
-    end: Coordinate
+Item = Rows | Emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +65,14 @@ class Known:
     """A transaction that was read to its end before, and is now read again to hand over its changes.
 
     Attributes:
-        start: The place where it begins.
-        at: The coordinate of its changes: that of its commit, if other transactions came in between (XA).
-        end: The place behind its commit, where reading goes on.
-        undone: The parts that were rolled back.
+        start: The place where it begins, which is the coordinate of its changes.
+        end: The place behind its commit.
+        undone: The numbers of its items that were rolled back.
     """
 
     start: Coordinate
-    at: Coordinate
     end: Coordinate
-    undone: tuple[Span, ...]
+    undone: Sequence[range]
 
 
 @dataclass(slots=True)
@@ -106,12 +85,12 @@ class Transaction:
         origin: The part of Debezium's `source` that tells about it.
         gtid: Its GTID, as the server writes it.
         is_standalone: True if it is a single statement that has no commit of its own.
-        items: Its changes of the table, and the place of each.
+        items: Its changes of the table, and the number of each.
+        count: How many items it has so far, also if they aren't kept.
         size: The bytes of these.
-        has_changes: True if it changes the table.
         is_large: True if its changes aren't kept.
-        savepoints: The places of its savepoints.
-        undone: The parts that were rolled back.
+        savepoints: How many items it had at each of its savepoints.
+        undone: The numbers of the items that were rolled back.
     """
 
     start: Coordinate
@@ -119,42 +98,28 @@ class Transaction:
     origin: dict[str, Any]
     gtid: str | None
     is_standalone: bool
-    items: list[tuple[Coordinate, Item]] = field(default_factory=list)
+    items: deque[tuple[int, Item]] = field(default_factory=deque)
+    count: int = 0
     size: int = 0
-    has_changes: bool = False
     is_large: bool = False
-    savepoints: dict[str, Coordinate] = field(default_factory=dict)
-    undone: list[Span] = field(default_factory=list)
+    savepoints: dict[str, int] = field(default_factory=dict)
+    undone: list[range] = field(default_factory=list)
 
-    def add(self, place: Coordinate, item: Item) -> None:
+    def add(self, item: Item) -> None:
         """Add changes, unless there are too many to keep."""
-        self.has_changes = True
         self.size += item.size
         if self.size > KEPT_BYTES and isinstance(item, Rows):
             self.is_large = True
             self.items.clear()
         if not self.is_large:
-            self.items.append((place, item))
+            self.items.append((self.count, item))
+        self.count += 1
 
-    def roll_back(self, savepoint: str, end: Coordinate) -> None:
+    def roll_back(self, savepoint: str) -> None:
         """Note that what came since a savepoint was rolled back."""
-        start = self.savepoints.get(savepoint, self.start)
-        self.undone = [span for span in self.undone if span.start < start]
-        self.undone.append(Span(start, end))
+        self.undone.append(range(self.savepoints.get(savepoint, 0), self.count))
 
 
-def is_undone(place: Coordinate, undone: Sequence[Span]) -> bool:
-    """Return whether a place is in a part that was rolled back."""
-    return any(span.start <= place < span.end for span in undone)
-
-
-def kind_of(event: RowsEvent) -> str:
-    """Return the `op` of an event's rows."""
-    match event:
-        case WriteRowsEvent():
-            return "c"
-        case UpdateRowsEvent():
-            return "u"
-        case DeleteRowsEvent():
-            return "d"
-    raise ValueError(f"an event of type {event.event_type} isn't known")
+def is_undone(number: int, undone: Sequence[range]) -> bool:
+    """Return whether the item of a number was rolled back."""
+    return any(number in span for span in undone)
