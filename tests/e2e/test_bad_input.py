@@ -1,6 +1,6 @@
 """Bad rows and bad commits are refused, and do no harm to a running stack.
 
-What each refusal says is tested by `tests/integration/server/test_api.py`, `tests/unit/client` and `tests/unit/graph`.
+The words of each refusal are tested by `tests/integration/server/test_api.py`, `tests/unit/client` and `tests/unit/graph`.
 """
 
 from dataclasses import replace

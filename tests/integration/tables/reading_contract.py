@@ -1,4 +1,4 @@
-"""What holds for the tables of all databases that are read by a cursor, and of all warehouses.
+"""The contract of tables that are read by a cursor, in all databases and warehouses.
 
 The tests of a warehouse import all of these tests, and have the fixtures `database` and `cursor`. None of them is run
 here.

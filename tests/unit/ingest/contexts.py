@@ -1,4 +1,4 @@
-"""What the server tells the reader of a source, for tests that have no server."""
+"""The context that a server gives to the reader of a source, for tests without a server."""
 
 from dataclasses import replace
 from typing import Any

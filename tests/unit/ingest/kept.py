@@ -1,4 +1,4 @@
-"""What outlives the worker of a source, in memory: the topics, the checkpoints and the lease."""
+"""The things that outlive the worker of a source, in memory: topics, checkpoints and the lease."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

@@ -1,4 +1,4 @@
-"""What holds for all tables that sinks write, whatever writes them.
+"""The contract of all tables that sinks write, whatever writes them.
 
 The tests of a system import all of these tests, and have a fixture `place`. None of them is run here.
 """
@@ -35,7 +35,7 @@ __all__ = [
 class Place(Protocol):
     """A system with tables; the plan of the sink writes v as value."""
 
-    #: What is said to a writer whose table another server has written.
+    #: The error of a writer whose table another server has written.
     overtaken: str
 
     def plan(self, *, keyed: bool = True) -> SinkPlan: ...
