@@ -62,7 +62,7 @@ test *options:
     export CARAWAY_TESTS=ci
     failed=0
     # Unit tests wait for processes that they start for two fifths of the time, so there is one process more than cores.
-    {{python}} -m pytest tests/unit -m "not full" -n $(({{cores}} + 1)) --dist worksteal --durations=10 {{options}} || failed=$?
+    {{python}} -m pytest tests/unit -m "not full" -p no:schemathesis -p no:anyio -n $(({{cores}} + 1)) --dist worksteal --durations=10 {{options}} || failed=$?
     {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}} || failed=$?
     exit $failed
 
