@@ -33,7 +33,6 @@ BUNDLE = Jar(
 )
 INSTALL_S, STOP_S = 600.0, 60.0
 FIELDS = "k long, text string, n int, part string, at timestamp, other string"
-COPY_ON_WRITE, MERGE_ON_READ = "COPY_ON_WRITE", "MERGE_ON_READ"
 # A Bloom filter for the usual 60,000 keys would take 430 kB of each file.
 SMALL = {"hoodie.index.bloom.num_entries": "50", "hoodie.bloom.index.filter.type": "SIMPLE"}
 ONE_TASK = {f"hoodie.{step}.shuffle.parallelism": "1" for step in ("upsert", "insert", "bulkinsert", "delete")}
@@ -79,18 +78,17 @@ class HudiTables:
         rows: Sequence[Mapping[str, Any]],
         operation: str = "upsert",
         *,
-        kind: str = COPY_ON_WRITE,
         version: int = 8,
         schema: str = FIELDS,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Write rows to a table by an operation of Hudi's: one instant, and those of compaction and cleaning."""
+        """Write rows to a table by an operation of Hudi's: one instant, and those of cleaning."""
         settings = {
             "hoodie.table.name": "rows",
             "hoodie.datasource.write.recordkey.field": "k",
             "hoodie.datasource.write.precombine.field": "at",
             "hoodie.datasource.write.partitionpath.field": "part",
-            "hoodie.datasource.write.table.type": kind,
+            "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
             "hoodie.datasource.write.operation": operation,
             "hoodie.write.table.version": str(version),
             "hoodie.write.auto.upgrade": "false",

@@ -1,7 +1,7 @@
 """Writes the small Hudi tables that tests without a JVM read: `python -m tests.services.hudi_recording`.
 
-The archive has a copy-on-write table of version 6 and a merge-on-read table of version 8. Beside each is a JSON file
-with the rows that Hudi itself reads as of each instant.
+The archive has a table of version 6 and one of version 8. Beside each is a JSON file with the rows that Hudi itself
+reads as of each instant. The last instant deletes a row.
 """
 
 import json
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.services.hudi import COPY_ON_WRITE, MERGE_ON_READ, HudiTables, running_hudi
+from tests.services.hudi import HudiTables, running_hudi
 
 ARCHIVE = Path(__file__).parents[1] / "unit" / "ingest" / "recorded" / "hudi.tar.xz"
 WITHOUT_PARTITIONS = {
@@ -35,8 +35,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         with running_hudi(folder) as hudi:
-            record(hudi, folder / "cow6", COPY_ON_WRITE, 6)
-            record(hudi, folder / "mor8", MERGE_ON_READ, 8)
+            for version in (6, 8):
+                record(hudi, folder / f"cow{version}", version)
         ARCHIVE.parent.mkdir(exist_ok=True)
         with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
             for path in sorted(folder.glob("*[68]*")):
@@ -44,24 +44,24 @@ def main() -> None:
     sys.stdout.write(f"{ARCHIVE}: {ARCHIVE.stat().st_size:,} bytes\n")
 
 
-def record(hudi: HudiTables, path: Path, kind: str, version: int) -> None:
-    """Write a table by some instants, one of which is a compaction if it is merge-on-read."""
-    options = dict(WITHOUT_PARTITIONS)
-    if kind == MERGE_ON_READ:
-        options |= {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "2"}
-    written = [
-        ("upsert", [row(key, "first", 0) for key in range(6)]),
-        ("upsert", [row(1, "second", 1), row(6, "second", 1)]),
-        ("delete", [row(2, "", 2)]),
-        ("upsert", [row(1, "third", 3), row(3, "third", 3)]),
-    ]
-    for operation, rows in written:
-        hudi.write(path, rows, operation, kind=kind, version=version, options=options)
+def record(hudi: HudiTables, path: Path, version: int) -> None:
+    """Write a table by some instants, one of which is a clustering if the table is of version 8."""
+
+    def write(operation: str, *rows: dict[str, Any]) -> None:
+        hudi.write(path, rows, operation, version=version, options=WITHOUT_PARTITIONS)
+
+    write("upsert", *(row(key, "first", 0) for key in range(6)))
+    write("upsert", row(1, "second", 1), row(6, "second", 1))
+    if version > 6:
+        # The procedures of Hudi 1 write tables of its own version only.
+        hudi.sql(f"call run_clustering(path => '{path}', order => 'k')")
+    write("upsert", row(1, "third", 3), row(3, "third", 3))
+    write("delete", row(2, "", 4))
     timeline = path / ".hoodie" / ("timeline" if version > 6 else "")
     instants = sorted(
         file.name.partition(".")[0].partition("_")[0]
         for file in timeline.iterdir()
-        if file.suffix in {".commit", ".deltacommit"} and not file.name.startswith(".")
+        if file.suffix in {".commit", ".replacecommit"} and not file.name.startswith(".")
     )
     states = {at: hudi.read(path, at) for at in instants}
     path.with_suffix(".json").write_text(json.dumps(states, indent=1))

@@ -1,6 +1,7 @@
 """Fixtures with one server for all tests that don't kill it."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.integration.archive.archive_process import ArchiveProcess
 from tests.integration.databases import new_database
 from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.server_process import ServerProcess
+from tests.integration.spark.broker import Broker, running_broker
 from tests.unit.query import garden
 
 
@@ -66,6 +68,26 @@ def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[.
     for process in made:
         process.kill()
         process.http.close()
+
+
+@pytest.fixture
+def apart(postgres: str, tmp_path: Path) -> Iterator[Callable[..., tuple[ServerProcess, Broker]]]:
+    """Yield a function that starts a server, and a broker for it alone, so that both may be killed.
+
+    The function takes further settings of the server by their names.
+    """
+    with ExitStack() as stack:
+
+        def start(**more: Any) -> tuple[ServerProcess, Broker]:
+            broker = stack.enter_context(running_broker(tmp_path / "kafka"))
+            kafka = broker.bootstrap_servers
+            server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, **more)
+            server.start()
+            stack.callback(server.http.close)
+            stack.callback(server.kill)
+            return server, broker
+
+        yield start
 
 
 @pytest.fixture

@@ -5,13 +5,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
 import httpx
+import msgspec
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
@@ -195,6 +197,27 @@ class ServerProcess:
         body = {"inputs": inputs, "outputs": outputs, "data": data, **more}
         return self.http.post("/query", content=gzip.compress(orjson.dumps(body)), headers={"Content-Encoding": "gzip"})
 
+    def made_topic(self, dataset: str) -> str:
+        """Return the name of a dataset's topic, when it is there."""
+        eventually(lambda: dataset in str(self.http.get("/status").json().get("topics")), self.said)
+        return self.topic(dataset)
+
+    def source(self) -> dict[str, Any]:
+        """Return the status of the only source."""
+        (status,) = self.http.get("/status").json()["sources"]
+        return dict(status)
+
+    def looked_up(self, dataset: str, key: str, keys: Iterable[object], field: str) -> dict[object, Any]:
+        """Return the values of a field by the keys that an index has; none before it can be asked."""
+        asked = list(keys)
+        body = {"keys": [{key: value} for value in asked], "fields": [field]}
+        answer = self.http.post(f"/dataset/{dataset}/lookup", json=body)
+        if answer.status_code != 200:
+            return {}
+        found = answer.json()
+        rows = zip(asked, found["data"][field], found["found"], strict=True)
+        return {each: value for each, value, is_there in rows if is_there}
+
     def topic(self, dataset: str) -> str:
         topics = self.http.get("/status").json()["topics"]
         name: str = next(topic["name"] for topic in topics if topic["dataset"] == dataset)
@@ -253,6 +276,11 @@ class RecordCount:
 def end_of(kafka: str, topic: str) -> int:
     """Return the number of records on a topic with one partition, markers of waits left out."""
     return len(records(kafka, topic))
+
+
+def numbers_of(kafka: str, topic: str) -> Counter[int]:
+    """Return how often each value of the first column is on a topic with one partition."""
+    return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
 
 
 def records(kafka: str, topic: str) -> list[bytes]:

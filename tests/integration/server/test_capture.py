@@ -138,8 +138,7 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source,
     defined = captured(database.connector())
     server = own_server()
     server.commit(Graph(datasets=(defined.to_spec(),)))
-    eventually(lambda: "Plants" in str(server.http.get("/status").json().get("topics")), server.said)
-    topic = server.topic("Plants")
+    topic = server.made_topic("Plants")
     chance = random.Random(rows)
     counted = RecordCount(kafka, topic)
     for number in range(1, kills + 1):
@@ -167,11 +166,7 @@ def check(own_server: Callable[[], ServerProcess], kafka: str, database: Source,
     caught_up(server, database)
     assert rows_of(kafka, topic) == {1: 1, 5: 5}
 
-    def looked_up() -> Any:
-        asked = {"keys": [{"id": 1}, {"id": 2}], "fields": ["size"]}
-        return server.http.post("/dataset/Plants/lookup", json=asked).json().get("found")
-
-    eventually(lambda: looked_up() == [True, False], server.said)
+    eventually(lambda: server.looked_up("Plants", "id", [1, 2], "size") == {1: 1}, server.said)
     assert server.stop() == 0
 
 
@@ -179,18 +174,11 @@ def caught_up(server: ServerProcess, database: Source) -> None:
     end = database.end()
 
     def is_there() -> bool:
-        (status,) = server.http.get("/status").json()["sources"]
+        status = server.source()
         assert not status["error"], status
         return bool(status["lag"] == 0 and status["position"]["at"] >= end)
 
     eventually(is_there, lambda: f"{server.http.get('/status').json()['sources']}\n{server.said()}", 600)
-
-
-@pytest.mark.full(reason="a server is killed and started again six times, for a minute; a short one is in memory")
-def test_a_killed_server_has_the_rows_of_the_table(
-    own_server: Callable[[], ServerProcess], kafka: str, database: Source
-) -> None:
-    check(own_server, kafka, database, rows=50_000, kills=5)
 
 
 @pytest.mark.full(reason="a million rows, for some minutes")

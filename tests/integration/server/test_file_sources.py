@@ -3,8 +3,6 @@
 # mypy: disable-error-code="attr-defined"
 
 import io
-import os
-import random
 import secrets
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from typing import Any
 
 import boto3
 import httpx
-import msgspec
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,18 +24,16 @@ from deltalake import DeltaTable, write_deltalake
 
 from caraway import Dataset, connectors, dataset, field, meta
 from caraway.config.settings import SourcesSettings
-from caraway.connectors import CSV, S3, Files, source
+from caraway.connectors import S3, source
 from caraway.graph.connectors import S3Connector
 from caraway.graph.specs import Graph
 from caraway.stack import ports
 from caraway.topics.dead_letters import DEAD_LETTERS
-from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of, records
 from tests.unit.ingest.hudi_source import Recorded
 
 BEGIN = 1_700_000_000
 FILES, ROWS = 6, 5_000
-# The rows of the long test, which is killed at random moments.
-MANY = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +86,14 @@ def lake() -> S3:
     return S3(name="lake", aws_access_key_id="key", aws_secret_access_key="secret")
 
 
-def readings(connector: connectors.DataConnector, every: str = "1s") -> Dataset:
+def readings(connector: connectors.DataConnector, *, every: str | None = "1s", disorder: str = "1h") -> Dataset:
+    rounds: dict[str, Any] = {} if every is None else {"every": every}
+
     @meta(owner="a@b.co")
-    @source(connector, disorder="1h", cdc="append", every=every)
+    @source(connector, disorder=disorder, cdc="append", **rounds)
     @dataset
     class Measured:
-        pot: int
+        n: int
         moisture: float
         at: datetime = field(timestamp=True)
 
@@ -107,7 +104,7 @@ def parquet(numbers: Sequence[int]) -> bytes:
     out = io.BytesIO()
     table = pa.table(
         {
-            "pot": numbers,
+            "n": numbers,
             "moisture": [number / 7 for number in numbers],
             "at": pa.array([(BEGIN + number) * 1_000_000 for number in numbers], pa.timestamp("us", "UTC")),
         }
@@ -116,12 +113,8 @@ def parquet(numbers: Sequence[int]) -> bytes:
     return out.getvalue()
 
 
-def pots(kafka: str, topic: str) -> Counter[int]:
-    return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
-
-
 @pytest.mark.spec("connectors:11:9")
-@pytest.mark.full(reason="three starts of a server; the tests below follow buckets, test_sources.py kills a server")
+@pytest.mark.full(reason="three starts of a server; the tests below follow buckets")
 def test_a_killed_server_takes_each_row_of_a_bucket_once(
     file_server: Callable[[], ServerProcess], kafka: str, store: str, bucket: str
 ) -> None:
@@ -135,7 +128,7 @@ def test_a_killed_server_takes_each_row_of_a_bucket_once(
     with pytest.raises(AssertionError, match=f"bucket {bucket}-2 isn't there"):
         server.commit(Graph(datasets=(readings(lake().bucket(f"{bucket}-2", prefix="raw")).to_spec(),)))
     server.commit(Graph(datasets=(readings(lake().bucket(bucket, path=path, format="parquet")).to_spec(),)))
-    topic = topic_of(server)
+    topic = server.made_topic("Measured")
     server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1)
     server.kill()
     server = file_server()
@@ -143,7 +136,7 @@ def test_a_killed_server_takes_each_row_of_a_bucket_once(
     # New objects are found by the next round, and those that were read aren't read again.
     client.put_object(Bucket=bucket, Key="raw/day=2023-12-01/new.parquet", Body=parquet([-1]))
     eventually(lambda: end_of(kafka, topic) >= FILES * ROWS + 1, server.said)
-    assert pots(kafka, topic) == Counter([-1, *range(FILES * ROWS)])
+    assert numbers_of(kafka, topic) == Counter([-1, *range(FILES * ROWS)])
     letters = [orjson.loads(value) for value in records(kafka, DEAD_LETTERS) if topic.encode() in value]
     assert [letter["file"] for letter in letters] == ["raw/day=2023-11-14/broken.parquet"]
     assert "footer" in letters[0]["reason"][0]["message"]
@@ -151,17 +144,7 @@ def test_a_killed_server_takes_each_row_of_a_bucket_once(
     for found in client.list_objects_v2(Bucket=bucket)["Contents"]:
         client.delete_object(Bucket=bucket, Key=found["Key"])
     client.delete_bucket(Bucket=bucket)
-    eventually(lambda: f"bucket {bucket}" in status_of(server)["error"], server.said)
-
-
-def status_of(server: ServerProcess) -> dict[str, Any]:
-    (status,) = server.http.get("/status").json()["sources"]
-    return dict(status)
-
-
-def topic_of(server: ServerProcess) -> str:
-    eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
-    return server.topic("Measured")
+    eventually(lambda: f"bucket {bucket}" in server.source()["error"], server.said)
 
 
 @pytest.mark.spec("connectors:11:10")
@@ -196,29 +179,22 @@ def test_a_delta_table_in_a_bucket_is_followed(
     server = file_server()
     server.commit(Graph(datasets=(Pots.to_spec(),)))
 
-    def moistures() -> list[float | None]:
-        body = {"keys": [{"pot": pot} for pot in range(1, 6)], "fields": ["moisture"]}
-        answer = server.http.post("/dataset/Pots/lookup", json=body)
-        if answer.status_code != 200:
-            return []
-        found = answer.json()
-        return [
-            value if there else None for value, there in zip(found["data"]["moisture"], found["found"], strict=True)
-        ]
+    def moistures() -> dict[object, float]:
+        return server.looked_up("Pots", "pot", range(1, 6), "moisture")
 
-    eventually(lambda: moistures() == [0.5, 0.5, 0.5, None, None], lambda: f"{moistures()} {status_of(server)}")
+    eventually(lambda: moistures() == {1: 0.5, 2: 0.5, 3: 0.5}, lambda: f"{moistures()} {server.source()}")
     server.kill()
     opened = DeltaTable(url, storage_options=options)
     opened.delete("pot = 1")
     opened.update(predicate="pot = 2", updates={"moisture": "0.25"})
     write_deltalake(url, table(5), mode="append", storage_options=options)
     server = file_server()
-    eventually(lambda: moistures() == [None, 0.25, 0.5, None, 0.5], lambda: f"{moistures()} {status_of(server)}")
+    eventually(lambda: moistures() == {2: 0.25, 3: 0.5, 5: 0.5}, lambda: f"{moistures()} {server.source()}")
 
 
 @pytest.mark.spec("connectors:11:11")
 @pytest.mark.full(reason="starts of a server; Delta's test follows a bucket, unit tests read these tables")
-@pytest.mark.parametrize("name", ["cow6", "mor8"])
+@pytest.mark.parametrize("name", ["cow6", "cow8"])
 def test_a_hudi_table_in_a_bucket_is_followed(
     file_server: Callable[[], ServerProcess], store: str, bucket: str, tmp_path: Path, name: str
 ) -> None:
@@ -235,7 +211,7 @@ def test_a_hudi_table_in_a_bucket_is_followed(
     connector = lake().bucket(bucket, prefix=f"tables/{name}", format="hudi")
 
     @meta(owner="a@b.co")
-    @source(connector, disorder="1h", cdc="native", every="1s")
+    @source(connector, disorder="1h", cdc="upsert", every="1s")
     @dataset(index=True)
     class Rows:
         k: int = field(key=True)
@@ -252,62 +228,23 @@ def test_a_hudi_table_in_a_bucket_is_followed(
     server.commit(Graph(datasets=(spec,)))
     keys = sorted({key for number in range(len(recorded.instants)) for key in recorded.content(number)})
 
-    def texts() -> dict[int, str]:
-        body = {"keys": [{"k": key} for key in keys], "fields": ["text"]}
-        answer = server.http.post("/dataset/Rows/lookup", json=body)
-        if answer.status_code != 200:
-            return {}
-        found = answer.json()
-        rows = zip(keys, found["data"]["text"], found["found"], strict=True)
-        return {key: text for key, text, there in rows if there}
+    def texts() -> dict[object, str]:
+        return server.looked_up("Rows", "k", keys, "text")
 
-    def expected(instant: int) -> dict[int, str]:
+    def expected(instant: int) -> dict[object, str]:
         return {key: each["text"] for key, each in recorded.content(instant).items()}
 
-    eventually(lambda: texts() == expected(0), lambda: f"{texts()} {status_of(server)}")
+    eventually(lambda: texts() == expected(0), lambda: f"{texts()} {server.source()}")
     server.kill()
-    recorded.show(1)
+    recorded.show(1, -1)
     upload()
     server = file_server()
-    eventually(lambda: texts() == expected(-1), lambda: f"{texts()} {status_of(server)}")
-    # Half of the history is gone, which is shown.
+    eventually(lambda: texts() == expected(-2), lambda: f"{texts()} {server.source()}")
+    # A delete isn't read, and neither is a history of which nothing is left; both are shown.
+    recorded.show(len(recorded.instants) - 1)
+    upload()
+    eventually(lambda: "removes rows" in server.source()["error"], server.said)
     for number in range(len(recorded.instants)):
         for file in recorded.files(number):
             client.delete_object(Bucket=bucket, Key=f"tables/{name}/{file.relative_to(recorded.path)}")
-    eventually(lambda: "archived" in status_of(server)["error"], server.said)
-
-
-@pytest.mark.full(reason="a million rows, and kills at random moments")
-@pytest.mark.timeout(900)
-def test_a_million_rows_are_taken_once_whatever_is_killed(
-    file_server: Callable[[], ServerProcess], kafka: str, tmp_path: Path
-) -> None:
-    chance = random.Random(int.from_bytes(os.urandom(4)))
-    drop = tmp_path / "drop"
-    drop.mkdir()
-    bounds = [0, *sorted(chance.sample(range(1, MANY), 30)), MANY]
-
-    def write(at: int) -> None:
-        lines = (f"{number},{number / 7},{BEGIN + number}\n" for number in range(bounds[at], bounds[at + 1]))
-        # A file appears as a whole, as a writer should do it.
-        (drop / f".{at}").write_text("".join(lines))
-        (drop / f".{at}").rename(drop / f"{at}.csv")
-
-    write(0)
-    connector = Files(name="drop").folder(str(drop), path="*.csv", format=CSV(headers=["pot", "moisture", "at"]))
-    server = file_server()
-    server.commit(Graph(datasets=(readings(connector).to_spec(),)))
-    topic = topic_of(server)
-    for at in range(1, len(bounds) - 1):
-        write(at)
-        if at % 4 == 0:
-            taken = end_of(kafka, topic)
-            goal = min(taken + chance.randrange(1, 30_000), bounds[at])
-            eventually(lambda goal=goal: end_of(kafka, topic) >= goal, server.said)  # type: ignore[misc]
-            server.kill()
-            server = file_server()
-    eventually(lambda: end_of(kafka, topic) >= MANY, server.said)
-    assert server.stop() == 0
-    server = file_server()
-    eventually(lambda: status_of(server)["polled_at"] is not None, server.said)
-    assert pots(kafka, topic) == Counter(range(MANY))
+    eventually(lambda: "archived" in server.source()["error"], server.said)

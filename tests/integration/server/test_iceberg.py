@@ -2,18 +2,13 @@
 
 # mypy: disable-error-code="attr-defined"
 
-from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import boto3
 import httpx
-import msgspec
 import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
@@ -26,12 +21,9 @@ from caraway.datasets import Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
-from tests.integration.server.kills import kill_at_random
-from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
-from tests.integration.spark.broker import running_broker
+from tests.integration.server.server_process import ServerProcess, eventually
 
 BEGIN = 1_700_000_000
-SNAPSHOTS, SNAPSHOT = 10, 100_000
 SCHEMA = pa.schema([("pot", pa.int64()), ("moisture", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 
 
@@ -142,14 +134,8 @@ def test_a_table_is_followed_into_an_index_and_into_another_table(
         assert len({each["pot"] for each in found}) == len(found)
         return {each["pot"]: each["wetness"] for each in found}
 
-    def there() -> dict[int, float]:
-        body = {"keys": [{"pot": pot} for pot in range(1, 6)], "fields": ["moisture"]}
-        answer = server.http.post("/dataset/Pots/lookup", json=body)
-        if answer.status_code != 200:
-            return {}
-        found = answer.json()
-        values = zip(range(1, 6), found["data"]["moisture"], found["found"], strict=True)
-        return {pot: value for pot, value, is_there in values if is_there}
+    def there() -> dict[object, float]:
+        return server.looked_up("Pots", "pot", range(1, 6), "moisture")
 
     def said() -> str:
         status = server.http.get("/status").json()
@@ -167,51 +153,3 @@ def test_a_table_is_followed_into_an_index_and_into_another_table(
     eventually(lambda: written() == {1: 0.5, 2: 0.75, 3: 0.5, 5: 0.5}, said)
     (status,) = server.http.get("/status").json()["sinks"]
     assert (status["target"], status["guarantee"]) == ("db.sums_main_v1", "exactly once")
-
-
-@pytest.mark.full(reason="a million rows, and some twenty kills; the test above has two")
-@pytest.mark.timeout(1200)
-def test_a_million_rows_survive_kills_at_random_moments(
-    catalog: SqlCatalog, store: str, postgres: str, tmp_path: Path
-) -> None:
-    lake = S3(name="lake", aws_access_key_id="key", aws_secret_access_key="secret")
-
-    @meta(owner="a@b.co")
-    @source(lake.bucket("tables", prefix="lake/db/pots", format="iceberg"), disorder="14d", cdc="append", every="1s")
-    @dataset
-    class Added:
-        pot: int
-        moisture: float
-        at: datetime = field(timestamp=True)
-
-    table = catalog.create_table("db.pots", SCHEMA)
-
-    def append(*parts: int) -> None:
-        for part in parts:
-            table.append(rows(*range(part * SNAPSHOT, (part + 1) * SNAPSHOT), moisture=float(part)))
-
-    append(0)
-    with running_broker(tmp_path / "kafka") as broker, ThreadPoolExecutor(1) as thread:
-        kafka = broker.bootstrap_servers
-        sources = SourcesSettings(endpoints={"lake": store})
-        server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, sources=sources)
-        server.start()
-        try:
-            server.commit(Graph(datasets=(Added.to_spec(),)))
-            eventually(lambda: "Added" in str(server.http.get("/status").json().get("topics")), server.said)
-            topic = server.topic("Added")
-            written = thread.submit(append, *range(1, SNAPSHOTS))
-            kills = kill_at_random(
-                server,
-                broker,
-                lambda: written.done() and end_of(kafka, topic) >= SNAPSHOTS * SNAPSHOT,
-                chosen=Random(13),
-                pause_s=(0.1, 1.2),
-            )
-            written.result()
-            assert min(kills["server"], kills["broker"]) >= 2, kills
-            found = Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic))
-            assert found == Counter(range(SNAPSHOTS * SNAPSHOT))
-        finally:
-            server.kill()
-            server.http.close()

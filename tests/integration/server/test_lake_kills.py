@@ -28,8 +28,7 @@ from caraway.graph.specs import Graph
 from caraway.topics.codec import DELETE
 from tests.integration.server.kills import kill_at_random
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
-from tests.integration.server.test_file_sources import status_of
-from tests.integration.spark.broker import running_broker
+from tests.integration.spark.broker import Broker
 from tests.services.hudi import HudiTables, running_hudi
 from tests.services.stores import Store, StoreName, copy_folder, running_store
 
@@ -38,7 +37,7 @@ MANY = 1_000_000
 # The rows that a Delta table has at first, and those that are added to it at a time.
 DELTA_FIRST, DELTA_PART = 400_000, 100_000
 # The rows that are written into a Hudi table at a time, and those of a partition. Hudi takes seconds for a commit, so
-# there are few; a change is read by comparing whole partitions, anew after each kill, so they are small.
+# there are few; a change is read from whole partitions, anew after each kill, so they are small.
 HUDI_PART, PARTITION = 250_000, 25_000
 SCHEMA = "pot long, moisture double, at timestamp, part string"
 HUDI = {
@@ -47,9 +46,9 @@ HUDI = {
     "hoodie.clean.automatic": "false",
     "hoodie.index.bloom.num_entries": str(PARTITION),
 }
-# Every fifth commit of a merge-on-read table merges the changed rows into new files, which changes none.
-COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "5"}
 
+# Starts a server with a broker of its own.
+Apart = Callable[..., tuple[ServerProcess, Broker]]
 # A change of a row: whether it is there afterwards, its key and its value.
 Change = tuple[bool, int, float]
 
@@ -57,11 +56,10 @@ Change = tuple[bool, int, float]
 class Lake:
     """A table in a folder of the machine, and its copy in a store, from which a server reads while both are killed."""
 
-    def __init__(self, store: Store, folder: Path, postgres: str) -> None:
+    def __init__(self, store: Store, folder: Path, apart: Apart) -> None:
         self.path = folder / "table"
         self._store = store
-        self._folder = folder
-        self._postgres = postgres
+        self._apart = apart
         self._container = f"lake-{secrets.token_hex(6)}"
         self._system = f"lake_{secrets.token_hex(4)}"
         # The store isn't killed while files are copied to it: the writer isn't what is tested.
@@ -99,7 +97,7 @@ class Lake:
         @source(
             self._store.connector(self._system, self._container, prefix="tables/pots", format=table_format),
             disorder="30d",
-            cdc="native",
+            cdc="upsert" if table_format == "hudi" else "native",
             every="1s",
         )
         @dataset
@@ -108,34 +106,27 @@ class Lake:
             moisture: float
             at: datetime = field(timestamp=True)
 
-        with running_broker(self._folder / "kafka") as broker, ThreadPoolExecutor(1) as thread:
-            kafka = broker.bootstrap_servers
-            sources = SourcesSettings(endpoints={self._system: self._store.server.address})
-            server = ServerProcess(self._folder / "server", kafka=kafka, postgres=self._postgres, sources=sources)
-            server.start()
-            try:
-                server.commit(Graph(datasets=(Pots.to_spec(),)))
-                eventually(lambda: "Pots" in str(server.http.get("/status").json().get("topics")), server.said)
-                topic = server.topic("Pots")
-                changes = thread.submit(change)
-                kills = kill_at_random(
-                    server,
-                    broker,
-                    lambda: changes.done() and end_of(kafka, topic) >= changes.result().total(),
-                    chosen=chosen,
-                    # A slow machine needs some time to take rows between two kills.
-                    pause_s=(0.5, 10),
-                    others={"store": self._kill_store},
-                )
-                assert all(kills[victim] for victim in ("server", "broker", "store")), kills
-                # A row that comes twice may come after all those that are awaited.
-                eventually(lambda: is_read(status_of(server)["position"]), lambda: f"{status_of(server)}")
-                found = [msgspec.msgpack.decode(value) for value in records(kafka, topic)]
-                assert Counter((record[2] != DELETE, *record[7][:2]) for record in found) == changes.result()
-                return consolidated(found)
-            finally:
-                server.kill()
-                server.http.close()
+        server, broker = self._apart(sources=SourcesSettings(endpoints={self._system: self._store.server.address}))
+        kafka = broker.bootstrap_servers
+        server.commit(Graph(datasets=(Pots.to_spec(),)))
+        topic = server.made_topic("Pots")
+        with ThreadPoolExecutor(1) as thread:
+            changes = thread.submit(change)
+            kills = kill_at_random(
+                server,
+                broker,
+                lambda: changes.done() and end_of(kafka, topic) >= changes.result().total(),
+                chosen=chosen,
+                # A slow machine needs some time to take rows between two kills.
+                pause_s=(0.5, 10),
+                others={"store": self._kill_store},
+            )
+        assert all(kills[victim] for victim in ("server", "broker", "store")), kills
+        # A row that comes twice may come after all those that are awaited.
+        eventually(lambda: is_read(server.source()["position"]), lambda: f"{server.source()}")
+        found = [msgspec.msgpack.decode(value) for value in records(kafka, topic)]
+        assert Counter((record[2] != DELETE, *record[7][:2]) for record in found) == changes.result()
+        return consolidated(found)
 
     def _kill_store(self) -> None:
         with self._lock:
@@ -156,10 +147,10 @@ def consolidated(found: list[list[Any]]) -> dict[int, float]:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", ["gcs", "azure"])
 def test_a_million_rows_of_a_delta_table_survive_kills_at_random_moments(
-    postgres: str, tmp_path: Path, name: StoreName
+    apart: Apart, tmp_path: Path, name: StoreName
 ) -> None:
     with running_store(name, tmp_path / "store", keeps=True) as store:
-        lake = Lake(store, tmp_path, postgres)
+        lake = Lake(store, tmp_path, apart)
         url = str(lake.path)
         feed = {"delta.enableChangeDataFeed": "true"}
         write_deltalake(url, pots(range(DELTA_FIRST)), configuration=feed)
@@ -201,13 +192,11 @@ def hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiTables]:
 
 @pytest.mark.full(reason="a million rows, kills of server, broker and store at random moments, and Hudi's own writer")
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_million_rows_of_a_hudi_table_survive_kills_at_random_moments(
-    hudi: HudiTables, postgres: str, tmp_path: Path, kind: str
+    hudi: HudiTables, apart: Apart, tmp_path: Path
 ) -> None:
-    options = {**HUDI, "hoodie.datasource.write.table.type": kind, **COMPACTED}
     with running_store("gcs", tmp_path / "store", keeps=True) as store:
-        lake = Lake(store, tmp_path, postgres)
+        lake = Lake(store, tmp_path, apart)
         changes = Counter[Change]()
 
         def write(operation: str, numbers: range, moisture: float, days: int) -> None:
@@ -220,18 +209,17 @@ def test_a_million_rows_of_a_hudi_table_survive_kills_at_random_moments(
                 }
                 for number in numbers
             ]
-            hudi.write(lake.path, rows, operation, schema=SCHEMA, options=options)
+            hudi.write(lake.path, rows, operation, schema=SCHEMA, options=HUDI)
             lake.publish()
-            changes.update((operation != "delete", number, moisture) for number in numbers)
+            changes.update((True, number, moisture) for number in numbers)
 
         write("bulk_insert", range(HUDI_PART), 0.5, 0)
 
         def change() -> Counter[Change]:
             for number, first in enumerate(range(HUDI_PART, MANY, HUDI_PART), start=1):
                 write("bulk_insert", range(first, first + HUDI_PART), 0.5, 0)
-                # In other partitions than those of the deletes.
-                write("upsert", range(number, 2 * PARTITION, 97), number + 0.5, 1)
-                write("delete", range(first - 2 * PARTITION, first, 89), 0.5, 2)
+                write("upsert", range(number, 2 * PARTITION, 97), number + 0.5, number)
+                write("upsert", range(first - 2 * PARTITION, first, 89), number + 0.25, number)
             return changes
 
         def is_read(position: Mapping[str, Any]) -> bool:
@@ -241,6 +229,6 @@ def test_a_million_rows_of_a_hudi_table_survive_kills_at_random_moments(
             return bool(position) and position["done"] == newest
 
         found = lake.check("hudi", change, is_read, chosen=Random(37))
-        hudi.sql(f"create table {kind} using hudi location '{lake.path}'")
-        rows = hudi.sql(f"select pot, moisture from {kind}")  # noqa: S608 (a name of the test)
+        hudi.sql(f"create table pots using hudi location '{lake.path}'")
+        rows = hudi.sql("select pot, moisture from pots")
         assert found == {row["pot"]: row["moisture"] for row in rows}

@@ -47,7 +47,7 @@ from caraway.sinks.changes import Change, Row
 from caraway.sinks.kafka import KafkaWriter
 from caraway.sinks.writer import Batch, Refusal
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
-from tests.integration.spark.broker import running_broker
+from tests.integration.spark.broker import Broker
 from tests.unit.sinks.world import writing
 
 REGION = "eu-central-1"
@@ -478,41 +478,34 @@ KILLS = 8
 @pytest.mark.full(reason="a server and a broker of its own, killed eight times at random moments, for two minutes")
 @pytest.mark.timeout(900)
 def test_kills_at_random_moments_lose_and_double_nothing(
-    postgres: str, receiver: Receiver, bucket: str, tmp_path: Path
+    apart: Callable[[], tuple[ServerProcess, Broker]], receiver: Receiver, bucket: str
 ) -> None:
-    random = Random(7)
-    with running_broker(tmp_path / "kafka") as broker:
-        kafka = broker.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": kafka})
-        admin.create_topics([NewTopic("changes", 2, 1)])["changes"].result()
-        server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-        server.start()
-        try:
-            server.commit(all_sinks(kafka, "changes", receiver, bucket))
-            shop = Shop(7)
-            for kill in range(KILLS):
-                taken = len(receiver.taken)
-                receiver.statuses = [random.choice([200, 200, 200, 0, 503]) for _ in range(20)]
-                shop.order(server, 40)
-                # The moment of the kill depends on how far the HTTP sink is.
-                after = random.randrange(1, 5)
-                eventually(lambda taken=taken, after=after: len(receiver.taken) >= taken + after, server.said)  # type: ignore[misc]
-                if kill % 3 == 2:
-                    broker.kill()
-                    broker.start()
-                else:
-                    server.kill()
-                    server.start()
-            receiver.statuses = []
-            shop.order(server, 40)
-            changes, posted = check_all(server, shop, kafka, "changes", (receiver, bucket))
-            # Every change is posted at least once, and those that are posted again have the positions that they had.
-            assert {place(each) for each in read(kafka, "changes")} == {place(each) for each in receiver.taken}
-            assert posted >= changes
-            same: dict[tuple[int, int], object] = {}
-            for each in receiver.taken:
-                payload = {name: value for name, value in each["payload"].items() if name != "ts_ms"}
-                assert same.setdefault(place(each), payload) == payload
-        finally:
+    random, (server, broker) = Random(7), apart()
+    kafka = broker.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic("changes", 2, 1)])["changes"].result()
+    server.commit(all_sinks(kafka, "changes", receiver, bucket))
+    shop = Shop(7)
+    for kill in range(KILLS):
+        taken = len(receiver.taken)
+        receiver.statuses = [random.choice([200, 200, 200, 0, 503]) for _ in range(20)]
+        shop.order(server, 40)
+        # The moment of the kill depends on how far the HTTP sink is.
+        after = random.randrange(1, 5)
+        eventually(lambda taken=taken, after=after: len(receiver.taken) >= taken + after, server.said)  # type: ignore[misc]
+        if kill % 3 == 2:
+            broker.kill()
+            broker.start()
+        else:
             server.kill()
-            server.http.close()
+            server.start()
+    receiver.statuses = []
+    shop.order(server, 40)
+    changes, posted = check_all(server, shop, kafka, "changes", (receiver, bucket))
+    # Every change is posted at least once, and those that are posted again have the positions that they had.
+    assert {place(each) for each in read(kafka, "changes")} == {place(each) for each in receiver.taken}
+    assert posted >= changes
+    same: dict[tuple[int, int], object] = {}
+    for each in receiver.taken:
+        payload = {name: value for name, value in each["payload"].items() if name != "ts_ms"}
+        assert same.setdefault(place(each), payload) == payload

@@ -20,14 +20,11 @@ from caraway.datasets import Count, Sum
 from caraway.dtypes import Continuous
 from caraway.graph.specs import Graph
 from caraway.lib import inputs
-from tests.integration.server.server_process import ServerProcess, end_of, eventually
-from tests.integration.server.test_table_sources import taken
+from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of
 from tests.services.snowflake import DATABASE, PASSWORD, SCHEMA, USER, Snowflake
 from tests.timeouts import deadline_in
 
-ROWS, MANY, TOWNS = 20_000, 1_000_000, 50
-# The names of the warehouse in the tests. A topic is named after the definitions, and tests share a broker.
-SNOW_OF_FEW, SNOW_OF_MANY = "snow_of_few", "snow_of_many"
+MANY, TOWNS = 1_000_000, 50
 
 
 @pytest.fixture
@@ -43,22 +40,21 @@ def warehouse(tmp_path: Path) -> Iterator[Snowflake]:
 def start(warehouse: Snowflake, own_server: Callable[..., ServerProcess]) -> Callable[[], ServerProcess]:
     """Return a function that starts servers, which share a folder, so run only one."""
     address = f"http://127.0.0.1:{warehouse.port}"
-    return partial(own_server, sources=SourcesSettings(endpoints=dict.fromkeys((SNOW_OF_FEW, SNOW_OF_MANY), address)))
+    return partial(own_server, sources=SourcesSettings(endpoints={"snow": address}))
 
 
-def fill(warehouse: Snowflake, first: int, last: int, seconds: int = 0) -> None:
+def fill(warehouse: Snowflake, rows: int) -> None:
     """Insert rows, of which a thousand each have the same cursor."""
     begin = "'2024-05-01'::timestamp"
     warehouse.execute(
         f"INSERT INTO hives SELECT n, 'town ' || (n % {TOWNS}), "  # noqa: S608 (constants and numbers)
-        f"{begin} + floor(n / 1000) * interval '1 second' + interval '{seconds} seconds', {begin} "
-        f"FROM (SELECT unnest(range({first}, {last})) AS n)"
+        f"{begin} + floor(n / 1000) * interval '1 second', {begin} FROM (SELECT unnest(range({rows})) AS n)"
     )
 
 
-def graph_of(name: str) -> Graph:
+def graph() -> Graph:
     snow = connectors.Snowflake(
-        name=name,
+        name="snow",
         account="acme",
         db_name=DATABASE,
         username=USER,
@@ -106,44 +102,15 @@ def written(warehouse: Snowflake) -> list[tuple[str, int, int]]:
     return warehouse.execute("SELECT town, hives, total FROM towns_main_v1 ORDER BY town")
 
 
-@pytest.mark.full(reason="it takes a minute; reader, sink and lost answers have tests in each run")
-def test_a_killed_server_and_a_killed_warehouse_take_each_row_once(
-    start: Callable[[], ServerProcess], warehouse: Snowflake, kafka: str
-) -> None:
-    fill(warehouse, 0, ROWS)
-    server = start()
-    server.commit(graph_of(SNOW_OF_FEW))
-    eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
-    topic = server.topic("Hives")
-    server.run_in_slices_until(lambda: end_of(kafka, topic) >= 1)
-    server.kill()
-    server = start()
-    warehouse.kill()
-
-    def error() -> str:
-        (found,) = server.http.get("/status").json()["sources"]
-        return str(found["error"])
-
-    eventually(lambda: "table hives" in error(), server.said)
-    assert server.health().status_code == 200
-    warehouse.start()
-    # Rows that come late, and that belong to a value of the cursor that was read.
-    fill(warehouse, ROWS, ROWS + 10, -5)
-    eventually(lambda: end_of(kafka, topic) >= ROWS + 10, server.said)
-    assert taken(kafka, topic) == Counter(range(ROWS + 10))
-    eventually(lambda: written(warehouse) == towns(ROWS + 10), server.said)
-
-
-@pytest.mark.full(reason="a million rows and some twenty kills; a smaller load has a test of its own")
+@pytest.mark.full(reason="a million rows and some twenty kills")
 @pytest.mark.timeout(1200)
 def test_a_million_rows_survive_kills_at_random_moments(
     start: Callable[[], ServerProcess], warehouse: Snowflake, kafka: str
 ) -> None:
-    fill(warehouse, 0, MANY)
+    fill(warehouse, MANY)
     server = start()
-    server.commit(graph_of(SNOW_OF_MANY))
-    eventually(lambda: "Hives" in str(server.http.get("/status").json().get("topics")), server.said)
-    topic, random = server.topic("Hives"), Random(5)
+    server.commit(graph())
+    topic, random = server.made_topic("Hives"), Random(5)
     deadline, kills = deadline_in(900), Counter[str]()
     while end_of(kafka, topic) < MANY:
         assert time.monotonic() < deadline, server.said()
@@ -157,7 +124,7 @@ def test_a_million_rows_survive_kills_at_random_moments(
             warehouse.kill()
             warehouse.start()
     assert min(kills["server"], kills["warehouse"]) >= 1, kills
-    found, every = taken(kafka, topic), Counter(range(MANY))
+    found, every = numbers_of(kafka, topic), Counter(range(MANY))
     # The whole counts would take pytest hours to compare.
     wrong = [number for number in found | every if found[number] != every[number]]
     assert not wrong, (len(wrong), wrong[:5], kills)

@@ -7,11 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from random import Random
 from typing import Any
 
-import msgspec
 import orjson
 import pandas as pd
 import pytest
@@ -24,15 +21,7 @@ from caraway.connectors import Kafka, Webhook, eval, ref, source  # noqa: A004 (
 from caraway.expr import col
 from caraway.graph.specs import Graph
 from caraway.testing import MockClient
-from caraway.topics.dead_letters import DEAD_LETTERS
-from tests.integration.server.kills import kill_at_random
-from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
-from tests.integration.spark.broker import running_broker
-
-# Records that come to the source at a time, and how often they come until the server is killed in the middle of them.
-RECORDS = 30_000
-TRIES = 5
-MANY = 1_000_000
+from tests.integration.server.server_process import ServerProcess, eventually
 
 
 @pytest.fixture
@@ -69,86 +58,6 @@ def readings_of(connector: connectors.DataConnector) -> Dataset:
         at: datetime = field(timestamp=True)
 
     return Measured
-
-
-def measured(number: int) -> dict[str, object]:
-    """Return a row; one in a hundred has no number as its moisture."""
-    return {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number}
-
-
-@pytest.mark.spec("connectors:11:6")
-def test_a_killed_server_takes_each_record_once(
-    own_server: Callable[[], ServerProcess], kafka: str, topic: str
-) -> None:
-    server = own_server()
-    server.commit(graph_of(readings_of(brokers(kafka).topic(topic))))
-    eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
-    made = server.topic("Measured")
-    total = 0
-    for part in (0.0, 0.3):
-        for _ in range(TRIES):
-            before, total = end_of(kafka, made), total + RECORDS
-            produce(kafka, topic, ((str(n), {**measured(n), "by": topic}) for n in range(total - RECORDS, total)))
-            wanted = before + 1 + round(part * RECORDS)
-            server.run_in_slices_until(lambda wanted=wanted: end_of(kafka, made) >= wanted)  # type: ignore[misc]
-            server.kill()
-            left = total * 0.99 - end_of(kafka, made)
-            server = own_server()
-            if left > RECORDS * 0.1:
-                break
-            # The server has taken the rest in one slice. It is killed in the middle of further records.
-            eventually(lambda: lag_of(server) == 0, server.said)  # noqa: B023 (called here)
-        else:
-            pytest.fail("the server took all records each time before it was killed")
-    eventually(lambda: lag_of(server) == 0, server.said)
-
-    def pots() -> Counter[int]:
-        return Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made))
-
-    assert pots() == Counter(n for n in range(total) if n % 100)
-    letters = [orjson.loads(value) for value in records(kafka, DEAD_LETTERS) if topic.encode() in value]
-    assert Counter(letter["row"]["pot"] for letter in letters) == Counter(range(0, total, 100))
-    # A restart in peace changes nothing either.
-    assert server.stop() == 0
-    produce(kafka, topic, [("1", {"pot": -1, "moisture": 1, "at": 1_700_000_000})])
-    server = own_server()
-    eventually(lambda: end_of(kafka, made) >= total * 0.99 + 1, server.said)
-    assert pots() == Counter([-1, *(n for n in range(total) if n % 100)])
-
-
-@pytest.mark.full(reason="a million records, and some twenty kills; a smaller topic with two kills is in each run")
-@pytest.mark.timeout(1200)
-def test_a_million_records_survive_kills_at_random_moments(postgres: str, tmp_path: Path) -> None:
-    # One broker has both the source and the dataset, so its kills cut off reading as well as writing.
-    with running_broker(tmp_path / "kafka") as broker:
-        kafka = broker.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": kafka})
-        admin.create_topics([NewTopic("raw", 3, 1)])["raw"].result()
-        for part in range(0, MANY, 100_000):
-            produce(kafka, "raw", ((str(n), measured(n)) for n in range(part, part + 100_000)))
-        server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-        server.start()
-        try:
-            server.commit(graph_of(readings_of(brokers(kafka).topic("raw"))))
-            eventually(lambda: "Measured" in str(server.http.get("/status").json().get("topics")), server.said)
-            made, expected = server.topic("Measured"), Counter(n for n in range(MANY) if n % 100)
-            kills = kill_at_random(
-                server, broker, lambda: end_of(kafka, made) >= expected.total(), chosen=Random(11), pause_s=(0.1, 1)
-            )
-            assert min(kills["server"], kills["broker"]) >= 1, kills
-            eventually(lambda: lag_of(server) == 0, server.said)
-            assert Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, made)) == expected
-            letters = Counter(orjson.loads(value)["row"]["pot"] for value in records(kafka, DEAD_LETTERS))
-            assert letters == Counter(range(0, MANY, 100))
-        finally:
-            server.kill()
-            server.http.close()
-
-
-def lag_of(server: ServerProcess) -> object:
-    (status,) = server.http.get("/status").json()["sources"]
-    assert status["state"] == ("failing" if status["error"] else "reading" if status["owned"] else "standby")
-    return status["lag"] if status["owned"] and not status["error"] else status
 
 
 def changed(connector: connectors.DataConnector, name: str) -> Dataset:

@@ -81,10 +81,7 @@ class RedisTarget:
         return {row["buyer"]: (int(row["cents"]), int(row["orders"])) for row in rows if row}
 
 
-_SECOND = pytest.mark.full(reason="starts of a server; the test of Postgres takes the same way, sinks/ has Redis")
-
-
-@pytest.fixture(params=["postgres", pytest.param("redis", marks=_SECOND)])
+@pytest.fixture(params=["postgres", "redis"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     if request.param == "redis":
         with running_redis(tmp_path / "own") as redis:
@@ -103,27 +100,8 @@ def check(server: ServerProcess, target: Target, shop: Shop) -> None:
     eventually(lambda: target.totals() == shop.totals, lambda: f"{target.totals()} {shop.totals} {server.said()}")
 
 
-def test_a_killed_system_has_the_table_when_it_is_back(own_server: Callable[[], ServerProcess], target: Target) -> None:
-    server, shop = own_server(), Shop()
-    commit(server, target)
-    shop.order(server, 20)
-    check(server, target, shop)
-    found = states(server)[target.kind]
-    assert (found["target"], found["guarantee"], found["state"]) == (target.where, "exactly once", "writing")
-    target.kill()
-    shop.order(server, 20)
-    eventually(lambda: states(server)[target.kind]["state"] == "failing", server.said)
-    target.start()
-    check(server, target, shop)
-    server.kill()
-    server = own_server()
-    shop.order(server, 5)
-    check(server, target, shop)
-
-
-@pytest.mark.full(reason="a server and a database of its own, killed eight times at random moments, for two minutes")
 @pytest.mark.timeout(900)
-def test_kills_at_random_moments_lose_and_double_nothing(
+def test_kills_of_system_and_server_lose_and_double_nothing(
     own_server: Callable[[], ServerProcess], target: Target
 ) -> None:
     random, shop, server = Random(11), Shop(11), own_server()
@@ -136,9 +114,12 @@ def test_kills_at_random_moments_lose_and_double_nothing(
         if kill % 2:
             target.kill()
             shop.order(server, 10)
+            eventually(lambda: states(server)[target.kind]["state"] == "failing", server.said)  # noqa: B023 (called here)
             target.start()
         else:
             server.kill()
             server = own_server()
     shop.order(server, 40)
     check(server, target, shop)
+    found = states(server)[target.kind]
+    assert (found["target"], found["guarantee"], found["state"]) == (target.where, "exactly once", "writing")

@@ -3,13 +3,12 @@
 # mypy: disable-error-code="attr-defined"
 
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import datetime
-from pathlib import Path
 from random import Random
 
-import msgspec
 import orjson
 import pandas as pd
 import pytest
@@ -20,8 +19,8 @@ from caraway.connectors import Webhook, source
 from caraway.graph.specs import Graph
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.kills import kill_at_random
-from tests.integration.server.server_process import ServerProcess, eventually, records
-from tests.integration.spark.broker import running_broker
+from tests.integration.server.server_process import ServerProcess, numbers_of, records
+from tests.integration.spark.broker import Broker
 from tests.timeouts import scaled
 
 MANY = 1_000_000
@@ -70,23 +69,19 @@ def log_all(url: str) -> Counter[str]:
 
 @pytest.mark.full(reason="a million rows, and some twenty kills; test_repeats.py has one kill in each run")
 @pytest.mark.timeout(1200)
-def test_a_million_rows_survive_kills_at_random_moments(postgres: str, tmp_path: Path) -> None:
-    with running_broker(tmp_path / "kafka") as broker, ThreadPoolExecutor(1) as thread:
-        kafka = broker.bootstrap_servers
-        server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
-        server.start()
-        try:
-            server.commit(Graph(datasets=(Metered.to_spec(),)))
-            eventually(lambda: "Metered" in str(server.http.get("/status").json().get("topics")), server.said)
-            logging = thread.submit(log_all, str(server.settings.server.url))
-            kills = kill_at_random(server, broker, logging.done, chosen=Random(12), pause_s=(0.5, 3))
-            told = logging.result()
-            assert min(kills["server"], kills["broker"]) >= 3, kills
-            assert told == Counter(accepted=MANY - MANY // REFUSED, rejected=MANY // REFUSED)
-            made = Counter(msgspec.msgpack.decode(value)[7][0] for value in records(kafka, server.topic("Metered")))
-            assert made == Counter(number for number in range(MANY) if number % REFUSED)
-            letters = Counter(orjson.loads(value)["row"]["number"] for value in records(kafka, DEAD_LETTERS))
-            assert letters == Counter(range(0, MANY, REFUSED))
-        finally:
-            server.kill()
-            server.http.close()
+def test_a_million_rows_survive_kills_at_random_moments(
+    apart: Callable[[], tuple[ServerProcess, Broker]],
+) -> None:
+    server, broker = apart()
+    kafka = broker.bootstrap_servers
+    server.commit(Graph(datasets=(Metered.to_spec(),)))
+    topic = server.made_topic("Metered")
+    with ThreadPoolExecutor(1) as thread:
+        logging = thread.submit(log_all, str(server.settings.server.url))
+        kills = kill_at_random(server, broker, logging.done, chosen=Random(12), pause_s=(0.5, 3))
+        told = logging.result()
+    assert min(kills["server"], kills["broker"]) >= 3, kills
+    assert told == Counter(accepted=MANY - MANY // REFUSED, rejected=MANY // REFUSED)
+    assert numbers_of(kafka, topic) == Counter(number for number in range(MANY) if number % REFUSED)
+    letters = Counter(orjson.loads(value)["row"]["number"] for value in records(kafka, DEAD_LETTERS))
+    assert letters == Counter(range(0, MANY, REFUSED))

@@ -11,7 +11,7 @@ import pytest
 
 from caraway.errors import UnavailableError
 from caraway.graph.sources import Cdc
-from tests.services.hudi import COPY_ON_WRITE, FIELDS, MERGE_ON_READ, HudiTables, running_hudi
+from tests.services.hudi import FIELDS, HudiTables, running_hudi
 from tests.unit.ingest.hudi_source import HudiSource, applied, chosen
 from tests.unit.ingest.lake import EVENTS, rows_of
 
@@ -19,9 +19,7 @@ pytestmark = [
     pytest.mark.full(reason="a JVM with another Spark, some seconds a commit; recorded tables are in the unit tests"),
     pytest.mark.timeout(900),
 ]
-KINDS = [(kind, version) for kind in (COPY_ON_WRITE, MERGE_ON_READ) for version in (6, 8)]
-# Compaction is a step of its own.
-APART = {"hoodie.compact.inline": "false"}
+VERSIONS = (6, 8)
 PARTS = ("p %0", "p1", None)
 
 
@@ -34,16 +32,14 @@ def hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiTables]:
 class Writer:
     """Changes a table at random. A row keeps its partition, as Hudi's usual indexes demand."""
 
-    def __init__(self, hudi: HudiTables, path: Path, kind: str, version: int, seed: int) -> None:
-        self.hudi, self.path, self.kind, self.version = hudi, path, kind, version
+    def __init__(self, hudi: HudiTables, path: Path, version: int, seed: int) -> None:
+        self.hudi, self.path, self.version = hudi, path, version
         self.chance = random.Random(seed)
         self.minute = 0
         self.schema = FIELDS
         # The writer keeps a list of files in the table, or doesn't.
-        self.options = {**APART, "hoodie.metadata.enable": str(seed % 2 == 0).lower()}
-        self.steps = ["upsert", "upsert", "upsert", "delete", "delete", "insert", "overwrite", "drop", "widen"]
-        if kind == MERGE_ON_READ:
-            self.steps += ["compact", "compact", "schedule"]
+        self.options = {"hoodie.metadata.enable": str(seed % 2 == 0).lower()}
+        self.steps = ["upsert", "upsert", "upsert", "insert", "widen"]
         if version > 6:
             # The procedures of Hudi 1 write tables of its own version only.
             self.steps += ["cluster", "merge"]
@@ -69,24 +65,9 @@ class Writer:
                 self.write([self.row(key) for key in self.keys(4)])
             case "insert":
                 self.write([self.row(100 + self.minute * 3 + at) for at in range(3)], "insert")
-            case "delete":
-                there = [each["k"] for each in self.hudi.read(self.path)]
-                some = self.chance.sample(there, min(2, len(there)))
-                self.write([self.row(key) for key in some or [0]], "delete")
-            case "overwrite":
-                self.write([self.row(key) for key in self.keys(2)], "insert_overwrite")
-            case "drop":
-                options = {"hoodie.datasource.write.partitions.to.delete": "p1"}
-                self.write([], "delete_partition", options)
             case "widen":
                 self.schema = f"{FIELDS.replace('n int', 'n long')}, more string"
                 self.write([self.row(key) for key in self.keys(3)])
-            case "compact":
-                options = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
-                self.write([self.row(key) for key in self.keys(3)], options=options)
-            case "schedule":
-                options = {"hoodie.compact.schedule.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
-                self.write([self.row(key) for key in self.keys(3)], options=options)
             case "merge":
                 self.merge()
             case _:
@@ -94,7 +75,7 @@ class Writer:
         return kind
 
     def merge(self) -> None:
-        """Change some columns of a row by SQL, of which merge-on-read tables log only these."""
+        """Change some columns of a row by SQL."""
         there = [each for each in self.hudi.read(self.path) if each.get("part")]
         if not there:
             return
@@ -111,23 +92,16 @@ class Writer:
     def write(
         self, rows: list[dict[str, Any]], operation: str = "upsert", options: Mapping[str, str] | None = None
     ) -> None:
-        self.hudi.write(
-            self.path,
-            rows,
-            operation,
-            kind=self.kind,
-            version=self.version,
-            schema=self.schema,
-            options={**self.options, **(options or {})},
-        )
+        options = {**self.options, **(options or {})}
+        self.hudi.write(self.path, rows, operation, version=self.version, schema=self.schema, options=options)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("kind", "version"), KINDS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_after_each_instant_the_rows_are_those_that_hudi_reads(
-    hudi: HudiTables, tmp_path: Path, kind: str, version: int, seed: int
+    hudi: HudiTables, tmp_path: Path, version: int, seed: int
 ) -> None:
-    writer = Writer(hudi, tmp_path / "rows", kind, version, seed)
+    writer = Writer(hudi, tmp_path / "rows", version, seed)
     writer.write([writer.row(key) for key in range(9)])
     source = HudiSource(writer.path)
     chance = random.Random(seed)
@@ -135,9 +109,6 @@ def test_after_each_instant_the_rows_are_those_that_hudi_reads(
     compared = 0
     for _ in range(5):
         steps = [writer.step() for _ in range(chance.randint(1, 3))]
-        if "schedule" in steps and version == 6:
-            # A compaction that was only planned holds up the readers of this version until it is done.
-            writer.write([writer.row(1)], options={"hoodie.compact.inline": "true"})
         changes: dict[str, list[Any]] = {}
         for batch, at in source.drain_with_crashes(chance, lambda: chance.randint(1, 4)):
             changes.setdefault(str(batch.origin(at)["instant"]), []).append(batch.rows.row(at))
@@ -153,69 +124,59 @@ def content(hudi: HudiTables, path: Path, at: str | None = None) -> dict[int, di
     return {each["k"]: chosen(each) for each in hudi.read(path, at)}
 
 
-@pytest.mark.parametrize(("kind", "version"), KINDS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_events_come_once_and_rows_that_were_only_written_anew_do_not_come_again(
-    hudi: HudiTables, tmp_path: Path, kind: str, version: int
+    hudi: HudiTables, tmp_path: Path, version: int
 ) -> None:
-    writer = Writer(hudi, tmp_path / "rows", kind, version, 3)
+    writer = Writer(hudi, tmp_path / "rows", version, 3)
     writer.write([writer.row(key) for key in range(6)])
     source = HudiSource(writer.path, cdc=Cdc.APPEND, dataset=EVENTS)
     before: list[dict[str, Any]] = []
-    for operation in ("upsert", "delete", "compact", "upsert"):
+    for operation in ("upsert", "insert", "upsert", "bulk_insert"):
         now = list(content(hudi, writer.path).values())
         found = [chosen(each) for each in rows_of(source.drain(rows=2))]
         assert sorted(map(repr, found)) == sorted(repr(each) for each in now if each not in before)
         before = now
-        options = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
-        is_compaction = operation == "compact" and kind == MERGE_ON_READ
-        if operation == "delete":
-            # Hudi 1.0.2 can't compact the delete of a key that its log files have, too.
-            writer.write([writer.row(4)], "delete")
-        else:
-            writer.write([writer.row(2), writer.row(7)], options=options if is_compaction else None)
+        keys = (2, 7) if operation == "upsert" else (writer.minute + 100, writer.minute + 101)
+        writer.minute += 60
+        writer.write([writer.row(key) for key in keys], operation)
 
 
-@pytest.mark.parametrize("version", [6, 8])
-def test_a_planned_compaction_holds_up_only_tables_of_version_6(hudi: HudiTables, tmp_path: Path, version: int) -> None:
-    writer = Writer(hudi, tmp_path / "rows", MERGE_ON_READ, version, 7)
-    plan = {"hoodie.compact.schedule.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
-    source = HudiSource(writer.path)
-    state: dict[int, dict[str, Any]] = {}
-    writer.write([writer.row(key) for key in range(6)])
-    applied(state, rows_of(source.drain()))
-    writer.write([writer.row(1), writer.row(2)], options=plan)
-    planned = content(hudi, writer.path)
-    writer.minute += 60
-    writer.write([writer.row(1), writer.row(4)])
-    written = content(hudi, writer.path)
-    applied(state, rows_of(source.drain()))
-    assert state == (planned if version == 6 else written) != (written if version == 6 else planned)
-    writer.write([writer.row(3)], options={"hoodie.compact.inline": "true"})
-    applied(state, rows_of(source.drain()))
-    assert state == content(hudi, writer.path)
-
-
-@pytest.mark.parametrize(("kind", "version"), KINDS)
-def test_files_that_the_cleaner_has_removed_unread_are_an_error(
-    hudi: HudiTables, tmp_path: Path, kind: str, version: int
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("operation", "options"),
+    [
+        ("delete", {}),
+        ("insert_overwrite", {}),
+        ("delete_partition", {"hoodie.datasource.write.partitions.to.delete": "p1"}),
+    ],
+)
+def test_an_instant_that_removes_rows_is_an_error(
+    hudi: HudiTables, tmp_path: Path, version: int, operation: str, options: Mapping[str, str]
 ) -> None:
-    writer = Writer(hudi, tmp_path / "rows", kind, version, 4)
+    writer = Writer(hudi, tmp_path / "rows", version, 8)
     writer.write([writer.row(key) for key in range(6)])
     source = HudiSource(writer.path)
     source.drain()
-    options = {
-        "hoodie.clean.automatic": "true",
-        "hoodie.cleaner.commits.retained": "1",
-        "hoodie.compact.inline": "true",
-        "hoodie.compact.inline.max.delta.commits": "1",
-    }
-    if kind == COPY_ON_WRITE:
-        del options["hoodie.compact.inline"]
+    # A delete of a row that isn't there removes none.
+    writer.write([writer.row(70)], "delete")
+    writer.write([writer.row(70)])
+    assert [each["k"] for each in rows_of(source.drain())] == [70]
+    writer.write([] if operation == "delete_partition" else [writer.row(1)], operation, options)
+    with pytest.raises(UnavailableError, match=rf"the instant .* \({operation.upper()}\) removes rows"):
+        source.drain()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_that_the_cleaner_has_removed_unread_are_an_error(hudi: HudiTables, tmp_path: Path, version: int) -> None:
+    writer = Writer(hudi, tmp_path / "rows", version, 4)
+    writer.write([writer.row(key) for key in range(6)])
+    source = HudiSource(writer.path)
+    source.drain()
+    options = {"hoodie.clean.automatic": "true", "hoodie.cleaner.commits.retained": "1"}
     for _ in range(4):
         writer.write([writer.row(1), writer.row(3)], options=options)
-    with pytest.raises(
-        UnavailableError, match="the cleaner has removed them before they were read; keep them for long"
-    ):
+    with pytest.raises(UnavailableError, match=r"the cleaner has removed .* before it was read; keep files for long"):
         source.drain()
     # A source that begins anew has the rows of the table.
     source.position = {}
@@ -224,11 +185,9 @@ def test_files_that_the_cleaner_has_removed_unread_are_an_error(
     assert state == content(hudi, writer.path)
 
 
-@pytest.mark.parametrize(("kind", "version"), KINDS)
-def test_instants_that_were_archived_unread_are_an_error(
-    hudi: HudiTables, tmp_path: Path, kind: str, version: int
-) -> None:
-    writer = Writer(hudi, tmp_path / "rows", kind, version, 5)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_instants_that_were_archived_unread_are_an_error(hudi: HudiTables, tmp_path: Path, version: int) -> None:
+    writer = Writer(hudi, tmp_path / "rows", version, 5)
     writer.write([writer.row(key) for key in range(3)])
     source = HudiSource(writer.path)
     source.drain()
@@ -245,18 +204,16 @@ def test_instants_that_were_archived_unread_are_an_error(
         source.drain()
 
 
-@pytest.mark.parametrize(("kind", "version"), KINDS)
-def test_a_commit_that_has_failed_makes_no_rows(hudi: HudiTables, tmp_path: Path, kind: str, version: int) -> None:
-    writer = Writer(hudi, tmp_path / "rows", kind, version, 6)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_commit_that_has_failed_makes_no_rows(hudi: HudiTables, tmp_path: Path, version: int) -> None:
+    writer = Writer(hudi, tmp_path / "rows", version, 6)
     writer.write([writer.row(key) for key in range(6)])
     source = HudiSource(writer.path)
     state: dict[int, dict[str, Any]] = {}
     applied(state, rows_of(source.drain()))
     writer.write([writer.row(1), writer.row(30)])
     timeline = writer.path / ".hoodie" / ("timeline" if version > 6 else "")
-    completed = sorted(
-        file for file in timeline.iterdir() if file.suffix in {".commit", ".deltacommit"} and file.name[0] != "."
-    )
+    completed = sorted(file for file in timeline.iterdir() if file.suffix == ".commit" and file.name[0] != ".")
     completed[-1].unlink()
     shutil.rmtree(writer.path / ".hoodie" / ".temp", ignore_errors=True)
     assert rows_of(source.drain()) == []

@@ -5,14 +5,13 @@ The archive of recorded tables was written by `tests.services.hudi_recording`.
 
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from caraway.graph.sources import Cdc
 from caraway.ingest.sources.hudi.reader import HudiReader
-from tests.unit.ingest import lake
 from tests.unit.ingest.lake import ROWS, Lake
 
 ARCHIVE = Path(__file__).with_name("recorded") / "hudi.tar.xz"
@@ -39,6 +38,11 @@ class Recorded:
         """Return the files of an instant on the timeline."""
         return sorted(self.timeline.glob(f"{self.instants[instant]}*"))
 
+    def completed(self, instant: int) -> Path:
+        """Return the file by which an instant has completed."""
+        (found,) = (file for file in self.files(instant) if file.suffix in {".commit", ".replacecommit"})
+        return found
+
     def hide(self, first: int) -> None:
         """Take the instants from one on away."""
         for number in range(first, len(self.instants)):
@@ -51,6 +55,12 @@ class Recorded:
             for file in self.away.glob(f"{at}*"):
                 file.rename(self.timeline / file.name)
 
+    def set_property(self, name: str, value: str) -> None:
+        """Change a property of the table."""
+        file = self.path / ".hoodie" / "hoodie.properties"
+        lines = [line for line in file.read_text().splitlines() if not line.startswith(f"{name}=")]
+        file.write_text("\n".join([*lines, f"{name}={value}"]))
+
 
 class HudiSource(Lake):
     """A table, and all that outlives a reader of it."""
@@ -58,8 +68,29 @@ class HudiSource(Lake):
     reads = HudiReader
     format = "hudi"
 
-    def __init__(self, path: Path, **more: Any) -> None:
-        super().__init__(path.parent, prefix=f"{path.name}/", **more)
+    def __init__(self, path: Path, *, cdc: Cdc = Cdc.UPSERT, **more: Any) -> None:
+        super().__init__(path.parent, cdc, prefix=f"{path.name}/", **more)
+
+
+class RecordedSource(HudiSource):
+    """A recorded table that grows by its instants."""
+
+    def __init__(self, folder: Path, name: str, **more: Any) -> None:
+        super().__init__(folder / name, **more)
+        self._name = name
+        self._shown = 0
+
+    def create_empty(self) -> None:
+        self.recorded = Recorded(self.folder, self._name)
+        self.recorded.hide(0)
+
+    def grow(self) -> None:
+        self.recorded.show(self._shown, self._shown + 1)
+        self._shown += 1
+
+    def bytes(self) -> int:
+        """Return the bytes of the first instant, as the files of later ones are there already."""
+        return sum(file.stat().st_size for file in self.path.glob(f"*_{self.recorded.instants[0]}.parquet"))
 
 
 def chosen(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,4 +101,6 @@ def chosen(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-applied = partial(lake.applied, chosen=chosen)
+def applied(state: dict[int, dict[str, Any]], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Change a dataset as rows that replace those of their keys do."""
+    state.update({each["k"]: chosen(each) for each in rows})

@@ -63,7 +63,6 @@ TAKEN = [
     replace(SOURCE, connector=OBJECTS),
     replace(SOURCE, connector=replace(OBJECTS, system=ROLE), bounded=True, idleness_us=1),
     replace(SOURCE, connector=replace(OBJECTS, format="delta"), cdc=Cdc.NATIVE),
-    replace(SOURCE, connector=replace(OBJECTS, format="hudi"), cdc=Cdc.NATIVE),
     replace(SOURCE, connector=replace(OBJECTS, format="hudi"), cdc=Cdc.UPSERT),
     replace(SOURCE, connector=replace(FOLDER, format="avro"), cdc=Cdc.DEBEZIUM),
 ]

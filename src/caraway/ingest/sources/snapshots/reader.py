@@ -35,7 +35,7 @@ class SnapshotReader(PolledInRounds, Generic[Step, File]):
 
         Args:
             context: All that the reader knows besides its connector.
-            kind: The kind of the table with its article, such as "a Hudi table", for errors.
+            kind: The kind of the table with its article, such as "an Iceberg table", for errors.
             rounds: The rounds; None for those of the machine's clock.
 
         Raises:
