@@ -23,7 +23,7 @@ from tests.integration.spark.broker import Broker
 
 # The times at which rows come.
 PARTS = 20
-# What the rows of a system are in the specification.
+# The places of systems in the specification.
 SPEC = {"postgres": "connectors:11:2", "mysql": "connectors:11:3", "kinesis": "connectors:11:15"}
 SPEC |= {"kafka": "connectors:11:6", "pubsub": "connectors:11:16"}
 

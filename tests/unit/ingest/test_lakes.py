@@ -1,4 +1,4 @@
-"""What holds for the tables of all formats as sources, whichever format they have."""
+"""The contract of sources that are tables of files, whatever their format."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -120,7 +120,7 @@ class OpenTable:
     """A table as it was when it was opened. All methods raise `UnavailableError` if it can't be read.
 
     Attributes:
-        folder: What has opened it.
+        folder: The folder that has opened it.
         timeline: Its timeline, which was listed before the files are.
         schema: Its columns, without those that Hudi adds.
     """
