@@ -1,7 +1,6 @@
 """Bad rows and bad commits are refused, and do no harm to a running stack.
 
-The words of each refusal are tested by `tests/integration/server/test_api.py`, `tests/unit/client` and
-`tests/unit/graph`.
+The texts of refusals are tested by `tests/integration/server/test_api.py`, `tests/unit/client` and `tests/unit/graph`.
 """
 
 from dataclasses import replace

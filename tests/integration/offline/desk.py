@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pandas as pd
+import psutil
 import pyarrow as pa
 
 from caraway.client import Client
@@ -84,6 +85,24 @@ def some_fail(rows: int) -> tuple[pd.DataFrame, dict[str, Any]]:
         "timestamp_column": "at",
     }
     return frame, body
+
+
+def processes_of(server: ServerProcess, program: str) -> list[psutil.Process]:
+    """Return the processes of a server that run a program."""
+    found = []
+    for process in psutil.Process(server.pid).children(recursive=True):
+        try:
+            if program == process.name() or program in process.cmdline():
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def queries_of(server: ServerProcess) -> list[psutil.Process]:
+    """Return the processes of offline queries: forks of one that lasts, whose command they have."""
+    found = processes_of(server, "caraway.offline")
+    return [process for process in found if process.ppid() in {other.pid for other in found}]
 
 
 def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pandas as pd
 import polars as pl
-import psutil
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 import caraway
 from caraway.cli import app
-from tests.integration.offline.desk import Shop, same, some_fail
+from tests.integration.offline.desk import Shop, queries_of, same, some_fail
 from tests.integration.offline.shop import asked
 from tests.integration.server.server_process import ServerProcess, eventually
 
@@ -101,16 +100,6 @@ def test_rows_that_fail_are_told_at_the_desk(shop: Shop) -> None:
     assert "'x'" in str(errors.iloc[0, -1])
 
 
-def child_of(server: ServerProcess) -> psutil.Process | None:
-    for process in psutil.Process(server.pid).children(recursive=True):
-        try:
-            if "caraway.offline" in process.cmdline():
-                return process
-        except psutil.NoSuchProcess:
-            continue
-    return None
-
-
 def folders(scratch: Path) -> set[str]:
     """Return the names of the folders of temporary files."""
     return {folder.name for folder in scratch.iterdir()}
@@ -124,8 +113,7 @@ def test_a_query_goes_on_after_its_process_was_killed(server: ServerProcess, sho
     wanted = [shop.buyer.n, shop.buyer.per_year, shop.buyer.last]
     request_id = shop.begin(frame, wanted)
     eventually(lambda: shop.status(request_id)["parts"] >= 1, server.said)
-    process = child_of(server)
-    assert process is not None
+    (process,) = queries_of(server)
     left = folders(scratch) - used
     os.kill(process.pid, SIGKILL)
     process.wait()

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from signal import SIGKILL
 
-import psutil
 import pytest
 
 from caraway.config.settings import OfflineSettings
 from tests.integration.archive.archive_process import ArchiveProcess
-from tests.integration.offline.desk import Shop, some_fail
+from tests.integration.offline.desk import Shop, processes_of, queries_of, some_fail
 from tests.integration.offline.shop import asked
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 
@@ -81,35 +80,24 @@ def test_a_query_on_spark_survives_a_kill(server: ServerProcess, shop: Shop, vic
     rows, wanted = asked(20_000), [shop.buyer, shop.friend]
     begun = shop.begin(rows, wanted, execution="spark")
     # The tasks have begun when there are processes for them.
-    eventually(lambda: len(_processes(server, "pyspark.daemon")) >= 2, server.said)
+    eventually(lambda: len(processes_of(server, "pyspark.daemon")) >= 2, server.said)
     if victim == "caraway.server":
         server.kill()
         server.start()
     else:
-        os.kill(_processes(server, victim)[-1].pid, SIGKILL)
-    found = shop.result(begun)
-    assert found.equals(shop.result(shop.begin(rows, wanted, execution="process")))
-    assert found["label"].to_pylist() == rows["label"].tolist()
+        found = queries_of(server) if victim == "caraway.offline" else processes_of(server, victim)
+        os.kill(found[-1].pid, SIGKILL)
+    result = shop.result(begun)
+    assert result.equals(shop.result(shop.begin(rows, wanted, execution="process")))
+    assert result["label"].to_pylist() == rows["label"].tolist()
 
 
 @pytest.mark.full(reason="Spark starts anew; test_running.py cancels a query between parts")
 def test_a_query_on_spark_is_cancelled_in_the_middle(server: ServerProcess, shop: Shop) -> None:
     begun = shop.begin(asked(300_000), [shop.buyer, shop.friend], execution="spark")
-    eventually(lambda: len(_processes(server, "pyspark.daemon")) >= 2, server.said)
+    eventually(lambda: len(processes_of(server, "pyspark.daemon")) >= 2, server.said)
     shop.client.cancel_offline_query(begun)
     assert shop.finished(begun)["status"] == "cancelled"
-    eventually(lambda: not _processes(server, "caraway.offline"), server.said)
+    eventually(lambda: not queries_of(server), server.said)
     nothing = shop.http.get("/query_offline/result", params={"request_id": begun, "part": 99})
     assert nothing.is_error
-
-
-def _processes(server: ServerProcess, name: str) -> list[psutil.Process]:
-    """Return the processes of an offline query that run a program."""
-    found = []
-    for process in psutil.Process(server.pid).children(recursive=True):
-        try:
-            if name == process.name() or name in process.cmdline():
-                found.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return found
