@@ -32,6 +32,7 @@ AGGREGATES = tuple(
 COLUMNS = [spec.into for spec in AGGREGATES] + ["t"]
 PLAN = index_plan(IndexKind.AGGREGATE, revised=False, aggregates=AGGREGATES)
 REVISED = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=AGGREGATES, asset=b"asset--2")
+_MORE = pytest.mark.full(reason="five seconds each; each run has one long trace")
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def uneven_times(count: int, seed: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=_MORE) for seed in (1, 2))])
 def test_long_traces_are_exact(store: CountingStore, seed: int) -> None:
     rng = random.Random(seed)
     times = uneven_times(12_000, seed)

@@ -13,6 +13,7 @@ from caraway.graph.drift import Drift
 from caraway.profiles.comparing import DriftReport, compared
 from caraway.profiles.distances import Distance
 from caraway.profiles.tables import DELAY, Profile, profiled
+from tests.effort import examples
 
 US = 1_000_000
 # Every difference that chance doesn't explain is an alarm, however small it is.
@@ -61,8 +62,8 @@ def alarms(report: DriftReport) -> dict[str, set[Distance]]:
 @pytest.mark.parametrize("count", [30, 3_000])
 def test_a_hundred_samples_without_a_shift_give_no_alarm(reference: Profile, count: int) -> None:
     # Also without thresholds the expected number of alarms is below 0.1.
-    found = [alarms(compared(reference, profile(rows(seed, count)), thresholds=ANY)) for seed in range(100)]
-    assert found == [{}] * 100
+    for seed in range(examples(100)):
+        assert alarms(compared(reference, profile(rows(seed, count)), thresholds=ANY)) == {}, seed
 
 
 Plant = Callable[[int], pa.Table]
@@ -81,7 +82,7 @@ Plant = Callable[[int], pa.Table]
 def test_planted_shifts_are_found_in_one_window(
     reference: Profile, plant: Plant, column: str, distances: set[Distance]
 ) -> None:
-    for seed in range(10):
+    for seed in range(examples(10)):
         found = alarms(compared(reference, profile(plant(seed))))
         assert found.keys() == {column}
         assert found[column] >= distances
