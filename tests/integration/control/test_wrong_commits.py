@@ -13,13 +13,14 @@ from psycopg import sql
 from caraway.control.reconciler import Control
 from caraway.control.service import CommitService
 from caraway.errors import CarawayError, CommitError, InvalidInputError, UnavailableError, UnknownEntityError
-from caraway.graph.specs import Graph
+from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire.graphs import CommitRequest, decode_commit, encode_commit
 from caraway.state.branches import Branches
 from caraway.state.model import MAIN
 from caraway.state.writer import StateWriter
 from tests.integration.control.steps import Clock, Plant, Steps, content
 from tests.unit.graph import test_commit_mistakes as mistakes
+from tests.unit.graph import test_source_checks as sources
 
 BRANCH = mistakes.BRANCH
 
@@ -46,6 +47,11 @@ def wrong_graphs() -> list[Wrong]:
     ):
         graph, _, facts = getattr(case, "values", case)
         found.append(Wrong(graph, facts))
+    for case in sources.REFUSED:
+        dataset, source, *_ = getattr(case, "values", case)
+        fed = replace(dataset, sources=(source,), metadata=Metadata(owner="bees@example.com"))
+        # The message may name another mistake of the dataset, such as its keys without upsert.
+        found.append(Wrong(Graph(datasets=(fed,), featuresets=()), [], names=(dataset.name,)))
     return found
 
 
@@ -53,7 +59,8 @@ def wrong_changes() -> list[Wrong]:
     """Return changes that the existing definitions of the branch don't allow."""
     marks: list[Any] = mistakes.test_a_changed_definition_needs_a_greater_version.pytestmark  # type: ignore[attr-defined]
     (test,) = [mark for mark in marks if mark.name == "parametrize" and "facts" in mark.args[0]]
-    changed = [Wrong(graph, facts, incremental) for graph, facts in test.args[1] for incremental in (True, False)]
+    cases = [getattr(case, "values", case) for case in test.args[1]]
+    changed = [Wrong(graph, facts, incremental) for graph, facts in cases for incremental in (True, False)]
     names = [spec.name for spec in BRANCH.datasets]
     forgotten = [
         Wrong(replace(BRANCH, datasets=tuple(d for d in BRANCH.datasets if d.name != name)), [name]) for name in names
