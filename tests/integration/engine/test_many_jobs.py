@@ -49,7 +49,5 @@ def test_thirty_jobs_answer_in_as_many_slots_as_planned(broker: Broker, tmp_path
         jvm = rig.jvm()
         assert rig.process.wait(scaled(60)) == 0, rig.log()
         assert is_gone(jvm, 1)
-        assert {r["job_id"]: r["state"] for r in rig.reports()} == {job.job_id: "stopped" for job in jobs}
-        assert "InterruptedException" not in rig.log()
     finally:
         rig.close()

@@ -11,7 +11,7 @@ import pytest
 from caraway.cluster.members import ENGINES, Member, node_of
 from caraway.state.database import connect
 from tests.integration.engine import member_process
-from tests.integration.engine.rig import Rig
+from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
@@ -124,7 +124,10 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     agree(4)
     assert {job: [folder.parent.name for folder in tmp_path.glob(f"checkpoints/*/{job}")] for job in names} == tokens
     one.process.send_signal(signal.SIGTERM)
+    jvm = one.jvm()
     assert one.process.wait(scaled(90)) == 0, one.log()
+    assert is_gone(jvm, 1)
+    assert "InterruptedException" not in one.log()
     assert {report["job_id"]: report["state"] for report in one.reports()} == dict.fromkeys(names, "stopped")
     assert owned() == {}
     database.dispose()
