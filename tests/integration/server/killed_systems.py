@@ -370,7 +370,14 @@ def mongo(_: Path) -> Iterator[ReadSystem]:
 
         own = Mongo(name="herd", host="cluster.example.com", db_name="bees", username="", password="")
         collection = own.collection("raw", cursor="at")
-        yield ReadSystem(connector=lambda _: collection, put=put, endpoints={"herd": server.address}, disorder="1h")
+        # The stand-in looks at all documents for each page, so there are few kills.
+        yield ReadSystem(
+            connector=lambda _: collection,
+            put=put,
+            endpoints={"herd": server.address},
+            disorder="1h",
+            pause_s=(1, 20),
+        )
 
 
 def document(number: int) -> dict[str, Any]:
