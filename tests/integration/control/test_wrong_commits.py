@@ -47,8 +47,9 @@ def wrong_graphs() -> list[Wrong]:
     ):
         graph, _, facts = getattr(case, "values", case)
         found.append(Wrong(graph, facts))
-    for case in sources.REFUSED:
-        dataset, source, *_ = getattr(case, "values", case)
+    for refused in sources.REFUSED:
+        values: Any = getattr(refused, "values", refused)
+        dataset, source, *_ = values
         fed = replace(dataset, sources=(source,), metadata=Metadata(owner="bees@example.com"))
         # The message may name another mistake of the dataset, such as its keys without upsert.
         found.append(Wrong(Graph(datasets=(fed,), featuresets=()), [], names=(dataset.name,)))
