@@ -26,7 +26,7 @@ TOGETHER: dict[str, tuple[str, ...]] = {
     # A session of Spark takes half a minute of a processor before its first job has written something. In `just full`
     # two processes share these tests, which take much longer there.
     **({"spark": ("integration/spark", "parity/test_parity")} if PROFILE == "ci" else {}),
-    # They use one server with tokens.
+    # The tests of these files use one server with tokens.
     "guarded": (
         "integration/server/test_access",
         "integration/server/test_feast_client",

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from caraway.children.launch import die_with_parent
-from caraway.children.process import LAUNCHER
+from caraway.children.process import tied
 from caraway.private_files import opener
 
 # A request is one message, with the whole environment.
@@ -171,11 +171,10 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for one in (ours, theirs):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
-        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}"]
         program = [sys.executable, "-m", __name__, str(theirs.fileno()), str(self._idle_seconds), *self._programs]
         with theirs:
             self._process = subprocess.Popen(
-                [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *program],
+                [*tied(signal.SIGTERM), "--", *program],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )

@@ -16,6 +16,14 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 LOOK_SECONDS = 0.1
 
 
+def tied(death_signal: signal.Signals) -> list[str]:
+    """Return how a command begins whose process gets a signal when the thread that starts it ends (on Linux).
+
+    Options of the launcher may follow, then `--` and the command itself.
+    """
+    return [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}", f"--signal={int(death_signal)}"]
+
+
 def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
     """Start a process that ends when the calling thread ends (on Linux, by a signal of the kernel).
 
@@ -24,7 +32,7 @@ def start(launch: Launch, log: Path | None, death_signal: signal.Signals) -> sub
         log: The file to which its output is appended; None: it writes to the output of this process.
         death_signal: The signal by which the kernel ends it.
     """
-    launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}", f"--signal={int(death_signal)}"]
+    launcher = tied(death_signal)
     if launch.user:
         launcher.append(f"--user={launch.user}")
     if launch.see_all:

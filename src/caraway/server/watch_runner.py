@@ -15,7 +15,7 @@ import structlog
 from typing_extensions import override
 
 from caraway.archive.reports import ArchiveReports
-from caraway.children.process import LAUNCHER
+from caraway.children.process import tied
 from caraway.recurring import Recurring
 from caraway.served.log import SERVED
 from caraway.state.watched import WatchedStore
@@ -93,8 +93,7 @@ class WatchRunner(Recurring, ABC):
 
     def _begin(self) -> None:
         # The kernel ends the process when this thread ends.
-        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}"]
-        command = [*launcher, f"--signal={int(signal.SIGTERM)}", "--", *self._program]
+        command = [*tied(signal.SIGTERM), "--", *self._program]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **self._environment})
         except OSError as error:

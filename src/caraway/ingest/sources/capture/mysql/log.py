@@ -398,7 +398,7 @@ class MySQLLog:
                 )
             self._begin(event, None)
         elif kind in _COMPRESSED_ROWS and _table_id(event) not in self._readings:
-            # They are those of another table.
+            # Compressed rows of another table concern nobody here.
             return
         elif kind in _UNREADABLE:
             raise self._refused(_UNREADABLE[kind])
