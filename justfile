@@ -40,6 +40,10 @@ _rest:
     .venv/bin/lint-imports --no-logo --no-cache
     {{python}} -m tests.spec.coverage
 
+# Compile the tests, and the modules that they import.
+_compile:
+    {{python}} -m pytest tests/unit tests/integration tests/e2e tests/parity --collect-only -qq
+
 # Which rows of the specification have a test.
 spec-coverage *options:
     {{python}} -m tests.spec.coverage {{options}}

@@ -1,5 +1,6 @@
 """Settings and fixtures that all tests share."""
 
+import gc
 import os
 from collections.abc import Generator
 
@@ -7,7 +8,7 @@ import pytest
 from xdist.remote import Producer
 
 from tests.accounting import Times
-from tests.effort import default_timeout, register_profiles
+from tests.effort import PROFILE, default_timeout, register_profiles
 from tests.spread import Groups, in_order, name_apart
 from tests.tiers import check_reasons, mark_long
 from tests.timeouts import scale_timeout
@@ -18,6 +19,9 @@ pytest.register_assert_rewrite("tests.unit.sinks.table_contract", "tests.integra
 # JVMs of tests live for a minute or two, and Java's better compiler takes longer than that to pay: a broker that starts
 # and stops takes 4.0 s of the processor's time without it, and 6.4 with it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+if PROFILE == "ci":
+    # Frames of tests are small, and each core has a test process: more threads only wait for each other.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     check_reasons(items)
     name_apart(items)
     in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    # The tests and their modules stay until the end, so Python's collector need not look at them again and again.
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -7,6 +7,7 @@ last.
 """
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def scope_of(nodeid: str) -> str:
     return group_of(TESTS.parent / nodeid.partition("::")[0]) or nodeid
 
 
+@cache
 def group_of(path: Path) -> str | None:
     """Return the group of a file; None if its tests are dealt out one by one."""
     if not path.is_relative_to(TESTS) or path.is_relative_to(TESTS / SHORT):

@@ -4,7 +4,8 @@ A test is in the second tier if it has the mark `full`, which must say why it is
 `@pytest.mark.full(reason="two engines, killed and started again, for two minutes")`; or if all tests of its file are.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,8 +77,9 @@ def mark_long(items: Iterable[pytest.Item]) -> None:
             item.add_marker(pytest.mark.full(reason=reason))
 
 
-def _reasons(path: Path) -> Iterator[str]:
-    return (reason for place, reason in LONG.items() if path.is_relative_to(TESTS / place))
+@cache
+def _reasons(path: Path) -> Sequence[str]:
+    return [reason for place, reason in LONG.items() if path.is_relative_to(TESTS / place)]
 
 
 def check_reasons(items: Iterable[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ from caraway.client.client import build_graph
 from caraway.errors import CommitError, InvalidInputError, RemoteError
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.e2e.conftest import World
+from tests.tls import TLS
 
 GOOD = {
     "airport": "~good",
@@ -47,7 +48,9 @@ def test_a_bad_commit_names_what_is_wrong(world: World, client: Client) -> None:
     wrong = datasets | {last.name: replace(last, version=2, fields=fields)}
     request = CommitRequest(message="bad", graph=replace(graph, datasets=tuple(wrong.values())))
     headers = {"Content-Type": "application/octet-stream", **world.headers}
-    answer = httpx.post(f"{world.url}/api/v1/commit", content=encode_commit(request), headers=headers, timeout=60)
+    answer = httpx.post(
+        f"{world.url}/api/v1/commit", content=encode_commit(request), headers=headers, timeout=60, verify=TLS
+    )
     assert answer.status_code == 400
     assert all(word in answer.json()["err_msg"] for word in ("LastDepartures", "delay", "int", "float"))
 

@@ -17,6 +17,7 @@ from caraway.datasets import Dataset, Sum
 from caraway.dtypes import Continuous
 from caraway.lib import inputs
 from tests.e2e.conftest import World
+from tests.tls import TLS
 
 BRANCH = "erasing"
 HOTEL = Webhook(name="erasing")
@@ -46,7 +47,7 @@ class HotelNights:
 
 
 def test_a_job_goes_on_after_keys_of_its_input_were_erased(world: World) -> None:
-    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers)
+    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers, verify=TLS)
     with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
         client.commit("hotel", [HotelStays, HotelNights], [])

@@ -25,6 +25,7 @@ from caraway.dtypes import Continuous
 from caraway.lib import inputs
 from caraway.stack.stack import Stack
 from tests.timeouts import deadline_in
+from tests.tls import TLS
 
 HOOK = Webhook(name="forgotten")
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -159,7 +160,7 @@ def test_no_file_has_an_erased_key(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Stack(settings_of(folder)) as stack:
         headers = {"Authorization": f"Bearer {find_server(stack.url).token}"}
-        raw = httpx.Client(base_url=f"{stack.url}/api/v1", headers=headers)
+        raw = httpx.Client(base_url=f"{stack.url}/api/v1", headers=headers, verify=TLS)
         with closing(Client(stack.url)) as client, raw as http:
             client.commit("forgotten", DATASETS, [Buyer])
 

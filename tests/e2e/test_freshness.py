@@ -10,6 +10,7 @@ import pytest
 
 from caraway.client import Client
 from tests.e2e.conftest import World
+from tests.tls import TLS
 
 # No rows come during this test, so the next heartbeat through a job begins up to 15 s after the last one. An engine
 # that has ended is started again and takes some ten seconds, so it is killed again until the age has shown.
@@ -22,7 +23,7 @@ def test_a_killed_engine_makes_the_datasets_behind_it_old(world: World, client: 
     client.wait(timeout=300, progress=False)
 
     def asked(path: str) -> Any:
-        answer = httpx.get(f"{world.url}/api/v1/{path}", headers=world.headers, timeout=60)
+        answer = httpx.get(f"{world.url}/api/v1/{path}", headers=world.headers, timeout=60, verify=TLS)
         answer.raise_for_status()
         return answer.json()
 
@@ -51,7 +52,7 @@ def test_a_killed_engine_makes_the_datasets_behind_it_old(world: World, client: 
     assert all(found[name]["waits_for"].startswith("the job of ") for name in behind)
     assert {name for name in indexed - behind if found[name]["waits_for"].startswith("the job of ")} == set()
     assert max(found[name]["seconds"] for name in indexed - behind) < min(found[name]["seconds"] for name in behind)
-    metrics = httpx.get(f"{world.url}/metrics", headers=world.headers, timeout=60).text
+    metrics = httpx.get(f"{world.url}/metrics", headers=world.headers, timeout=60, verify=TLS).text
     shown = {
         name: float(line.rpartition(" ")[2])
         for name in indexed

@@ -27,6 +27,7 @@ from tests.e2e.shopping import (
     instant,
     questions,
 )
+from tests.tls import TLS
 from tests.unit.oracle.plain import Logged, Row
 from tests.unit.oracle.semantics import Oracle
 
@@ -187,7 +188,7 @@ def erase_downstream(world: World, shop: Shop, user: str) -> None:
     headers = world.headers | {"X-Caraway-Branch": shop.client.branch()}
 
     def waits_for() -> set[str]:
-        answer = httpx.get(f"{world.url}/api/v1/dataset/Users/erasures", headers=headers).json()
+        answer = httpx.get(f"{world.url}/api/v1/dataset/Users/erasures", headers=headers, verify=TLS).json()
         return {place for erasure in answer["erasures"] for place in erasure["waits_for"]}
 
     world.wait_for(lambda: waits_for().isdisjoint({"archive", "topic", "recomputation", "derived data"}), 600)

@@ -23,6 +23,7 @@ from caraway.client import Client, find_server
 from tests.e2e.conftest import World
 from tests.e2e.pipes import definitions
 from tests.integration.server.server_process import ServerProcess
+from tests.tls import TLS
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,9 @@ def watching(urls: list[str]) -> Iterator[list[Watch]]:
 
     def run(watch: Watch) -> None:
         token = find_server(watch.url).token
-        with httpx.Client(timeout=60, headers={"Authorization": f"Bearer {token}"} if token else {}) as http:
+        with httpx.Client(
+            timeout=60, headers={"Authorization": f"Bearer {token}"} if token else {}, verify=TLS
+        ) as http:
             # All the time, and yet the jobs shall have some of it, too.
             while not stopping.wait(0.01):
                 watch.ask(http)
@@ -96,7 +99,7 @@ def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
 
 @pytest.mark.full(reason="two minutes with a second server; the switch has tests of its own, without Spark")
 def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProcess) -> None:
-    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers)
+    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers, verify=TLS)
     with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
         client.commit("positive", *definitions(1))

@@ -24,6 +24,7 @@ from caraway.java.lock import MAVEN_CENTRAL
 from caraway.java.trust import trust_options
 from caraway.stack import ports
 from tests.timeouts import deadline_in, scaled
+from tests.tls import TLS
 
 VERSION = "3.3.3"
 FETCH_S, START_S = 600.0, 120.0
@@ -95,6 +96,6 @@ def running_apicurio(folder: Path) -> Iterator[str]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/subjects", timeout=5).status_code == httpx.codes.OK
+        return httpx.get(f"{url}/subjects", timeout=5, verify=TLS).status_code == httpx.codes.OK
     except httpx.TransportError:
         return False

@@ -11,6 +11,7 @@ from typing import ClassVar
 import httpx
 
 from tests.timeouts import deadline_in, scaled
+from tests.tls import TLS
 
 
 class ServerProcess(ABC):
@@ -104,7 +105,7 @@ class KillableServer(ServerProcess):
 
     def _answers(self) -> bool:
         try:
-            httpx.get(self.address)
+            httpx.get(self.address, verify=TLS)
         except httpx.TransportError:
             return False
         return True

@@ -7,6 +7,7 @@ import httpx
 import structlog
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from caraway.addresses.authorities import authorities
 from caraway.alerts.alert import Alert, as_request
 
 LOG = structlog.get_logger(__name__)
@@ -81,7 +82,9 @@ class Webhook:
     def _post(self, url: str, alerts: Sequence[Alert]) -> None:
         # A redirect could lead to any address, so none is followed. The address may have a password, so it isn't shown.
         try:
-            with httpx.Client(timeout=TIMEOUT_SECONDS, follow_redirects=False, transport=self._transport) as client:
+            with httpx.Client(
+                timeout=TIMEOUT_SECONDS, follow_redirects=False, transport=self._transport, verify=authorities()
+            ) as client:
                 answer = client.post(url, json=as_request(alerts, self._clock()))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _NotTakenError(f"no answer ({type(error).__name__})") from None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 import orjson
 
+from caraway.addresses.authorities import authorities
 from caraway.client.response import TOO_MANY, V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
 
@@ -39,7 +40,9 @@ class Connection:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # The path of the URL is dropped, as in Fennel's client: the paths of requests begin at the server's root.
         base = httpx.URL(url).join("/")
-        self._http = httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT, transport=transport)
+        self._http = httpx.Client(
+            base_url=base, headers=headers, timeout=TIMEOUT, transport=transport, verify=authorities()
+        )
         self._clock = clock
         self._sleep = sleep
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import psycopg
 
+from caraway.addresses.authorities import authorities
+
 # The limit for the answer of a part to a health check. An answer takes milliseconds unless the machine is overloaded.
 TIMEOUT_SECONDS = 3.0
 
@@ -47,7 +49,7 @@ def check_kafka(bootstrap_servers: str) -> str | None:
 def check_http(url: str) -> str | None:
     """Check that a Caraway server reports that it is healthy."""
     try:
-        answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False)
+        answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False, verify=authorities())
     except httpx.HTTPError as error:
         return str(error) or type(error).__name__
     return None if answer.is_success else f"HTTP {answer.status_code}: {answer.text[:200]}"

@@ -13,6 +13,7 @@ from caraway.client import Client
 from caraway.testing import MockClient
 from tests.integration.offline.shop import asked, definitions, logged
 from tests.integration.server.server_process import ServerProcess, eventually
+from tests.tls import TLS
 
 
 class Shop:
@@ -30,6 +31,7 @@ class Shop:
             base_url=server.http.base_url,
             headers={"X-Caraway-Branch": self.client.branch()},
             timeout=server.http.timeout,
+            verify=TLS,
         )
         for client in (self.client, self.mock):
             client.commit("shop", datasets=self.datasets, featuresets=self.featuresets)

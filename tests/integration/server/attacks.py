@@ -13,6 +13,7 @@ import psutil
 
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.timeouts import scaled_now
+from tests.tls import TLS
 
 MB = 1024 * 1024
 # The longest that an attack may keep another caller, and its own answer, waiting; and the memory that it may take.
@@ -65,7 +66,7 @@ def unharmed(
     before, waits, peak = process.memory_info().rss, [], [0]
 
     def ask() -> None:
-        with httpx.Client(base_url=str(server.http.base_url), timeout=300) as other:
+        with httpx.Client(base_url=str(server.http.base_url), timeout=300, verify=TLS) as other:
             while not stop.is_set():
                 stopwatch = Stopwatch(server)
                 assert other.get("/health").status_code == 200

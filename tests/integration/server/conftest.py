@@ -13,6 +13,7 @@ from tests.integration.databases import new_database
 from tests.integration.server.guarded import Guarded, guarded_server
 from tests.integration.server.server_process import ServerProcess
 from tests.integration.spark.broker import Broker, running_broker
+from tests.tls import TLS
 from tests.unit.query import garden
 
 
@@ -33,7 +34,7 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
     # No test may change what the server serves, because the tests that share it run in an order that is never the same.
     # A server closes the connection of a request that is too large, which the last test may have sent: the client would
     # send this request over the same connection, and get no answer.
-    with httpx.Client(base_url=process.http.base_url, headers=process.http.headers, timeout=60) as client:
+    with httpx.Client(base_url=process.http.base_url, headers=process.http.headers, timeout=60, verify=TLS) as client:
         datasets = client.get("/status").json()["datasets"]
     assert process.stop() == 0, process.said()
     assert datasets == [spec.name for spec in garden.graph().datasets]

@@ -12,6 +12,7 @@ from caraway.state.access import Access
 from caraway.state.database import connect
 from caraway.state.permissions import Grant
 from tests.integration.server.server_process import ServerProcess, eventually
+from tests.tls import TLS
 
 
 class Guarded:
@@ -37,7 +38,7 @@ class Guarded:
         """Return a client whose account has these grants."""
         _, token = self.token(name, *grants)
         url, headers = str(self.server.settings.server.url), {"Authorization": f"Bearer {token}"}
-        self._made.append(httpx.Client(base_url=url, headers=headers, timeout=self.server.http.timeout))
+        self._made.append(httpx.Client(base_url=url, headers=headers, timeout=self.server.http.timeout, verify=TLS))
         return self._made[-1]
 
     def close(self) -> None:
@@ -49,7 +50,7 @@ class Guarded:
         """Return a token after the server has learned of it."""
         headers = {"Authorization": f"Bearer {made[1]}"}
         eventually(
-            lambda: httpx.get(f"{self.server.http.base_url}metrics", headers=headers).status_code == 200,
+            lambda: httpx.get(f"{self.server.http.base_url}metrics", headers=headers, verify=TLS).status_code == 200,
             self.server.said,
         )
         return made

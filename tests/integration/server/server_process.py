@@ -42,6 +42,7 @@ from caraway.topics.polling import poll_some
 from tests.messages import records_of
 from tests.services.forking import FORKS
 from tests.timeouts import deadline_in, scaled
+from tests.tls import TLS
 
 TIMEOUT_S = 120.0
 # Length of a slice: enough for some work, and short beside a request of many rows.
@@ -102,7 +103,7 @@ class ServerProcess:
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"
-        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S)
+        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S, verify=TLS)
         self._process: Forked | subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:

@@ -17,6 +17,7 @@ from tests.integration.databases import content_of
 from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
+from tests.tls import TLS
 from tests.unit.query import garden
 
 BY_PLACE = {(endpoint.method.lower(), endpoint.path): endpoint for endpoint in ENDPOINTS}
@@ -45,7 +46,7 @@ def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic cm9vdDpyb290"}])
 def test_without_a_valid_token_hardly_anything_is_answered(guarded: ServerProcess, header: dict[str, str]) -> None:
-    with httpx.Client(base_url=str(guarded.settings.server.url), headers=header) as client:
+    with httpx.Client(base_url=str(guarded.settings.server.url), headers=header, verify=TLS) as client:
         for path, status in ask_all(client).items():
             if BY_PLACE[path].permission.public:
                 assert status == 200, path
@@ -162,7 +163,7 @@ def test_a_token_is_made_and_revoked_through_the_api(users: Guarded, guarded: Se
     users.access.define_role("by-api", [Grant(modes=frozenset({Mode.READ_DEFINITION}))])
     wanted = {"account": "made@example.com", "roles": ["by-api"], "kind": "service", "note": "a test", "days": 2}
     made = guarded.http.post("/tokens", json=wanted).json()
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {made['token']}"}) as client:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {made['token']}"}, verify=TLS) as client:
         eventually(lambda: client.get("/api/v1/status").status_code == 200, guarded.said)
         # An account that may not do everything can't make a token, not even for itself.
         assert client.post("/api/v1/tokens", json={"account": "made@example.com"}).status_code == 403
@@ -224,7 +225,9 @@ def test_the_commands_for_tokens_and_roles(guarded: ServerProcess, tmp_path: Pat
     assert "cleo" in shown
     assert "for the demo" in shown
     assert secret not in shown + run("audit")
-    with httpx.Client(base_url=str(guarded.settings.server.url), headers={"Authorization": f"Bearer {token}"}) as cleo:
+    with httpx.Client(
+        base_url=str(guarded.settings.server.url), headers={"Authorization": f"Bearer {token}"}, verify=TLS
+    ) as cleo:
         eventually(lambda: cleo.get("/api/v1/status").status_code == 200, guarded.said)
         run("roles", "take", "cleo", "reader")
         eventually(lambda: cleo.get("/api/v1/status").status_code == 403, guarded.said)

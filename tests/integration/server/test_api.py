@@ -15,6 +15,7 @@ from caraway.dtypes.types import INT
 from caraway.graph.specs import FeaturesetSpec, FeatureSpec, Graph, Metadata, PythonExtractor
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from tests.integration.server.server_process import ServerProcess, eventually
+from tests.tls import TLS
 from tests.unit.query import garden
 from tests.unit.query.steps import by_value
 
@@ -88,7 +89,7 @@ def test_health_status_and_metrics(server: ServerProcess) -> None:
         'caraway_source_dataset_metrics{dataset_name="Pots",metric="backlog",source_name="garden"}',
     ):
         assert name in page
-    root = httpx.get(f"{server.settings.server.url}/")
+    root = httpx.get(f"{server.settings.server.url}/", verify=TLS)
     assert "real-time feature platform" in root.text
 
 

@@ -30,6 +30,7 @@ from caraway.graph.specs import Graph
 from caraway.stack import ports
 from caraway.topics.dead_letters import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, eventually, numbers_of, records
+from tests.tls import TLS
 from tests.unit.ingest.hudi_source import Recorded
 
 BEGIN = 1_700_000_000
@@ -57,7 +58,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def answers(address: str) -> bool:
     try:
-        return httpx.get(address).is_success
+        return httpx.get(address, verify=TLS).is_success
     except httpx.TransportError:
         return False
 

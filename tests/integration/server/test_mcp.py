@@ -26,6 +26,7 @@ from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import eventually
 from tests.integration.server.test_api import pot
 from tests.timeouts import scaled
+from tests.tls import TLS
 
 DEFINITIONS = """
 from datetime import datetime
@@ -202,4 +203,4 @@ def test_over_http_each_agent_has_the_rights_of_its_token(world: Guarded, served
 def test_requests_of_strangers_and_web_pages_are_refused(served: str, headers: dict[str, str], status: int) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accepted = {"Accept": "application/json, text/event-stream"}
-    assert httpx.post(served, json=body, headers={**accepted, **headers}).status_code == status
+    assert httpx.post(served, json=body, headers={**accepted, **headers}, verify=TLS).status_code == status

@@ -31,6 +31,7 @@ from tests.integration.databases import new_database
 from tests.integration.server.attacks import timed, unharmed
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.services.hostile import Heard, evil_broker, http_service, table_answer
+from tests.tls import TLS
 
 BRANCH = "dev"
 # A variable of the server's environment that no setting lists, and one that a setting lists.
@@ -104,7 +105,9 @@ def house(kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFac
         _, limited = access.create_token("mallory@example.com", roles_given=["devs"])
         url = process.settings.server.url
         with Client(url, token.read_text()) as operator:
-            eventually(lambda: httpx.get(f"{url}/api/v1/status", headers=_bearer(limited)).status_code == 200)
+            eventually(
+                lambda: httpx.get(f"{url}/api/v1/status", headers=_bearer(limited), verify=TLS).status_code == 200
+            )
             operator.init_branch(BRANCH)
         house = House(process, stack.enter_context(Client(url, limited, BRANCH)), folder)
         # The first definition that reads an Iceberg catalog makes a thread of the server import pyiceberg, for seconds.

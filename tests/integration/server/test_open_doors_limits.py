@@ -24,6 +24,7 @@ from caraway.graph.wire.graphs import CommitRequest, encode_commit
 from caraway.lib import expect_column_values_to_match_json_schema, expect_column_values_to_match_regex, expectations
 from tests.integration.server.attacks import MB, timed, unharmed
 from tests.integration.server.server_process import ServerProcess
+from tests.tls import TLS
 from tests.unit.query import garden
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
@@ -33,7 +34,9 @@ PROTOBUF = {"Content-Type": "application/octet-stream"}
 def form(server: ServerProcess, path: str, body: bytes, **headers: str) -> httpx.Response:
     """Send a form to the console; each has a connection of its own, because the server closes it if it is too large."""
     address = f"{server.settings.server.url}/console/{path}"
-    return httpx.post(address, content=body, headers={**FORM, **headers}, timeout=300, follow_redirects=False)
+    return httpx.post(
+        address, content=body, headers={**FORM, **headers}, timeout=300, follow_redirects=False, verify=TLS
+    )
 
 
 def test_a_form_of_a_stranger_is_bounded_before_it_is_read(server: ServerProcess) -> None:
@@ -66,7 +69,7 @@ def test_a_cookie_of_a_stranger_is_read_in_linear_time(server: ServerProcess) ->
 def test_an_address_with_many_parameters_is_refused(server: ServerProcess) -> None:
     url = f"{server.settings.server.url}/console/catalog?" + "a=&" * 8_000
     with unharmed(server):
-        assert timed(server, lambda: httpx.get(url, timeout=300)).status_code == 400
+        assert timed(server, lambda: httpx.get(url, timeout=300, verify=TLS)).status_code == 400
 
 
 def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callable[..., ServerProcess]) -> None:

@@ -28,6 +28,7 @@ from caraway.server.__main__ import run_workers
 from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.producer import TopicWriter
 from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
+from tests.tls import TLS
 
 SHARDS = 4
 HOUR_S = 3600
@@ -213,7 +214,7 @@ class Watcher:
         self._thread.start()
 
     def _run(self) -> None:
-        with httpx.Client(base_url=self._server.http.base_url, timeout=TIMEOUT_S) as client:
+        with httpx.Client(base_url=self._server.http.base_url, timeout=TIMEOUT_S, verify=TLS) as client:
             while not self._ended.is_set():
                 body = {"inputs": ["Asked.guest"], "outputs": FEATURES, "data": {"Asked.guest": GUESTS}}
                 try:

@@ -14,6 +14,7 @@ import pytest
 from caraway import Client, connectors, dataset, field, meta
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_secrets import Signed
+from tests.tls import TLS
 from tests.unit.query import garden
 
 # The tests share the broker with others, and so the topics of equal definitions; these pots are their own.
@@ -75,7 +76,7 @@ def processes(server: ServerProcess) -> dict[str, psutil.Process]:
 def ask(server: ServerProcess, outputs: list[str], pot: int) -> httpx.Response:
     """Send a query over a new connection, so that any of the readers may answer."""
     body = {"inputs": ["Tap.pot"], "outputs": outputs, "data": {"Tap.pot": [pot]}}
-    return httpx.post(f"{server.http.base_url}query", json=body, timeout=60)
+    return httpx.post(f"{server.http.base_url}query", json=body, timeout=60, verify=TLS)
 
 
 def species(server: ServerProcess, pot: int) -> object:
@@ -176,7 +177,7 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
     body = {"inputs": ["Signed.number"], "outputs": ["Signed.length"], "data": {"Signed.number": [1]}}
 
     def signed(server: ServerProcess) -> object:
-        answer = httpx.post(f"{server.http.base_url}query", json=body, timeout=60)
+        answer = httpx.post(f"{server.http.base_url}query", json=body, timeout=60, verify=TLS)
         return answer.json()["Signed.length"] if answer.is_success else answer.status_code
 
     # When a change is answered all readers have it; the other server has it soon.
@@ -190,12 +191,12 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
     # A secret that a process of users' functions has had is in no answer and no log of any process.
     failing = {**body, "data": {"Signed.number": [13]}}
     for server in servers:
-        assert "x" * 9 not in httpx.post(f"{server.http.base_url}query", json=failing, timeout=60).text
+        assert "x" * 9 not in httpx.post(f"{server.http.base_url}query", json=failing, timeout=60, verify=TLS).text
         assert "x" * 9 not in server.log_file.read_text()
 
     def nights(server: ServerProcess, guest: str) -> object:
         asked = {"keys": [{"guest": guest}], "fields": ["nights"]}
-        answer = httpx.post(f"{server.http.base_url}dataset/Visits/lookup", json=asked, timeout=60)
+        answer = httpx.post(f"{server.http.base_url}dataset/Visits/lookup", json=asked, timeout=60, verify=TLS)
         return answer.json()["data"]["nights"][0] if answer.is_success else answer.text
 
     rows = pd.DataFrame({"guest": ["ann", "bob", "eve"], "nights": [1, 2, 3], "at": ["2026-01-01T00:00:00Z"] * 3})

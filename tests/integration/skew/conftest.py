@@ -28,6 +28,7 @@ from caraway.state.database import connect
 from tests.integration.archive.archive_process import ArchiveProcess, served_rows
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 from tests.integration.skew.till import definitions
+from tests.tls import TLS
 
 # Every row is computed again, at once.
 ALL = SkewSettings(enabled=False, delay_seconds=0.0, rows_per_minute=1e9)
@@ -42,7 +43,7 @@ class Shop:
         if branch != self.client.branch():
             self.client.init_branch(branch)
         self.http = httpx.Client(
-            base_url=server.http.base_url, headers={"X-Caraway-Branch": branch}, timeout=server.http.timeout
+            base_url=server.http.base_url, headers={"X-Caraway-Branch": branch}, timeout=server.http.timeout, verify=TLS
         )
         self.version = int.from_bytes(secrets.token_bytes(3))
         self.till: Any = None

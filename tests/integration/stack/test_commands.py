@@ -13,6 +13,7 @@ import pytest
 
 from caraway.stack.jars import JarSet
 from tests.timeouts import scaled
+from tests.tls import TLS
 
 # The most memory that the whole stack may use at rest, in bytes.
 MEMORY_BOUND = 2.5e9
@@ -46,7 +47,7 @@ def test_up_in_the_background_and_down(data: Path) -> None:
         )
         assert report["url"] in up.stdout
         assert report["memory_bytes"] < MEMORY_BOUND
-        assert httpx.get(f"{report['url']}/api/v1/health", trust_env=False).status_code == 200
+        assert httpx.get(f"{report['url']}/api/v1/health", trust_env=False, verify=TLS).status_code == 200
         twice = caraway("up", data)
         assert twice.returncode == 1
         assert "Caraway runs already" in twice.stderr
