@@ -89,7 +89,13 @@ final class AdjacentRowState {
     List<State> ownBefore = states(replaced, known);
     List<List<State>> othersBefore = others.stream().map(other -> states(other, known)).toList();
     boolean trim = versions.put(key, version.replacing(replaced).encode());
-    sendAll(ownBefore, states(version, known), replaced != null && replaced.op() == Version.PUT, out);
+    List<State> own = states(version, known);
+    if (own.get(0).known > known && rule.kind != Kind.AGGREGATE_INPUTS) {
+      // The output as it was at first isn't kept, and what is sent instead is known from a later moment on, which may be after a restart. The
+      // retraction shows a later join that a failed attempt may have read the record ({@link Replay}).
+      parts(version.retracted(), AdjacentRow.NONE, known).forEach(out);
+    }
+    sendAll(ownBefore, own, replaced != null && replaced.op() == Version.PUT, out);
     for (int i = 0; i < others.size(); i++) {
       sendAll(othersBefore.get(i), states(others.get(i), known), true, out);
     }

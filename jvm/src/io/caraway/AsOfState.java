@@ -58,10 +58,7 @@ final class AsOfState {
     Match last = matches.getLast();
     // The failed attempt may have joined a row whose retraction arrived only after the restart, so for a retraction the other matches are retracted,
     // too.
-    boolean retold = replayed != null && (replayed.mayBeOfFailedAttempt(row) || row.op() == Version.RETRACT);
-    if (replayed != null) {
-      replayed.left(replaced, row);
-    }
+    boolean retold = replayed != null && (replayed.left(replaced, row) || row.op() == Version.RETRACT);
     if (row.op() == Version.RETRACT) {
       // The revision of a retraction depends on nothing in this state, since the retraction must not outweigh the same revision of the row under
       // another join key. The retraction has the columns of the joined row that it retracts, because later steps find that row's group by them.
@@ -169,7 +166,8 @@ final class AsOfState {
       Version now = former.known(lefts);
       byte[] match = match(rule, right, former.time());
       if (match != null && now != null && right.time() <= former.time() + rule.high) {
-        out.accept(new Joined(Version.RETRACT, former.knownFrom(now.ingested()), now.revision(0), match));
+        Version left = former.knownFrom(Math.max(now.ingested(), right.ingested()));
+        out.accept(new Joined(Version.RETRACT, left, now.revision(0), match));
       }
     }
   }

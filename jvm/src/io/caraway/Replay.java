@@ -63,6 +63,8 @@ final class Replay {
     private final List<Version> rights = new ArrayList<>();
     private final Set<ByteBuffer> rightKeys = new HashSet<>();
     private final List<Version> lefts = new ArrayList<>();
+    // The positions in time of replaced left rows of which the failed attempt may have read a revision.
+    private final Set<ByteBuffer> leftKeys = new HashSet<>();
     private final Map<ByteBuffer, Events> tables = new HashMap<>();
 
     private Arrivals(ByteBuffer position) {
@@ -93,15 +95,24 @@ final class Replay {
       }
     }
 
-    void left(Version replaced, Version row) {
+    /** Notes a left row and the row that it replaces, and returns whether the failed attempt may have read any revision of the row. */
+    boolean left(Version replaced, Version row) {
+      boolean failed = mayBeOfFailedAttempt(row);
       if (replaced != null) {
         arrivals.put(position, this);
         lefts.add(replaced);
+        // A revision depends on what an attempt has read, so the one that the failed attempt sent may be greater than several of this attempt. The
+        // join must retract the other matches with all later revisions, too, even if these are known only since the restart.
+        if (failed || mayBeOfFailedAttempt(replaced)) {
+          leftKeys.add(ByteBuffer.wrap(row.key()));
+        }
+        failed = leftKeys.contains(ByteBuffer.wrap(row.key()));
       }
       if (row.op() == Version.RETRACT && mayBeOfFailedAttempt(row)) {
         arrivals.put(position, this);
         lefts.add(row);
       }
+      return failed;
     }
 
     /** Returns left rows that stood, or may have stood, and have been replaced or retracted since. */

@@ -10,7 +10,7 @@ import java.util.List;
  *
  * @param ingested the moment from which the record is known, in microseconds (docs/records.md)
  * @param arrival the offset of a right row of a join, plus one; 0 of other records
- * @param corrected whether an operator has replaced a former revision of the record by this one
+ * @param corrected whether there was a revision of the record that was known before this one
  * @param former the revision before this one, if it is kept: one of the same row, which in turn may have a former one
  */
 record Version(
@@ -164,21 +164,28 @@ record Version(
     return moment <= ingested ? this : new Version(op, time, moment, arrival, corrected, former, id, rev, row);
   }
 
+  /** Returns the retraction of this record, with the same revision. */
+  Version retracted() {
+    return new Version(RETRACT, time, ingested, id, rev, row);
+  }
+
   /** Returns this record as an operator stores it in place of another revision, null if there is none. */
   Version replacing(Version replaced) {
     if (replaced == null) {
       return this;
     }
-    // Revisions that were ingested later than this one are never seen beside it.
-    List<Version> before = new ArrayList<>();
-    if (Arrays.equals(replaced.row, row)) {
-      replaced.revisions().stream().filter(revision -> revision.ingested < ingested).forEach(before::add);
+    // Revisions that were ingested together with this one or later are never seen beside it.
+    List<Version> revisions = replaced.revisions();
+    List<Version> before = new ArrayList<>(revisions.stream().filter(revision -> revision.ingested < ingested).toList());
+    boolean follows = !before.isEmpty() || revisions.get(0).corrected;
+    if (!Arrays.equals(replaced.row, row)) {
+      before.clear();
     }
     Version kept = null;
     for (Version revision : before.subList(Math.max(0, before.size() - MOST_REVISIONS + 1), before.size())) {
       kept = new Version(revision.op, time, revision.ingested, revision.arrival, revision.corrected, kept, id, revision.rev, row);
     }
-    return new Version(op, time, ingested, arrival, true, kept, id, rev, row);
+    return new Version(op, time, ingested, arrival, follows, kept, id, rev, row);
   }
 
   /** Returns the revision that was known at a moment; null if there was none, or it isn't kept. */

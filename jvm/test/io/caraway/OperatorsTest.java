@@ -43,6 +43,20 @@ public final class OperatorsTest {
     for (int seed : new int[] {263, 1368, 1706, 1983, 2300, 3664, 4236, 4922}) {
       TablesTest.run(seed);
     }
+    // With these seeds what was known at a time was lost, because a revision that was ingested together with the one before it counted as a
+    // correction.
+    for (int seed : new int[] {1710, 2024}) {
+      TablesTest.run(seed);
+    }
+    // With these seeds an aggregate input of a failed attempt stayed in the group of a match that its row had only there. The row was then sent with a
+    // revision that is known only since the restart, so the join took it for a new row, and didn't retract its other matches.
+    for (int seed : new int[] {1822, 4223, 4657, 32676, 33013, 34131, 200559, 205164, 209065}) {
+      TablesTest.run(seed);
+    }
+    // With these seeds a wrong row was shown as known at a time, because a right row led to a retraction that was known before the right row.
+    for (int seed : new int[] {202288, 204197}) {
+      TablesTest.run(seed);
+    }
     // With this seed rows less than the gap of a session apart were kept, if it was between the seconds in which they lie.
     AdjacentRowsTest.run(56);
     // Without many seeds a tenth of the rows has to do: a hundred times the bounds that are checked.
