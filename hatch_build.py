@@ -137,7 +137,10 @@ def javac() -> list[str]:
     home = os.environ.get("JAVA_HOME")
     for found in (shutil.which("javac", path=str(Path(home, "bin"))) if home else None, shutil.which("javac")):
         if found is not None and (runtime.java_version(Path(found).resolve().with_name("java")) or 0) >= JAVA_RELEASE:
-            return [found, "--release", str(JAVA_RELEASE), "-encoding", "UTF-8", "-nowarn"]
+            # A program that runs for seconds needs neither Java's optimising compiler nor several threads that free
+            # memory: without them it takes half of the processor's time.
+            quick = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"]
+            return [found, *quick, "--release", str(JAVA_RELEASE), "-encoding", "UTF-8", "-nowarn"]
     return []
 
 

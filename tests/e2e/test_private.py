@@ -24,6 +24,7 @@ from caraway.lib import inputs, outputs
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import report_stack
 from tests.e2e.conftest import World
+from tests.timeouts import deadline_in
 
 BRANCH = "private"
 HOOK = Webhook(name="private")
@@ -108,7 +109,7 @@ def test_committed_code_gets_nothing_of_the_platform(world: World) -> None:
         answered = client.query([Attempt.text], [Attempt.found], pd.DataFrame({"Attempt.text": wanted}))
         rows = pd.DataFrame({"number": [1], "text": wanted, "at": ["2026-01-01T00:00:00Z"]})
         client.log("private", "tries", rows)
-        deadline = time.monotonic() + 120
+        deadline = deadline_in(120)
         while not (found := client.lookup(Found, pd.DataFrame({"number": [1]}), ["text"]))[1][0]:
             assert time.monotonic() < deadline
             time.sleep(0.2)

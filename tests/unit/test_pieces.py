@@ -62,6 +62,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setattr(pieces, "ROOT", tmp_path)
     monkeypatch.setattr(pieces, "PIECES", tmp_path / "tests" / "pieces.toml")
     monkeypatch.setattr(pieces, "PASSED", tmp_path / "tests" / "passed.json")
+    # These plugins are imported by each pytest that is started, though its test needs none.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:schemathesis -p no:anyio -p no:hypothesispytest")
     pieces.locked.cache_clear()
     yield tmp_path
     pieces.locked.cache_clear()

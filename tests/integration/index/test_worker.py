@@ -188,6 +188,7 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
     assert "indexing it anew" in caplog.text
 
 
+@pytest.mark.full(reason="kills for half a minute; tests/unit/index/test_store.py tears the log of an index")
 def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
     kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
 ) -> None:

@@ -85,7 +85,8 @@ def unharmed(
         asking.join()
     waits.sort()
     assert waits[ceil(share * len(waits)) - 1] < scaled_now(WAIT_S), waits[-10:]
-    assert max(peak[0], process.memory_info().rss) - before < memory, f"{(peak[0] - before) // MB} MiB"
+    taken = max(peak[0], process.memory_info().rss) - before
+    assert taken < memory, f"{taken // MB} MiB"
 
 
 def timed(server: ServerProcess, send: Callable[[], T]) -> T:

@@ -83,6 +83,8 @@ def test_forms_that_do_not_arrive_take_no_memory_from_others(own_server: Callabl
             port = server.settings.server.port
             waiting = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             waiting.sendall(head + b"Sec-Fetch-Site: same-origin\r\nContent-Length: %d\r\n\r\na=" % length)
+        # A server takes connections in their order, so it holds all of the forms once it has answered over a new one.
+        assert httpx.get(f"{server.http.base_url}health", timeout=300, verify=TLS).status_code == 200
         with unharmed(server) as healthy:
             assert healthy().status_code == 200
             answer = server.log("pots", rows)

@@ -21,6 +21,7 @@ from caraway.topics.producer import TopicWriter
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, Received, rows_of
 from tests.integration.spark.shop import Shop
+from tests.timeouts import deadline_in
 
 ROUNDS, ROWS = 4, 400
 PARTITIONS, TASKS = 2, 3
@@ -35,7 +36,7 @@ def seen(broker: Broker, job: JobPlan, goal: Goal) -> list[Any]:
     )
     consumer.assign([TopicPartition(job.output.name, partition, 0) for partition in goal])
     left, found = {partition for partition, end in goal.items() if end}, list[Received]()
-    deadline = time.monotonic() + LIMIT_S
+    deadline = deadline_in(LIMIT_S)
     while left:
         assert time.monotonic() < deadline
         for message in consumer.consume(1_000, 0.2):
@@ -59,7 +60,7 @@ def goals_of(broker: Broker, writer: TopicWriter, jobs: Sequence[JobPlan]) -> Ma
     markers = Markers(broker.bootstrap_servers, writer, {job.job_id: job for job in jobs})
     try:
         markers.begin()
-        deadline = time.monotonic() + LIMIT_S
+        deadline = deadline_in(LIMIT_S)
         while lagging := goals.lagging([], []):
             assert time.monotonic() < deadline, lagging
             markers.send(goals)

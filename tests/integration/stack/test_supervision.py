@@ -114,12 +114,14 @@ def test_services_survive_sigkill_and_restart(settings: Settings) -> None:
             assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
 
 
+@pytest.mark.full(reason="a stack of its own; tests/unit/stack/test_stack.py has the reports, tests/e2e a stack")
 def test_starting_twice_is_refused_and_harms_nothing(stack: Services) -> None:
     with pytest.raises(AlreadyRunningError, match="caraway down"):
         Services(load_settings(stack.settings.data_dir)).start()
     assert {part.state for part in stack.status()} == {PartState.RUNNING}
 
 
+@pytest.mark.full(reason="a stack of its own; tests/unit/stack/test_stack.py has the reports, tests/e2e a stack")
 def test_report_of_running_services(stack: Services) -> None:
     report = report_stack(DataFolder(stack.settings.data_dir))
     assert report.state == "running"
@@ -131,6 +133,7 @@ def test_report_of_running_services(stack: Services) -> None:
     assert all((part.uptime_seconds or 0) > 0 for part in report.parts)
 
 
+@pytest.mark.full(reason="a stack of its own; tests/unit/stack/test_stack.py has the reports, tests/e2e a stack")
 def test_external_services_are_used_and_watched(stack: Services, tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path / "other",

@@ -6,6 +6,7 @@ from pathlib import Path
 from caraway.engine.heartbeat import Heartbeat, heartbeat
 from caraway.engine.jobs import JobStatus
 from caraway.state.model import JobState
+from tests.timeouts import deadline_in
 
 
 def test_what_it_says() -> None:
@@ -30,7 +31,7 @@ def test_it_is_written_from_the_start(tmp_path: Path) -> None:
     path = tmp_path / "run" / "engine.json"
     beat = Heartbeat(path)
     beat.start()
-    deadline = time.monotonic() + 10
+    deadline = deadline_in(10)
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     written = json.loads(path.read_text())

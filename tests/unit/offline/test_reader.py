@@ -35,7 +35,7 @@ from tests.unit.offline.topics import GivenTopics, topic_of
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
 
 # Runs and blocks of a few rows, which divide the records of each key.
-SPILLED = Memory(0, BlockSizes(run_rows=23, block_rows=5, cache_bytes=300))
+SPILLED = Memory(0, BlockSizes(run_rows=23, block_rows=5, cache_bytes=1200))
 
 
 def bits(values: object) -> str:

@@ -8,6 +8,7 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.sharding.messages import Answer, Ask, Found, Moved, Refused
 from caraway.sharding.shard_calls import ShardClients, ShardServer
+from tests.timeouts import deadline_in
 
 PASS, OTHER = b"pass", b"other"
 ASK = Ask(1, 2, b"asset--1", [b"key", b"\xff\x00"], [3, -4], ["a", "b"])
@@ -60,7 +61,7 @@ def test_a_server_that_is_gone_is_told_and_found_again() -> None:
     again = ShardServer(lambda: [PASS], "127.0.0.1", first.port)
     again.start(answer)
     # gRPC tries a failed address again only after a while, even on a new channel.
-    deadline = time.monotonic() + 60
+    deadline = deadline_in(60)
     while (error := clients.call(address, [ASK]).exception(20)) is not None:
         assert isinstance(error, UnavailableError)
         assert time.monotonic() < deadline, error

@@ -48,8 +48,8 @@ public final class OperatorsTest {
     for (int seed : new int[] {1710, 2024}) {
       TablesTest.run(seed);
     }
-    // With these seeds an aggregate input of a failed attempt stayed in the group of a match that its row had only there. The row was then sent with a
-    // revision that is known only since the restart, so the join took it for a new row, and didn't retract its other matches.
+    // With these seeds an aggregate input of a failed attempt stayed in the group of a match that its row had only there. The row was then sent with
+    // a revision that is known only since the restart, so the join took it for a new row, and didn't retract its other matches.
     for (int seed : new int[] {1822, 4223, 4657, 32676, 33013, 34131, 200559, 205164, 209065}) {
       TablesTest.run(seed);
     }

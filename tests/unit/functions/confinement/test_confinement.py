@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -27,6 +26,7 @@ from caraway.functions.confinement.policy import Confinement, deployment_user
 from caraway.functions.confinement.process import ConfinedProcess
 from caraway.functions.confinement.values import packed, unpacked
 from tests.other_users import python_for_all
+from tests.timeouts import deadline_in
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,7 +45,7 @@ def trying(policy: Confinement, memory_mb: int | None = 256) -> Iterator[Try]:
     process = ConfinedProcess(TARGET, policy, memory_mb)
 
     def attempt(name: str, argument: object = "") -> str:
-        deadline = time.monotonic() + 60
+        deadline = deadline_in(60)
         process.channel.send(packed([name, str(argument)]), deadline)
         return str(unpacked(process.channel.receive(deadline)))
 
