@@ -47,7 +47,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    # Libraries say what is left when the process ends.
+    # Frozen objects would still be there when the process ends, and libraries would report them as leaked.
     gc.unfreeze()
 
 

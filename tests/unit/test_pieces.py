@@ -62,7 +62,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setattr(pieces, "ROOT", tmp_path)
     monkeypatch.setattr(pieces, "PIECES", tmp_path / "tests" / "pieces.toml")
     monkeypatch.setattr(pieces, "PASSED", tmp_path / "tests" / "passed.json")
-    # These plugins are imported by each pytest that is started, though its test needs none.
+    # Each pytest that a piece starts would import these plugins, which the piece's test doesn't use.
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:schemathesis -p no:anyio -p no:hypothesispytest")
     pieces.locked.cache_clear()
     yield tmp_path

@@ -7,9 +7,12 @@ import httpx
 
 
 @cache
-def authorities() -> ssl.SSLContext:
-    """Return the authorities that HTTP clients trust, read once in a process: those of `SSL_CERT_FILE`, or certifi's.
+def authorities(*, trust_env: bool = True) -> ssl.SSLContext:
+    """Return the authorities that HTTP clients trust, read once in a process.
 
     A client of httpx that is given none reads them anew, even for plain HTTP, which takes 46 ms of a processor.
+
+    Args:
+        trust_env: True: those of the variables `SSL_CERT_FILE` and `SSL_CERT_DIR`, if there are any; else certifi's.
     """
-    return httpx.create_ssl_context()
+    return httpx.create_ssl_context(trust_env=trust_env)

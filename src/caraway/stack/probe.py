@@ -49,7 +49,8 @@ def check_kafka(bootstrap_servers: str) -> str | None:
 def check_http(url: str) -> str | None:
     """Check that a Caraway server reports that it is healthy."""
     try:
-        answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False, verify=authorities())
+        verify = authorities(trust_env=False)
+        answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False, verify=verify)
     except httpx.HTTPError as error:
         return str(error) or type(error).__name__
     return None if answer.is_success else f"HTTP {answer.status_code}: {answer.text[:200]}"

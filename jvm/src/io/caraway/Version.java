@@ -176,13 +176,11 @@ record Version(
     }
     // Revisions that were ingested together with this one or later are never seen beside it.
     List<Version> revisions = replaced.revisions();
-    List<Version> before = new ArrayList<>(revisions.stream().filter(revision -> revision.ingested < ingested).toList());
+    List<Version> before = revisions.stream().filter(revision -> revision.ingested < ingested).toList();
     boolean follows = !before.isEmpty() || revisions.get(0).corrected;
-    if (!Arrays.equals(replaced.row, row)) {
-      before.clear();
-    }
+    List<Version> same = Arrays.equals(replaced.row, row) ? before : List.of();
     Version kept = null;
-    for (Version revision : before.subList(Math.max(0, before.size() - MOST_REVISIONS + 1), before.size())) {
+    for (Version revision : same.subList(Math.max(0, same.size() - MOST_REVISIONS + 1), same.size())) {
       kept = new Version(revision.op, time, revision.ingested, revision.arrival, revision.corrected, kept, id, revision.rev, row);
     }
     return new Version(op, time, ingested, arrival, follows, kept, id, rev, row);
