@@ -65,9 +65,11 @@ public final class OperatorsTest {
     for (AdjacentRowState.Kind kind : AdjacentRowState.Kind.values()) {
       hotAdjacentRows(kind, 30_000 / share);
     }
-    bounded(1);
-    bounded(300);
-    bounded(0);
+    // 10,000 rows are five periods in which a max event time settles, and the bound is that of two and a horizon.
+    int endless = seeds < 100 ? 10_000 : 30_000;
+    bounded(1, endless);
+    bounded(300, endless);
+    bounded(0, endless);
     System.out.println("ok " + seeds);
   }
 
@@ -393,7 +395,7 @@ public final class OperatorsTest {
   }
 
   /** Tests that an endless stream keeps only the state of its horizon, and of the time in which a max event time settles. */
-  private static void bounded(int keys) {
+  private static void bounded(int keys, int rows) {
     long[] clock = {0};
     MaxEventTime left = new MaxEventTime(() -> clock[0], Traces.SETTLE_MS);
     MaxEventTime right = new MaxEventTime(() -> clock[0], Traces.SETTLE_MS);
@@ -411,7 +413,7 @@ public final class OperatorsTest {
     // full. Windows of 10 us are shorter than the time between two records.
     int settle = 2_000;
     long most = (2 * settle + horizon / step) * 200 * 2;
-    for (int i = 0; i < 30_000; i++) {
+    for (int i = 0; i < rows; i++) {
       clock[0] += Traces.SETTLE_MS / settle;
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       // Few keys come again and again. Each of many keys comes, is deleted and never comes again.

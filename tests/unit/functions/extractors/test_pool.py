@@ -27,6 +27,7 @@ from caraway.query.executor import CompiledPlan, QueryEngine, stages
 from caraway.query.explain import explain
 from caraway.query.functions import compile_function
 from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
+from tests.timeouts import scaled
 from tests.unit.children.waiting import eventually
 from tests.unit.query.garden import CATALOG, DictReader
 from tests.unit.query.steps import by_value
@@ -46,7 +47,7 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[FunctionPool]:
-    made = FunctionPool(2, SECONDS, MEMORY_MB)
+    made = FunctionPool(2, scaled(SECONDS), MEMORY_MB)
     made.start()
     yield made
     made.stop()
