@@ -229,6 +229,11 @@ def packed_int(value: int) -> int | bytes:
     return value if bits <= _MSGPACK_BITS else value.to_bytes(bits // 8 + 1, signed=True)
 
 
+def unpacked_int(value: Any) -> Any:
+    """Return the int that `packed_int` returned as bytes, and any other value itself."""
+    return int.from_bytes(value, signed=True) if type(value) is bytes else value
+
+
 def _trailing_zeros(value: int) -> int:
     return (value & -value).bit_length() - 1
 

@@ -26,7 +26,9 @@ SETTINGS = {
 
 
 def main() -> None:
-    builder = SparkSession.builder.master("local[1]").config("spark.jars", sys.argv[1])
+    # Hudi's classes must be on the class path of the JVM itself. As one of `spark.jars` they have a class loader of
+    # their own, which threads of Hudi's pools don't ask, and these then read records as if they were of another class.
+    builder = SparkSession.builder.master("local[1]").config("spark.driver.extraClassPath", sys.argv[1])
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.dtypes.types import DATE, DATETIME, INT, STRING
+from caraway.dtypes.types import DATE, DATETIME, INT, STRING, DecimalType
 from caraway.errors import InvalidInputError
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
@@ -111,6 +111,35 @@ def test_times_and_days_have_least_and_greatest(store: IndexStore) -> None:
     IndexWriter(store).apply(plan, [(KEY, value, 0, position) for position, value in enumerate(values)])
     names = [spec.into for spec in aggregates]
     assert IndexReader(store).read(plan, [KEY], 5, names) == ([[3], [9], [5], [11]], [True])
+
+
+def test_decimals_of_28_digits_have_least_and_greatest(store: IndexStore) -> None:
+    dtype = DecimalType(scale=28)
+    schema = replace(SCHEMA, columns=(Column(name="k", dtype=STRING), Column(name="d", dtype=dtype)))
+    plan = replace(
+        PLAN,
+        schema=schema,
+        aggregates=tuple(
+            AggregateSpec(
+                function=function,
+                into=function.value,
+                of="d",
+                window=ContinuousWindow(length_us=None),
+                default=None,
+                dtype=dtype,
+            )
+            for function in (AggregateFunction.MIN, AggregateFunction.MAX, AggregateFunction.SUM)
+        ),
+    )
+    codec, writer = RecordCodec(schema), IndexWriter(store, cached_tiles=0)
+    texts = [sign + "9." + "1" * 28 for sign in ("", "-")]
+    for position, text in enumerate(texts):
+        value = codec.encode_value(op=PUT, time_us=1, ingested_us=0, row=["a", text])
+        assert not writer.apply(plan, [(KEY, value, 0, position)]).refused
+        # The next record merges with the tile in the database.
+        writer.take_over()
+    expected = [[texts[1]], [texts[0]], ["0." + "0" * 28]]
+    assert IndexReader(store).read(plan, [KEY], 5, ["min", "max", "sum"]) == (expected, [True])
 
 
 def test_zero_has_no_sign(store: IndexStore) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from caraway.index.aggregates.columns import Family
 from caraway.index.aggregates.decay import DecayedSum
 from caraway.index.aggregates.values import Values
-from caraway.moments import Moments
+from caraway.moments import Moments, packed_int, unpacked_int
 
 # ruff: noqa: PLR1730 - these comparisons take most of the time, and a call would take three times as long
 
@@ -61,11 +61,11 @@ class ColumnPartial(Moments):
         self.greatest: float | None = None
 
     @classmethod
-    def restored(cls, moments: Sequence[Any], least: float | None, greatest: float | None) -> "ColumnPartial":
+    def restored(cls, moments: Sequence[Any], least: Any, greatest: Any) -> "ColumnPartial":
         """Return the values of a column in a packed tile."""
         partial = cls()
         partial.restore(moments)
-        partial.least, partial.greatest = least, greatest
+        partial.least, partial.greatest = unpacked_int(least), unpacked_int(greatest)
         return partial
 
     def add(self, column: AggregatedColumn, values: Sequence[Any]) -> None:
@@ -196,7 +196,7 @@ class Partial:
         for column, (moments, least, greatest) in zip(self.columns, packed[4], strict=True):
             column.merge_packed(moments)
             if least is not None:
-                column.widen(least, greatest)
+                column.widen(unpacked_int(least), unpacked_int(greatest))
         if self.extras:
             for extra, data in zip(self.extras, packed[5], strict=True):
                 if extra is not None:
@@ -204,11 +204,14 @@ class Partial:
 
     def pack(self) -> bytes:
         """Return the bytes of a tile."""
-        columns = [(c.pack(), c.least, c.greatest) for c in self.columns]
-        if not self.extras:
-            return _ENCODE((self.count, self.low, self.high, self.flags, columns))
-        extras = [extra.pack() for extra in self.extras if extra is not None]
-        return _ENCODE((self.count, self.low, self.high, self.flags, columns, extras))
+        columns: list[Any] = [(c.pack(), c.least, c.greatest) for c in self.columns]
+        further = [[extra.pack() for extra in self.extras if extra is not None]] if self.extras else []
+        try:
+            return _ENCODE((self.count, self.low, self.high, self.flags, columns, *further))
+        except OverflowError:
+            # Decimals of more than 18 digits may take more than 64 bits as numbers of smallest units.
+            columns = [(c.pack(), _packed_bound(c.least), _packed_bound(c.greatest)) for c in self.columns]
+            return _ENCODE((self.count, self.low, self.high, self.flags, columns, *further))
 
     @property
     def weight(self) -> int:
@@ -219,6 +222,10 @@ class Partial:
         for mine, theirs in zip(self.extras, other.extras, strict=True):
             if mine is not None:
                 mine.merge(theirs)  # type: ignore[arg-type]
+
+
+def _packed_bound(value: Any) -> Any:
+    return packed_int(value) if type(value) is int else value
 
 
 def unpack(data: bytes) -> list[Any]:
