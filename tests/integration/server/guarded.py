@@ -57,9 +57,9 @@ class Guarded:
 
 
 @contextmanager
-def guarded_server(folder: Path, *, kafka: str, postgres: str, graph: Graph) -> Iterator[Guarded]:
-    """Start a server with tokens, and commit a graph."""
-    process = ServerProcess(folder, kafka=kafka, postgres=postgres, tokens=True)
+def guarded_server(folder: Path, *, kafka: str, postgres: str, graph: Graph, cold: bool = False) -> Iterator[Guarded]:
+    """Start a server with tokens, by its command if `cold`, and commit a graph."""
+    process = ServerProcess(folder, kafka=kafka, postgres=postgres, tokens=True, cold=cold)
     process.start()
     try:
         with closing(Guarded(process, connect(postgres))) as guarded:

@@ -264,6 +264,9 @@ def test_a_dead_letter_is_repaired_and_replayed_once(console: Site) -> None:
     assert console.recorded == ["replay"] * 3
     for wrong in ("{", "[1]", "3"):
         assert console.post("/console/replay", {"name": "0-7", "row": wrong, "code": code}).status == 400
+    nameless = console.post("/console/replay", {"name": "", "row": row, "code": code})
+    assert (nameless.status, "/console/replay needs a name" in nameless.text) == (400, True)
+    assert console.get("/console/dead-letter?name=").status == 400
 
 
 def test_a_query_is_answered_with_its_plan(console: Site) -> None:

@@ -10,7 +10,7 @@ import orjson
 
 from caraway.console.catalogue import Catalogue
 from caraway.console.rendering import link, render
-from caraway.errors import CarawayError, ForbiddenError
+from caraway.errors import CarawayError, ForbiddenError, InvalidInputError
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import ADMINISTRATION, Endpoint
 from caraway.server.http.messages import HttpResponse, Request
@@ -46,7 +46,8 @@ class PageContext:
             query_string: The parameters of an endpoint that has a body, too.
             given: The members of the body, or the parameters of an endpoint without a body; None is left out.
 
-        Raises `CarawayError` as the endpoint does, and `ForbiddenError` if the caller lacks its permission.
+        Raises `CarawayError` as the endpoint does, `ForbiddenError` if the caller lacks its permission, and
+        `InvalidInputError` if the path needs a name and there is none.
         """
         endpoint, caller = self.endpoints[target], request.caller
         if not endpoint.permission.public and not endpoint.permission.admits(caller, request.branch):
@@ -55,6 +56,8 @@ class PageContext:
             error = ForbiddenError(f"account {caller.account!r} lacks {permission.wanted} on {where}")
             self.server.deployment.gate.refuse(caller, target, request.branch, error)
             raise error
+        if "{" in endpoint.path and not name:
+            raise InvalidInputError(f"{request.path} needs a name, and the request has none")
         members = {key: value for key, value in given.items() if value is not None}
         inner: Request[Any, Any] = replace(
             request,
