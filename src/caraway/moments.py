@@ -168,8 +168,7 @@ class Moments:
         """Take over a packed state; the object must be new."""
         total, squares = packed[2], packed[3]
         self.count, self.exponent = packed[0], packed[1]
-        self.total = int.from_bytes(total, signed=True) if type(total) is bytes else total
-        self.squares = int.from_bytes(squares, signed=True) if type(squares) is bytes else squares
+        self.total, self.squares = unpacked_int(total), unpacked_int(squares)
         if len(packed) > 4:
             self.infinities, self.negative_infinities, self.nans = packed[4:]
 

@@ -195,8 +195,10 @@ class Partial:
             self.high = packed[2]
         for column, (moments, least, greatest) in zip(self.columns, packed[4], strict=True):
             column.merge_packed(moments)
-            if least is not None:
+            if type(least) is bytes or type(greatest) is bytes:
                 column.widen(unpacked_int(least), unpacked_int(greatest))
+            elif least is not None:
+                column.widen(least, greatest)
         if self.extras:
             for extra, data in zip(self.extras, packed[5], strict=True):
                 if extra is not None:
