@@ -30,7 +30,7 @@ CACHE_BYTES = 48 << 20
 # database is opened anew, which reads all logs that aren't in tables.
 ATTEMPTS = 5
 # The most openings for this reason: a log may be removed between the moments at which RocksDB lists tables and logs.
-OPENINGS = 3
+OPENINGS = 10
 # The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that
 # was opened before.
 RETRY_S = 0.2
