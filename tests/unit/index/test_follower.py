@@ -241,6 +241,19 @@ def test_a_write_that_no_catch_up_finds_is_found_by_opening_the_database_anew(tm
             follower._db = Stuck(opened)  # type: ignore[assignment]
 
 
+def test_a_write_that_an_opening_misses_is_found_by_a_catch_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "index"
+    follower = IndexFollower(path, tmp_path / "reader", cache_bytes=CACHE)
+    with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
+        # The reader's first look at the writer's database opens it as it was before the write.
+        early = follower._opened()
+        monkeypatch.setattr(follower, "_opened", lambda: early)
+        batch = store.batch()
+        batch.put(b"asset  1k", b"0")
+        store.write(batch)
+        assert entries(follower.iterator()) == {b"asset  1k": b"0"}
+
+
 def test_a_database_of_another_shape_is_not_read(tmp_path: Path) -> None:
     follower = IndexFollower(tmp_path / "index", tmp_path / "reader", geometry=Geometry(split=32), cache_bytes=CACHE)
     with (

@@ -30,7 +30,7 @@ CACHE_BYTES = 48 << 20
 # database is opened anew, which reads all logs that aren't in tables.
 ATTEMPTS = 5
 # The most openings for this reason: a log may be removed between the moments at which RocksDB lists tables and logs.
-OPENINGS = 10
+OPENINGS = 3
 # The seconds before another attempt to open a database that couldn't be opened. Meanwhile reads see the database that
 # was opened before.
 RETRY_S = 0.2
@@ -109,7 +109,9 @@ class IndexFollower:
             if self._db is None or generation != self._generation:
                 if self._clock() >= self._retry_at:
                     self._open(generation)
-                return
+                # An opening may miss the writer's last records, as a catch-up may.
+                if self._db is None or self._generation != generation or self._reached >= wanted:
+                    return
             try:
                 with TRANSLATED:
                     for _ in range(ATTEMPTS):
