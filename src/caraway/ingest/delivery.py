@@ -1,5 +1,6 @@
 """The items that are sent for the rows of a payload: records of datasets, and dead letters for rows that don't fit."""
 
+import asyncio
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +26,22 @@ from caraway.topics.producer import TopicItem
 SLICE = 200
 
 
-class Writer(Protocol):
-    """The writer of records (`caraway.topics.producer.TopicWriter`)."""
+# The future of a write: one of any thread, or one of an event loop.
+WriteFuture = Future[None] | asyncio.Future[None]
 
-    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
+
+class AnyWriter(Protocol):
+    """A writer of records, for any thread or for an event loop."""
+
+    def write(self, topic: str, items: Sequence[TopicItem]) -> WriteFuture:
+        """Send `items`; the future is done when they are durable."""
+        ...
+
+
+class Writer(AnyWriter, Protocol):
+    """A writer of records for any thread (`caraway.topics.producer.TopicWriter`)."""
+
+    def write(self, topic: str, items: Sequence[TopicItem]) -> Future[None]:
         """Send `items`; the future is done when they are durable."""
         ...
 

@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from caraway.errors import InvalidInputError, shortened
-from caraway.ingest.delivery import SLICE, Deliverer, Writer
+from caraway.ingest.delivery import SLICE, AnyWriter, Deliverer, WriteFuture
 from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import Table
@@ -67,13 +66,13 @@ class IngestReport:
 class Intake:
     """The processing of one request."""
 
-    def __init__(self, writer: Writer, endpoint: Endpoint, rows: Table, deliverer: Deliverer) -> None:
+    def __init__(self, writer: AnyWriter, endpoint: Endpoint, rows: Table, deliverer: Deliverer) -> None:
         """Prepare to write `rows`, of which `deliverer` makes records, to the datasets of an endpoint."""
         self._writer = writer
         self._endpoint = endpoint
         self._rows = rows
         self._deliverer = deliverer
-        self._pending: list[Future[None]] = []
+        self._pending: list[WriteFuture] = []
         self._errors: list[RowError] = []
         self._counts = {target.dataset: RowCounts() for target in endpoint.targets}
         self._refused: dict[str, set[int]] = {target.dataset: set() for target in endpoint.targets}
@@ -105,6 +104,9 @@ class Intake:
     async def _written_down(self) -> None:
         """Wait for all writes in progress, and raise the first of their errors."""
         pending, self._pending = self._pending, []
+        if len(pending) == 1:
+            await asyncio.wrap_future(pending[0])
+            return
         results = await asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

@@ -8,8 +8,9 @@ from dataclasses import replace
 from caraway.erasure.keys import ErasedKeys
 from caraway.ingest import metrics
 from caraway.ingest.backpressure import Backpressure
-from caraway.ingest.delivery import SLICE, Deliverer, Writer
+from caraway.ingest.delivery import SLICE, AnyWriter, Deliverer, Writer
 from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.gathering import GatheringWriter
 from caraway.ingest.intake import THREAD_SLICE, IngestReport, Intake
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.marks import Marks, Written
@@ -33,15 +34,20 @@ class IngestService:
         *,
         process: IntakeProcess | None = None,
         is_closed: Callable[[Target], bool] = lambda _: False,
+        traced: Callable[[AnyWriter], AnyWriter] | None = None,
     ) -> None:
         """Write through `writer`, look for rows of repeated requests on the brokers, write no rows of `erased` keys.
 
         While `backpressure` names a topic of an endpoint, its requests are refused. Large requests are left to
         `process`. `is_closed` is called with each target whose source is bounded, and returns whether it has ended, so
-        that rows are left out; it blocks.
+        that rows are left out; it blocks. `traced` wraps
+        a writer so that records of traced requests are marked.
         """
+        gathering = GatheringWriter(writer)
         self._process = process
-        self._writer = writer
+        self._writer: AnyWriter = writer if traced is None else traced(writer)
+        # The writer of requests that the event loop processes.
+        self._gathering: AnyWriter = gathering if traced is None else traced(gathering)
         self._backpressure = backpressure
         self._is_closed = is_closed
         self._erased = ErasedKeys(dict) if erased is None else erased
@@ -74,11 +80,10 @@ class IngestService:
             if closed:
                 taking = replace(endpoint, targets=tuple(t for t in endpoint.targets if t not in closed))
             deliverer = Deliverer(taking.targets, rows, origin=endpoint.origin, erased=self._erased, marks=marks)
-            intake = Intake(self._writer, taking, rows, deliverer)
             if is_large or len(rows) > SLICE or not endpoint.is_quick:
-                report = await intake.run(in_thread=True, step=THREAD_SLICE)
+                report = await Intake(self._writer, taking, rows, deliverer).run(in_thread=True, step=THREAD_SLICE)
             else:
-                report = await intake.run(in_thread=False)
+                report = await Intake(self._gathering, taking, rows, deliverer).run(in_thread=False)
             return _without(report, closed, len(rows)) if closed else report
 
         return await self._once(endpoint, request, take)

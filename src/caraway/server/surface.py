@@ -289,12 +289,13 @@ def endpoints(deployment: Deployment) -> tuple[Endpoint, ...]:
         keep=deployment.served.keep,
         deployment=deployment,
         ingest=IngestService(
-            deployment.writer if deployment.tracer is None else TracingWriter(deployment.writer),
+            deployment.writer,
             deployment.bootstrap_servers,
             deployment.erased,
             deployment.backpressure,
             process=deployment.intake,
             is_closed=deployment.sources.receipts.is_closed,
+            traced=None if deployment.tracer is None else TracingWriter,
         ),
         document=DOCUMENT,
     )

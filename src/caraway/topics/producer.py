@@ -13,7 +13,8 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.thread_names import show_name
 from caraway.topics.connection import LOGGER, client_config, kafka_logger
 
-TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | None]
+# A message to write: key, value and headers, which are a sequence if a name occurs several times.
+TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | Sequence[tuple[str, bytes]] | None]
 
 # The most rows, and kB, that wait in memory for the broker: some seconds of full load. A write beyond that fails at
 # once, so that the sender slows down.

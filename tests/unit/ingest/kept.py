@@ -41,7 +41,7 @@ class Kept(Leased):
         found = set()
         for topic, partitions in starts.items():
             for _, _, headers in self.topics.get(topic, [])[partitions[0] :]:
-                mark, dataset, of = (headers or {})[HEADER].decode().split(":", 2)
+                mark, dataset, of = dict(headers or {})[HEADER].decode().split(":", 2)
                 assert of == key
                 found.add((dataset, mark))
         return frozenset(found)

@@ -229,7 +229,7 @@ def test_any_polls_and_crashes_take_each_record_once(
     def by_partition(of: World, topic: str) -> dict[str, list[tuple[str, bytes | None]]]:
         found: dict[str, list[tuple[str, bytes | None]]] = {}
         for key, _, headers in of.topics.get(topic, []):
-            mark = (headers or {})[HEADER].decode()
+            mark = dict(headers or {})[HEADER].decode()
             found.setdefault(mark.partition("/")[0], []).append((mark, key))
         return found
 

@@ -148,7 +148,7 @@ def test_records_of_a_traced_request_carry_its_position(collector: Collector) ->
     assert plain[:2] == (carried[0], plain[1])
     assert carried[2] is not None
     whole = collector.named()["log"]
-    assert carried[2]["traceparent"].decode() == f"{PARENT[:35]}-{whole.span_id.hex()}-01"
+    assert dict(carried[2])["traceparent"].decode() == f"{PARENT[:35]}-{whole.span_id.hex()}-01"
     assert followed == [frozenset({topic})]
     assert TRACE.get() is None
 

@@ -1,0 +1,154 @@
+"""Log requests of one event: the processor time of each, by process and group of threads, at a steady rate.
+
+    python -m bench single_events [--rate 500] [--seconds 20] [--warm-up 40] [--rounds 3] [--json FILE]
+
+The events flow through one aggregate over windows of an hour, six and a day. Requests are written to a few sockets at
+their due times, and answers are read without a parser, so that the sender takes little of the machine. Before each
+round of log requests comes one of requests for the server's health at the same rate; they cost what HTTP costs.
+"""
+
+import argparse
+import json
+import os
+import platform
+import selectors
+import socket
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from freshness import graph
+from processor_times import processor_seconds, processor_table
+
+from caraway.cli.output import out
+from caraway.client import Client
+from caraway.client.discovery import find_server
+from caraway.demo.embedded import server
+from caraway.demo.example import load_example
+from caraway.demo.figures import Quantiles, quantiles
+from caraway.demo.freshness import Run
+from caraway.demo.jobs import wait_for_jobs
+
+CONNECTIONS = 8
+MICROSECONDS = 1e6
+# The seconds after which a request without an answer ends the benchmark.
+TIMEOUT_SECONDS = 30.0
+GROUPS = 8
+
+Request = Callable[[int], bytes]
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=500.0, help="requests a second")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each round")
+    parser.add_argument("--warm-up", type=float, default=40.0, help="seconds of log requests before the first round")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the cheapest counts")
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    flights = load_example()
+    datasets, featuresets = graph(flights, everything=False, joined=False)
+    with server("") as url:
+        client = Client(url)
+        client.commit("Flights out of New York", datasets, featuresets)
+        client.close()
+        wait_for_jobs(url, report=print)
+        log, health = _logs(url), _request(url, "GET", "/health", b"")
+        _send(url, log, options.rate, options.warm_up)
+        rounds = []
+        for _ in range(options.rounds):
+            idle = _round(url, lambda _: health, options.rate, options.seconds)
+            rounds.append((idle, _round(url, log, options.rate, options.seconds)))
+    (_, health_spent), (times, spent) = min(rounds, key=lambda pair: pair[1][1].total())
+    requests = int(options.rate * options.seconds)
+    scale = MICROSECONDS / requests
+    out.print(processor_table(f"Log requests of one event, {options.rate:.0f}/s", "us/request", spent, scale, GROUPS))
+    main_thread = ("server", "main thread")
+    report: dict[str, Any] = {
+        "bench": "single_events",
+        "rate": options.rate,
+        "requests": requests,
+        "log_to_durable": times.as_json(),
+        "health_main_thread_us": round(health_spent[main_thread] * scale, 1),
+        "main_thread_us": round(spent[main_thread] * scale, 1),
+        "server_us": round(sum(value for (role, _), value in spent.items() if role == "server") * scale, 1),
+        "total_us": round(spent.total() * scale, 1),
+        "by_threads_us": {f"{role}: {group}": round(value * scale, 1) for (role, group), value in spent.most_common()},
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 0
+
+
+def _logs(url: str) -> Request:
+    run = Run("~single")
+    return lambda number: _request(url, "POST", "/log", orjson.dumps(run.request([number])))
+
+
+def _request(url: str, method: str, path: str, body: bytes) -> bytes:
+    token = find_server(url).token
+    lines = [f"{method} /api/v1{path} HTTP/1.1", f"Host: {urlsplit(url).netloc}"]
+    if token:
+        lines.append(f"Authorization: Bearer {token}")
+    if body:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def _round(url: str, request: Request, rate: float, seconds: float) -> tuple[Quantiles, Counter[tuple[str, str]]]:
+    """Send requests at a rate, and return their times, and the processor seconds that the stack took meanwhile."""
+    before = processor_seconds(os.getpid())
+    times = _send(url, request, rate, seconds)
+    return quantiles(times), processor_seconds(os.getpid()) - before
+
+
+def _send(url: str, request: Request, rate: float, seconds: float) -> list[float]:
+    """Send requests at their due times, and return the seconds from each due time to its answer.
+
+    A connection has one request under way; a request for which none is free waits. Connections take turns, because the
+    server closes one that is idle.
+    """
+    address = urlsplit(url)
+    where = (str(address.hostname), address.port or 80)
+    free = deque(socket.create_connection(where) for _ in range(CONNECTIONS))
+    due_of: dict[socket.socket, float] = {}
+    times: list[float] = []
+    count, sent, started = int(rate * seconds), 0, time.perf_counter()
+    with selectors.DefaultSelector() as selector:
+        for connection in free:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            selector.register(connection, selectors.EVENT_READ)
+        while sent < count or due_of:
+            now = time.perf_counter()
+            while free and sent < count and (due := started + sent / rate) <= now:
+                connection = free.popleft()
+                due_of[connection] = due
+                connection.sendall(request(sent))
+                sent += 1
+            pause = started + sent / rate - time.perf_counter() if free and sent < count else TIMEOUT_SECONDS
+            ready = selector.select(max(0.0, pause))
+            if not ready and pause == TIMEOUT_SECONDS:
+                raise TimeoutError(f"{len(due_of)} requests have no answer after {TIMEOUT_SECONDS:.0f} s")
+            for key, _ in ready:
+                connection = key.fileobj  # type: ignore[assignment]
+                answer = connection.recv(65536)
+                if not answer.startswith(b"HTTP/1.1 200"):
+                    raise ValueError(f"a request was refused: {answer[:500]!r}")
+                times.append(time.perf_counter() - due_of.pop(connection))
+                free.append(connection)
+        for connection in free:
+            connection.close()
+    return times
+
+
+if __name__ == "__main__":
+    sys.exit(main())
