@@ -1,9 +1,12 @@
 """The demo's connection waits for a server that has too much to do, for a bounded time."""
 
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from caraway.demo.http import LONGEST_WAIT_SECONDS, PAUSE_SECONDS, DemoConnection
-from caraway.errors import RemoteError
+from caraway.errors import RemoteError, UnavailableError
 from tests.unit.client.stub import Stub, running
 
 BEHIND = (429, {"err_msg": "the index of Counts is behind", "code": "behind"})
@@ -44,3 +47,34 @@ def test_the_wait_is_bounded_and_other_refusals_end_it() -> None:
         with pytest.raises(RemoteError, match="404"):
             connection.post("/log", {})
         assert len(stub.asked) == 1
+
+
+def test_an_answer_may_come_in_pieces_and_one_that_ends_too_soon_is_an_error() -> None:
+    whole = b'HTTP/1.1 200 OK\r\ncontent-LENGTH: 14\r\n\r\n{"accepted":1}'
+    without_length = b"HTTP/1.1 200 OK\r\n\r\n{}"
+    # What the server sends on each connection, in packets; then it closes the connection.
+    connections = [[whole[:20], whole[20:50], whole[50:], whole], [whole[:50]], [without_length], [whole]]
+
+    def serve() -> None:
+        for packets in connections:
+            asked, _ = listening.accept()
+            with asked:
+                asked.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                asked.recv(65536)
+                for packet in packets[:3]:
+                    asked.sendall(packet)
+                for packet in packets[3:]:
+                    asked.recv(65536)
+                    asked.sendall(packet)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        with DemoConnection(f"http://127.0.0.1:{listening.getsockname()[1]}") as connection:
+            for _ in range(2):
+                assert connection.post("/log", {}) == {"accepted": 1}
+            # The server has closed the first connection, and ends the second one too soon.
+            for reason in ("ended|reset|pipe", "ended|reset|pipe", "Content-Length"):
+                with pytest.raises(UnavailableError, match=f"(?i){reason}"):
+                    connection.post("/log", {})
+            assert connection.post("/log", {}) == {"accepted": 1}
+        served.result()
