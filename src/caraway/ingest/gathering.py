@@ -80,9 +80,15 @@ class GatheringWriter:
         self._under_way[topic] = self._under_way.get(topic, 0) + 1
         items = group.items if len(group.items) == 1 else [_joined(group.items)]
         written = self._writer.write(topic, items)
+
         # The function doesn't know the future that it is added to. Otherwise they would keep each other, and the
         # garbage collector, which has to free such pairs, held up all requests for 0.2 s every few seconds.
-        written.add_done_callback(lambda done: loop.call_soon_threadsafe(self._settle, loop, topic, group, done))
+        def settle(done: "Future[None]") -> None:
+            # A write may outlive the loop of a server that ends, whose requests were all cancelled and answered.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._settle, loop, topic, group, done)
+
+        written.add_done_callback(settle)
 
     def _settle(self, loop: asyncio.AbstractEventLoop, topic: str, group: _Group, written: "Future[None]") -> None:
         """Settle the requests of a group that was written or failed, and send the group that waited for it."""

@@ -137,6 +137,18 @@ def test_all_requests_of_a_message_that_fails_learn_why() -> None:
     run(test)
 
 
+def test_a_write_may_outlive_the_loop_of_a_server_that_ends(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker()
+
+    async def ending() -> None:
+        GatheringWriter(broker).write(TOPIC, [item(0)])
+        await broker.sent()
+
+    asyncio.run(ending())
+    broker.futures[0].set_result(None)
+    assert not caplog.records
+
+
 def test_a_write_leaves_nothing_to_the_garbage_collector() -> None:
     async def test(broker: Broker, writer: GatheringWriter) -> None:
         future = writer.write(TOPIC, [item(0)])

@@ -52,7 +52,7 @@ def test_the_wait_is_bounded_and_other_refusals_end_it() -> None:
 def test_an_answer_may_come_in_pieces_and_one_that_ends_too_soon_is_an_error() -> None:
     whole = b'HTTP/1.1 200 OK\r\ncontent-LENGTH: 14\r\n\r\n{"accepted":1}'
     without_length = b"HTTP/1.1 200 OK\r\n\r\n{}"
-    # What the server sends on each connection, in packets; then it closes the connection.
+    # The packets that the server sends on each connection; it closes the connection behind the last one.
     connections = [[whole[:20], whole[20:50], whole[50:], whole], [whole[:50]], [without_length], [whole]]
 
     def serve() -> None:
