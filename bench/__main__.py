@@ -17,6 +17,7 @@ NO_PROGRAMS = {
     "operator_cases",
     "processor_times",
     "quiet",
+    "reports",
     "services",
 }
 

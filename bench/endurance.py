@@ -9,9 +9,7 @@ makes the load (`--by-python`), with fewer requests.
 """
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -25,6 +23,7 @@ from typing import Self
 import psutil
 from drivers import ENTITIES, TEN, Driver, Drivers
 from query import CONNECTIONS, bodies, load, load_by_python
+from reports import publish
 from rich.table import Table
 from services import services
 
@@ -88,14 +87,10 @@ def main() -> int:
         "errors": sum(w["errors"] for w in windows) + quiet["errors"],
         "lost": lost,
         "memory_mib": [round(bytes_ / MEBIBYTE, 1) for bytes_ in memory],
-        "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
     }
     show(report)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 1 if report["errors"] or lost else 0
 
 

@@ -13,15 +13,13 @@ join and an aggregate. With --all the other pipelines of the flights run as well
 """
 
 import argparse
-import json
-import os
-import platform
 import sys
 import time
 from functools import partial
 from pathlib import Path
 
 from more_jobs import JOINED, SINGLE, by_airport, by_maker, spread
+from reports import publish
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -90,13 +88,9 @@ def main() -> int:
         "lost": result.lost,
         "log_to_durable": result.log.as_json(),
         "log_to_served": result.served.as_json(),
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
     }
     show(result)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 1 if result.lost else 0
 
 

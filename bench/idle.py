@@ -9,9 +9,7 @@ an event runs from its log request until a query returns it.
 """
 
 import argparse
-import json
 import os
-import platform
 import sys
 import time
 from collections import Counter
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from processor_times import processor_seconds, processor_table, resident_bytes
+from reports import publish
 
 from caraway import Count, F, Max, connectors, dataset, featureset, field, meta, pipeline
 from caraway.cli.output import out
@@ -76,13 +75,9 @@ def main() -> int:
         "memory_mib": memory / MEBIBYTE,
         "log_to_served": freshness.as_json(),
         "lost": lost,
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
     }
     show(report, spent, seconds)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 1 if lost else 0
 
 

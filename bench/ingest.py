@@ -11,10 +11,8 @@ Without --url a stack is started for the run; processor times and memory need th
 """
 
 import argparse
-import json
 import math
 import os
-import platform
 import sys
 import threading
 import time
@@ -27,6 +25,7 @@ from typing import Self
 
 from ingest_cases import BATCH, Bodies, Case, Question, demo, joined, windows
 from processor_times import processor_seconds, processor_table, resident_bytes
+from reports import publish
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -82,14 +81,10 @@ def main() -> int:
         "largest_backlog": watch.largest_backlog,
         "memory_mib": memory / MEBIBYTE,
         "us_per_event": {f"{role}: {group}": 1e6 * s / case.events for (role, group), s in watch.spent.most_common()},
-        "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
     }
     show(report, watch.spent, case.events)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 0 if served else 1
 
 

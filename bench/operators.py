@@ -19,10 +19,7 @@ a second: with all rows of a key in one call it would be a batch job, which answ
 
 import argparse
 import bisect
-import json
-import os
 import pickle
-import platform
 import shutil
 import sys
 import tempfile
@@ -45,6 +42,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from reports import publish
 from rich.table import Table
 
 from caraway.children import process
@@ -164,12 +162,8 @@ def main() -> int:
         "figures": [
             {**vars(figure), "rows_per_second": round(figure.rate), "cpu_us": figure.cpu_us} for figure in figures
         ],
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
     }
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 0
 
 

@@ -11,7 +11,6 @@ index that is filled without Kafka (`alone.py`); with it the server must have th
 import argparse
 import json
 import os
-import platform
 import random
 import shutil
 import subprocess
@@ -30,6 +29,7 @@ from drivers import ENTITIES, SEVENTY, TEN, THIRTY
 from feast.rival import VERSION, feast_server
 from load import one_by_one, post, together
 from quiet import how_quiet
+from reports import publish
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -92,17 +92,13 @@ def main() -> int:
         "held_up_ms": quiet.worst_ms,
         "figures": figures,
         "feast_version": VERSION if options.feast else None,
-        "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
     }
     show(figures)
     if memory is not None:
         out.print(f"The server holds {memory:,.0f} MiB.")
     out.print(str(quiet))
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 0
 
 

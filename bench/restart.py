@@ -9,9 +9,6 @@ by `operators --only join --loaded --rows 1000 --keys N`.
 """
 
 import argparse
-import json
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -19,6 +16,7 @@ import time
 from pathlib import Path
 
 from index import SCHEMA, START_US, plan
+from reports import publish
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -52,16 +50,12 @@ def main() -> int:
         "keys": options.keys,
         "bytes": size,
         "seconds": seconds,
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
     }
     table = Table("", "seconds", title=f"An index with {options.keys:,} keys, {size / (1 << 20):,.0f} MiB")
     for step, value in seconds.items():
         table.add_row(step, f"{value:.2f}")
     out.print(table)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 0
 
 

@@ -18,7 +18,6 @@ import argparse
 import json
 import logging
 import os
-import platform
 import random
 import signal
 import statistics
@@ -38,6 +37,7 @@ from drivers import ENTITIES
 from load import post, together
 from query import caraway_requests
 from quiet import how_quiet
+from reports import publish
 
 from caraway.server import app as application
 from caraway.server.app import App
@@ -209,13 +209,9 @@ def main() -> None:
         "seconds": options.seconds,
         "held_up": quiet.part,
         "figures": figures,
-        "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
     }
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ round of log requests comes one of requests for the server's health at the same 
 """
 
 import argparse
-import json
 import os
-import platform
 import selectors
 import socket
 import sys
@@ -24,6 +22,7 @@ from urllib.parse import urlsplit
 import orjson
 from freshness import graph
 from processor_times import processor_seconds, processor_table
+from reports import publish
 
 from caraway.cli.output import out
 from caraway.client import Client
@@ -80,12 +79,8 @@ def main() -> int:
         "server_us": round(sum(value for (role, _), value in spent.items() if role == "server") * scale, 1),
         "total_us": round(spent.total() * scale, 1),
         "by_threads_us": {f"{role}: {group}": round(value * scale, 1) for (role, group), value in spent.most_common()},
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
     }
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 0
 
 

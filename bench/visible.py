@@ -8,9 +8,7 @@ the connections to each server reach all of its processes.
 """
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import threading
 import time
@@ -21,6 +19,7 @@ from pathlib import Path
 import httpx
 import psycopg
 from drivers import OWNER, webhook
+from reports import publish
 from rich.table import Table
 from services import services
 
@@ -65,16 +64,12 @@ def main() -> int:
         "p50_ms": round(statistics.median(milliseconds), 1),
         "p90_ms": round(milliseconds[int(0.9 * (len(milliseconds) - 1))], 1),
         "max_ms": round(milliseconds[-1], 1),
-        "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "python": platform.python_version(),
     }
     table = Table("a commit is visible on all servers after", box=None, header_style="dim")
     table.add_row(f"p50 {report['p50_ms']} ms, p90 {report['p90_ms']} ms, max {report['max_ms']} ms")
     out.print(table)
-    print(json.dumps(report))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2))
+    publish(report, options.json)
     return 0
 
 
