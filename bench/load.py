@@ -41,14 +41,21 @@ class Figures:
         }
 
 
-def post(url: str, body: bytes) -> bytes:
-    """Return the bytes of a request."""
+def post(url: str, body: bytes, *, token: str | None = None) -> bytes:
+    """Return the bytes of a request, which shows a token if there is one."""
     address = urlsplit(url)
+    shown = f"Authorization: Bearer {token}\r\n" if token else ""
     head = (
-        f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+        f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\n{shown}Content-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
+
+
+def get(url: str) -> bytes:
+    """Return the bytes of a request without a body."""
+    address = urlsplit(url)
+    return f"GET {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode()
 
 
 def connect(url: str) -> socket.socket:
@@ -81,7 +88,7 @@ def ask(connection: socket.socket, request: bytes) -> bytes:
     connection.sendall(request)
     answer = connection.recv(RECEIVE)
     while missing(answer) > 0:
-        answer += _more(connection)
+        answer += more(connection)
     return answer
 
 
@@ -115,7 +122,7 @@ def together(url: str, requests: Sequence[bytes], seconds: float, connections: i
             for key, _ in selector.select(1.0):
                 connection = key.fileobj  # type: ignore[assignment]
                 sent, answer = state[connection]
-                answer += _more(connection)
+                answer += more(connection)
                 if missing(answer) > 0:
                     state[connection] = (sent, answer)
                     continue
@@ -130,7 +137,8 @@ def together(url: str, requests: Sequence[bytes], seconds: float, connections: i
     return Figures(sorted(latencies), took)
 
 
-def _more(connection: socket.socket) -> bytes:
+def more(connection: socket.socket) -> bytes:
+    """Return the bytes of an answer that have come. Raises `RuntimeError` at the end of the connection."""
     data = connection.recv(RECEIVE)
     if not data:
         raise RuntimeError("the server closed the connection")

@@ -3,7 +3,7 @@
     python -m bench single_events [--rate 500] [--seconds 20] [--warm-up 40] [--rounds 3] [--json FILE]
 
 The events flow through one aggregate over windows of an hour, six and a day. Requests are written to a few sockets at
-their due times, and answers are read without a parser, so that the sender takes little of the machine. Before each
+their due times by the functions of `load.py`, so that the sender takes little of the machine. Before each
 round of log requests comes one of requests for the server's health at the same rate; they cost what HTTP costs.
 """
 
@@ -17,16 +17,17 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 from freshness import graph
+from load import connect, get, missing, more, post
 from processor_times import processor_seconds, processor_table
 from reports import publish
 
 from caraway.cli.output import out
 from caraway.client import Client
 from caraway.client.discovery import find_server
+from caraway.client.response import V1_API
 from caraway.demo.embedded import server
 from caraway.demo.example import load_example
 from caraway.demo.figures import Quantiles, quantiles
@@ -58,7 +59,7 @@ def main() -> int:
         client.commit("Flights out of New York", datasets, featuresets)
         client.close()
         wait_for_jobs(url, report=print)
-        log, health = _logs(url), _request(url, "GET", "/health", b"")
+        log, health = _logs(url), get(f"{url}{V1_API}/health")
         _send(url, log, options.rate, options.warm_up)
         rounds = []
         for _ in range(options.rounds):
@@ -85,18 +86,8 @@ def main() -> int:
 
 
 def _logs(url: str) -> Request:
-    run = Run("~single")
-    return lambda number: _request(url, "POST", "/log", orjson.dumps(run.request([number])))
-
-
-def _request(url: str, method: str, path: str, body: bytes) -> bytes:
-    token = find_server(url).token
-    lines = [f"{method} /api/v1{path} HTTP/1.1", f"Host: {urlsplit(url).netloc}"]
-    if token:
-        lines.append(f"Authorization: Bearer {token}")
-    if body:
-        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
-    return "\r\n".join([*lines, "", ""]).encode() + body
+    run, token = Run("~single"), find_server(url).token
+    return lambda number: post(f"{url}{V1_API}/log", orjson.dumps(run.request([number])), token=token)
 
 
 def _round(url: str, request: Request, rate: float, seconds: float) -> tuple[Quantiles, Counter[tuple[str, str]]]:
@@ -112,33 +103,34 @@ def _send(url: str, request: Request, rate: float, seconds: float) -> list[float
     A connection has one request under way; a request for which none is free waits. Connections take turns, because the
     server closes one that is idle.
     """
-    address = urlsplit(url)
-    where = (str(address.hostname), address.port or 80)
-    free = deque(socket.create_connection(where) for _ in range(CONNECTIONS))
-    due_of: dict[socket.socket, float] = {}
+    free = deque(connect(url) for _ in range(CONNECTIONS))
+    # The due time of the request that is under way on a connection, and what has come of its answer.
+    state: dict[socket.socket, tuple[float, bytes]] = {}
     times: list[float] = []
     count, sent, started = int(rate * seconds), 0, time.perf_counter()
     with selectors.DefaultSelector() as selector:
         for connection in free:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             selector.register(connection, selectors.EVENT_READ)
-        while sent < count or due_of:
+        while sent < count or state:
             now = time.perf_counter()
             while free and sent < count and (due := started + sent / rate) <= now:
                 connection = free.popleft()
-                due_of[connection] = due
+                state[connection] = (due, b"")
                 connection.sendall(request(sent))
                 sent += 1
             pause = started + sent / rate - time.perf_counter() if free and sent < count else TIMEOUT_SECONDS
             ready = selector.select(max(0.0, pause))
             if not ready and pause == TIMEOUT_SECONDS:
-                raise TimeoutError(f"{len(due_of)} requests have no answer after {TIMEOUT_SECONDS:.0f} s")
+                raise TimeoutError(f"{len(state)} requests have no answer after {TIMEOUT_SECONDS:.0f} s")
             for key, _ in ready:
                 connection = key.fileobj  # type: ignore[assignment]
-                answer = connection.recv(65536)
-                if not answer.startswith(b"HTTP/1.1 200"):
-                    raise ValueError(f"a request was refused: {answer[:500]!r}")
-                times.append(time.perf_counter() - due_of.pop(connection))
+                due, answer = state[connection]
+                answer += more(connection)
+                if missing(answer) > 0:
+                    state[connection] = (due, answer)
+                    continue
+                times.append(time.perf_counter() - due)
+                del state[connection]
                 free.append(connection)
         for connection in free:
             connection.close()

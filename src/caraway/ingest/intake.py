@@ -104,9 +104,6 @@ class Intake:
     async def _written_down(self) -> None:
         """Wait for all writes in progress, and raise the first of their errors."""
         pending, self._pending = self._pending, []
-        if len(pending) == 1:
-            await asyncio.wrap_future(pending[0])
-            return
         results = await asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
