@@ -95,8 +95,8 @@ def fill(store: IndexStore, plans: Sequence[IndexPlan], events: int, keys: int) 
 
 
 def put(writer: IndexWriter, plan: IndexPlan, given: Iterator[tuple[list[object], int]], now: int) -> None:
-    """Write rows with their times. An index that computes its dataset itself reads the records of its input."""
-    schema = plan.schema if plan.direct is None else plan.direct.source
+    """Write rows with their times."""
+    schema = plan.schema
     codec, batch = RecordCodec(schema), list[Message]()
     keys = len(schema.keys)
     for place, (row, at_us) in enumerate(given):

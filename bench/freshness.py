@@ -35,7 +35,7 @@ from caraway.featuresets import Featureset
 # after a start.
 WARM_UP_SECONDS = 45.0
 
-FLIGHTS_JOBS = 2
+FLIGHTS_JOBS = 5
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="watch each Nth event")
     parser.add_argument("--together", type=int, default=1, help="events of one request")
     parser.add_argument("--all", action="store_true", help="run all pipelines of the flights")
-    parser.add_argument("--jobs", type=int, default=0, help="jobs in all; the flights themselves have two")
+    parser.add_argument("--jobs", type=int, default=0, help="jobs in all; the flights themselves have five")
     parser.add_argument("--joined", action="store_true", help="measure through a join and an aggregate")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()

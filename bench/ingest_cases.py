@@ -93,7 +93,7 @@ def encode(connector: str, endpoint: str, rows: pd.DataFrame, bodies: Bodies | N
 
 
 def demo(events: int) -> Case:
-    """Return the demo's two jobs and eight indexes, over the departures of January 2013, again and again."""
+    """Return the demo's five jobs and eight indexes, over the departures of January 2013, again and again."""
     flights = load_example()
     departures = _departures(flights.tables(months=1)["departures"], events)
 

@@ -131,8 +131,6 @@ def definitions(version: int) -> tuple[list[Dataset], list[Featureset]]:
         @inputs(MortalTaps)
         def add(cls, taps: Dataset):
             times = taps.assign(times=(col("litres") * version).astype(int))
-            # Without a step that keeps rows there would be no job, since the index would compute the pipeline.
-            times = times.dedup(by=["pipe", "litres"])
             return times.groupby("pipe").aggregate(litres=Sum(of="times", window=Continuous("forever")))
 
     @featureset

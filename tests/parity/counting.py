@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -16,8 +16,6 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from caraway.engine_local.changes import SourceChange
-from caraway.engine_local.engine import LocalEngine
 from caraway.errors import UnavailableError
 from caraway.plan.model import CheckPlan
 from caraway.profiles.columns import ColumnProfile
@@ -28,7 +26,6 @@ from caraway.topics.codec import PUT, RecordCodec
 from caraway.topics.positions import TopicEnds, is_behind
 from tests.messages import positions_of
 from tests.parity.comparing import Difference
-from tests.parity.graphs import Case
 from tests.parity.plain_checks import outcome
 from tests.parity.profiling import differing_profiles, stored_profiles
 from tests.parity.traffic import Part, Traffic
@@ -158,21 +155,22 @@ class OnTopic:
     row: Sequence[Any] | None
 
 
-def rows_of(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> list[Row]:
+def rows_of(check: CheckPlan, records: Sequence[OnTopic]) -> list[Row]:
     """Return the rows that the records of a check's topic put into its dataset, in stored form."""
-    put = list(_put(records, keyed=bool(check.topic.schema.keys)) if check.repeats else _each(records))
-    return list(_rows(case, check, put))
+    topic = check.topic.schema
+    names = [column.name for column in topic.columns]
+    put = _put(records, keyed=bool(topic.keys)) if check.repeats else _each(records)
+    return [{**dict(zip(names, one.row or (), strict=True)), topic.timestamp: one.time_us} for one in put]
 
 
-def counted_plainly(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> dict[int, Counted]:
+def counted_plainly(check: CheckPlan, records: Sequence[OnTopic]) -> dict[int, Counted]:
     """Return what the expectations of a check must count, by number; expectations that look at no row are left out.
 
     Args:
-        case: The case, whose datasets needn't have expectations.
         check: The check.
         records: The records of its topic, those of a partition in their order.
     """
-    rows = rows_of(case, check, records)
+    rows = rows_of(check, records)
     counts: Counter[int] = Counter()
     failed: Counter[int] = Counter()
     for number, item in enumerate(check.suite.expectations):
@@ -205,24 +203,6 @@ def _put(records: Sequence[OnTopic], *, keyed: bool) -> Iterator[OnTopic]:
             yield record
 
 
-def _rows(case: Case, check: CheckPlan, records: Sequence[OnTopic]) -> Iterator[Row]:
-    """Yield the rows of a check's dataset; if an index computes it from its input, the in-process engine does here."""
-    topic = check.topic.schema
-    names = [column.name for column in topic.columns]
-    rows = [{**dict(zip(names, one.row or (), strict=True)), topic.timestamp: one.time_us} for one in records]
-    if check.direct is None:
-        yield from rows
-        return
-    read, made = check.topic.dataset, check.dataset
-    datasets = [replace(spec, pipelines=()) if spec.name == read else spec for spec in case.datasets]
-    # A row of a dataset with keys may replace another one, so each is put in by itself.
-    for together in [[row] for row in rows] if made.keys else [rows]:
-        engine = LocalEngine(datasets)
-        changes = [SourceChange(time_us=row[topic.timestamp], row=row, delete=False) for row in together]
-        engine.apply_changes(read, changes)
-        yield from engine.rows(made.name)
-
-
 def on_topic(check: CheckPlan, messages: Sequence[Message], positions: Mapping[int, int]) -> list[OnTopic]:
     """Return the records in messages of a check's topic that come before some positions."""
     codec = RecordCodec(check.topic.schema)
@@ -243,9 +223,9 @@ def differing_counts(traffic: Traffic, part: Part, counting: CountingProcess) ->
     found: list[Difference] = []
     for check in part.plan.checks:
         records = on_topic(check, traffic.records(check.topic), counting.positions(check))
-        wanted, counts = counted_plainly(part.case, check, records), counting.counts(check)
+        wanted, counts = counted_plainly(check, records), counting.counts(check)
         if check.profiled:
-            rows = rows_of(part.case, check, records)
+            rows = rows_of(check, records)
             found += differing_profiles(part, check, rows, counting.profiles(check))
         found += [
             Difference(

@@ -67,8 +67,8 @@ class ErasureCheck:
         rows = [dict(zip(spec.keys, key, strict=True)) for key, _ in asked]
         gone = [[row[name] for name in names] for row in rng.sample(rows, min(ERASED, len(rows)))]
         erased = ErasedKeys(lambda: {"k": MAC_KEY})
-        scope = plan.erasure_scope
-        erased.add(scope, [erasure_of(scope, plan.schema.keys, values, "k", MAC_KEY) for values in gone])
+        topic = plan.topic
+        erased.add(topic, [erasure_of(topic, plan.schema.keys, values, "k", MAC_KEY) for values in gone])
         engine = oracle(part.case, part.arrived())
         engine.erase(spec.name, [dict(zip(names, values, strict=True)) for values in gone])
         local = answered(spec, asked, engine)
@@ -86,14 +86,14 @@ class ErasureCheck:
         ]
 
     def _downstream(self, rng: Random, part: Part, keyed: Sequence[Expected]) -> list[Difference]:
-        """Erase rows of sources by a value of some column, and compare the datasets that an index computes itself."""
+        """Erase rows of sources by a value of some column, and compare offline reads of their topics."""
         found: list[Difference] = []
         topics = archived_topics([part.plan])
         for spec in (spec for spec in part.case.datasets if not spec.pipelines):
             topic = part.topic(spec.name)
-            direct = [expected for expected in keyed if part.index(expected.spec.name).topic == topic.name]
+            read = [expected for expected in keyed if part.index(expected.spec.name).topic == topic.name]
             arrived = part.arrived().get(spec.name, [])
-            if not direct or not arrived:
+            if not read or not arrived:
                 continue
             # The first columns have few values, each in many rows.
             column = rng.choice([*topic.schema.columns, *topic.schema.columns[:2] * 3])
@@ -112,7 +112,7 @@ class ErasureCheck:
             gone = _encoded(column, value)
             kept = [arrival for arrival in arrived if _encoded(column, arrival.row[column.name]) != gone]
             engine = oracle(part.case, part.arrived() | {spec.name: kept})
-            for expected in direct:
+            for expected in read:
                 asked, columns = _some(rng, expected), compared_columns(expected.spec)
                 local = answered(expected.spec, asked, engine)
                 cuts = ArchivedTopics(self._servers, str(self._objects), cuts_now(self._servers, topics))

@@ -84,7 +84,7 @@ class DownstreamErasures:
     def _cut(self, topic: str, records: Collection[ErasureRecord]) -> None:
         """Find offsets behind which a topic has no erased row, and have it begin new files before them."""
         # The records of the erasures lie behind the cut, so that indexes which are built later learn of them.
-        announcements = [encode_erasure(topic, erasure_by(record.key)) for record in records]
+        announcements = [encode_erasure(erasure_by(record.key)) for record in records]
         ends = begin_files_with(self._bootstrap_servers, topic, announcements)
         self._log.cut([record.id for record in records], ends)
         LOG.info("a topic has no row of erased keys from some offsets on", topic=topic, offsets=ends)

@@ -130,7 +130,4 @@ def _indexes(indexes: tuple[IndexExplained, ...]) -> Tree:
     for index in indexes:
         node = tree.add(Text(f"{index.dataset}: {index.kind} by {', '.join(index.keys)}, from {index.topic}"))
         node.add(Text(", ".join(index.values)))
-        if index.step is not None:
-            node.add(Text("computes the pipeline itself, without a job"))
-            _add_step(node, index.step)
     return tree

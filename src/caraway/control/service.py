@@ -364,14 +364,10 @@ def _refuse_several_pipelines(graph: Graph) -> None:
 
 
 def _refuse_backfill(change: CommitChange) -> None:
-    """Refuse new jobs, and new indexes that compute a pipeline themselves.
-
-    A job or index that another branch has is shared and needs no backfill.
-    """
+    """Refuse new jobs. A job that another branch has is shared and needs no backfill."""
     created = change.allocation.created_names
     plan = change.plan_after
     anew = [(job.dataset, job.pipeline) for job in plan.jobs if job.job_id in created]
-    anew += [(i.dataset, i.direct.pipeline) for i in plan.indexes if i.direct and i.asset.hex() in created]
     if anew:
         names = ", ".join(f"{dataset} (pipeline {pipeline})" for dataset, pipeline in anew)
         raise CommitError(

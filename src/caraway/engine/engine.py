@@ -46,11 +46,18 @@ EXIT_FENCED = 75
 class Engine:
     """Runs the jobs of a registry until it is stopped."""
 
-    def __init__(self, settings: Settings, registry: JobRegistry, member: Member | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        registry: JobRegistry,
+        member: Member | None = None,
+        *,
+        open_driver: Callable[[Settings], Driver] = Driver.open,
+    ) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
         Engines that are given a `member` share the jobs; an engine without one runs all jobs. Each engine has a data
-        folder of its own. Raises `ConfigurationError` if the settings name no brokers.
+        folder of its own. `open_driver` starts Spark. Raises `ConfigurationError` if the settings name no brokers.
         """
         if settings.kafka.bootstrap_servers is None:
             raise ConfigurationError("kafka.bootstrap_servers: the engine needs to know the brokers")
@@ -61,6 +68,7 @@ class Engine:
         self._stopping = threading.Event()
         self._fenced = threading.Event()
         self._member = member
+        self._open_driver = open_driver
         self._fence = None if member is None else Fence(member.lease, self._lose)
         self._checkpoints = settings.spark.checkpoints or settings.data_dir / "checkpoints"
 
@@ -78,7 +86,7 @@ class Engine:
         # seconds.
         self._link.start()
         started = time.monotonic()
-        driver = Driver.open(self._settings)
+        driver = self._open_driver(self._settings)
         log.info("Spark is ready after %.1f s", time.monotonic() - started)
         ownership = self._join(driver)
         self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), ownership)

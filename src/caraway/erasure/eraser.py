@@ -24,7 +24,7 @@ from caraway.erasure.places import DEAD_LETTERS_PLACE, DERIVED, index_files_of, 
 from caraway.erasure.recomputing import Recomputing
 from caraway.erasure.requests import ErasedKey, ErasureLog, ErasureRecord, erasure_by
 from caraway.errors import UnavailableError
-from caraway.plan.model import GraphPlan, IndexPlan, definition_of, topic_of_scope
+from caraway.plan.model import GraphPlan, IndexPlan, definition_of
 from caraway.recurring import Recurring
 from caraway.state.blueprints import EMITS
 from caraway.state.plans import Needed
@@ -161,11 +161,11 @@ class Eraser(Recurring):
         if needed is None:
             return
         records = self._log.unrecorded()
-        scopes = _scopes([planned.plan for planned in needed.commits.values()] if records else ())
+        topics = _topics([planned.plan for planned in needed.commits.values()] if records else ())
         sent = [
             # A topic that nobody needs any more is deleted with all of its rows, so it gets no record, and counts as
             # recorded.
-            (record.id, [self._announce(scope, record) for scope in scopes.get(definition_of(record.key.topic), ())])
+            (record.id, [self._announce(topic, record) for topic in topics.get(definition_of(record.key.topic), ())])
             for record in records
         ]
         written: list[int] = []
@@ -182,9 +182,8 @@ class Eraser(Recurring):
         if failure is not None:
             raise UnavailableError(f"Kafka doesn't take the record of an erasure: {failure}") from failure
 
-    def _announce(self, scope: str, record: ErasureRecord) -> "Future[None]":
-        message = encode_erasure(scope, erasure_by(record.key))
-        return self._writer.write_to_all(topic_of_scope(scope), *message)
+    def _announce(self, topic: str, record: ErasureRecord) -> "Future[None]":
+        return self._writer.write_to_all(topic, *encode_erasure(erasure_by(record.key)))
 
     def remove(self) -> None:
         """Remove the entries of erased keys, and write to Postgres which are removed.
@@ -196,12 +195,12 @@ class Eraser(Recurring):
             # Erasures that aren't pending were done here, perhaps just before a crash that kept them from being marked
             # in Postgres. So they are marked once after each start.
             for plan, gone in self._index.erasures(pending=False):
-                self._done(self._place, plan.erasure_scope, gone)
+                self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)
         for plan, left in waiting:
             if left and self._index.remove_erased(plan, self.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
-                self._done(self._place, plan.erasure_scope, left)
+                self._done(self._place, plan.topic, left)
         for place, numbers in self._unwritten.items():
             if numbers:
                 self._log.done(numbers, place)
@@ -242,15 +241,15 @@ class Eraser(Recurring):
         self._letters.sweep([planned.plan for planned in needed.commits.values()], retired)
         self._log.done(due, DEAD_LETTERS_PLACE)
 
-    def _done(self, place: str, scope: str, erasures: Iterable[Erasure]) -> None:
-        numbers = (self._known.get((scope, erasure)) for erasure in erasures)
+    def _done(self, place: str, topic: str, erasures: Iterable[Erasure]) -> None:
+        numbers = (self._known.get((topic, erasure)) for erasure in erasures)
         self._unwritten.setdefault(place, set()).update(number for number in numbers if number is not None)
 
 
-def _scopes(plans: Iterable[GraphPlan]) -> dict[str, set[str]]:
-    """Return the scopes of plans in which keys can be erased, by their definitions."""
+def _topics(plans: Iterable[GraphPlan]) -> dict[str, set[str]]:
+    """Return the topics of plans on which keys can be erased, by their definitions."""
     found: dict[str, set[str]] = {}
     for plan in plans:
-        for scope in (*(topic.name for topic in plan.topics), *(index.erasure_scope for index in plan.indexes)):
-            found.setdefault(definition_of(scope), set()).add(scope)
+        for topic in plan.topics:
+            found.setdefault(definition_of(topic.name), set()).add(topic.name)
     return found

@@ -3,9 +3,8 @@
 A key is a value of a key column of the dataset, or of another column that its definition marks as an erase key. An
 erased key itself is kept nowhere. A keyed hash of it is kept instead (BLAKE2b with a key of the deployment, RFC
 7693). The hash covers the dataset's definition and the columns too, so it doesn't show that two datasets had the same
-key. A key is erased in a scope: the topic, or the share that one index has of it if several indexes compute their
-records from it. It stays erased in all scopes of the same definition, such as a topic for which the dataset is computed
-again.
+key. A key is erased on a topic. It stays erased on all topics of the same definition, such as one for which the dataset
+is computed again.
 """
 
 import hashlib
@@ -23,8 +22,7 @@ from caraway.topics.codec import RecordCodec
 # The Kafka key of the records that announce erasures. Keys of rows are MessagePack, which never begins with the byte
 # c1, so no row has this key.
 ERASURE_KEY = b"\xc1caraway.erase"
-# Format 1 lacks the scope. Its records are on the topics that have the keys themselves.
-ERASURE_FORMATS = (1, 2)
+ERASURE_FORMAT = 1
 DIGEST_BYTES = 16
 
 # Returns whether a Kafka key is erased.
@@ -58,15 +56,14 @@ class _Announcement(msgspec.Struct, array_like=True, frozen=True):
 
     format: int
     erasure: Erasure
-    scope: str = ""
 
 
 _DECODE = msgspec.msgpack.Decoder(_Announcement).decode
 
 
-def encode_erasure(scope: str, erasure: Erasure) -> tuple[bytes, bytes]:
-    """Return Kafka's key and value of the record of an erasure in a scope (`IndexPlan.erasure_scope`)."""
-    return ERASURE_KEY, _ENCODE((ERASURE_FORMATS[-1], erasure, scope))
+def encode_erasure(erasure: Erasure) -> tuple[bytes, bytes]:
+    """Return Kafka's key and value of the record of an erasure."""
+    return ERASURE_KEY, _ENCODE((ERASURE_FORMAT, erasure))
 
 
 def is_erasure(key: bytes | None) -> bool:
@@ -74,8 +71,8 @@ def is_erasure(key: bytes | None) -> bool:
     return key == ERASURE_KEY
 
 
-def decode_erasure(value: bytes | None) -> tuple[str, Erasure]:
-    """Return the scope and the erasure in the value of a record; the scope is empty if it is the record's topic.
+def decode_erasure(value: bytes | None) -> Erasure:
+    """Return the erasure in the value of a record.
 
     Raises `InvalidInputError` if the value isn't that of an erasure.
     """
@@ -84,23 +81,23 @@ def decode_erasure(value: bytes | None) -> tuple[str, Erasure]:
     except msgspec.MsgspecError as error:
         raise InvalidInputError(f"it is no record of an erasure: {error}") from error
     erasure = found.erasure
-    if found.format not in ERASURE_FORMATS or len(erasure.digest) != DIGEST_BYTES or not erasure.columns:
-        raise InvalidInputError(f"it is no record of an erasure of format {' or '.join(map(str, ERASURE_FORMATS))}")
-    return found.scope, erasure
+    if found.format != ERASURE_FORMAT or len(erasure.digest) != DIGEST_BYTES or not erasure.columns:
+        raise InvalidInputError(f"it is no record of an erasure of format {ERASURE_FORMAT}")
+    return erasure
 
 
-def erasure_of(scope: str, columns: Sequence[Column], values: Sequence[object], key_id: str, mac_key: bytes) -> Erasure:
+def erasure_of(topic: str, columns: Sequence[Column], values: Sequence[object], key_id: str, mac_key: bytes) -> Erasure:
     """Return the erasure of a key.
 
     Args:
-        scope: The scope in which the key is erased; other scopes of its definition get the same hash.
+        topic: The topic on which the key is erased; other topics of its definition get the same hash.
         columns: Some of the columns there.
         values: Their values in stored form.
         key_id: The name of `mac_key`.
         mac_key: A secret of this deployment, up to 64 bytes.
     """
     names = tuple(column.name for column in columns)
-    digest = _hash(definition_of(scope), names, mac_key)
+    digest = _hash(definition_of(topic), names, mac_key)
     digest.update(RecordCodec.of_keys(columns).encode_key(values))
     return Erasure(names, key_id, digest.digest())
 
@@ -112,32 +109,32 @@ class ErasedKeys:
         """Start without keys; `mac_keys` returns the secrets of the hashes by name, and is called when needed."""
         self._mac_keys = mac_keys
         self._lock = threading.Lock()
-        # By definition, since a key is erased in all scopes of it.
+        # By definition, since a key is erased on all topics of it.
         self._groups: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
         self._known_rows: dict[tuple[str, RecordSchema], tuple[int, HidesRow | None, str]] = {}
 
-    def add(self, scope: str, erasures: Iterable[Erasure]) -> None:
-        """Add keys that are erased in a scope, and in all others of its definition."""
+    def add(self, topic: str, erasures: Iterable[Erasure]) -> None:
+        """Add keys that are erased on a topic, and on all others of its definition."""
         with self._lock:
-            groups = self._groups.setdefault(definition_of(scope), {})
+            groups = self._groups.setdefault(definition_of(topic), {})
             for erasure in erasures:
                 groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
 
-    def hides(self, scope: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
-        """Return the function that checks whether a Kafka key is erased in a scope; None if none can be.
+    def hides(self, topic: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
+        """Return the function that checks whether a Kafka key is erased on a topic; None if none can be.
 
         Rows that are erased by other columns than these keys are found by `hides_row` only.
 
         Args:
-            scope: The scope (`IndexPlan.erasure_scope`).
+            topic: The name of the topic.
             keys: The columns that the Kafka keys are made of.
             strict: Refuse if some hashes can't be compared; otherwise leave these out.
 
         Raises:
             UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
         """
-        definition = definition_of(scope)
+        definition = definition_of(topic)
         groups = self._groups.get(definition)
         if not groups:
             return None
@@ -148,20 +145,20 @@ class ErasedKeys:
             with self._lock:
                 known = self._known[definition, keys] = (len(groups), *self._compiled(definition, keys, dict(groups)))
         if strict:
-            _require(scope, known[2])
+            _require(topic, known[2])
         return known[1]
 
-    def hides_row(self, scope: str, schema: RecordSchema) -> HidesRow | None:
+    def hides_row(self, topic: str, schema: RecordSchema) -> HidesRow | None:
         """Return the function that checks whether a row is erased by columns that aren't keys; None if no row is.
 
         Args:
-            scope: The scope.
+            topic: The name of the topic.
             schema: The schema of the rows.
 
         Raises:
             UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
         """
-        definition = definition_of(scope)
+        definition = definition_of(topic)
         groups = self._groups.get(definition)
         if not groups:
             return None
@@ -170,22 +167,22 @@ class ErasedKeys:
             with self._lock:
                 compiled = self._compiled_rows(definition, schema, groups)
                 known = self._known_rows[definition, schema] = (len(groups), *compiled)
-        _require(scope, known[2])
+        _require(topic, known[2])
         return known[1]
 
-    def hides_record(self, scope: str, schema: RecordSchema) -> HidesRecord | None:
-        """Return the check whether a record is erased in a scope; None if none is. It raises as `hides_row` does."""
-        key, row = self.hides(scope, schema.keys), self.hides_row(scope, schema)
+    def hides_record(self, topic: str, schema: RecordSchema) -> HidesRecord | None:
+        """Return the check whether a record is erased on a topic; None if none is. It raises as `hides_row` does."""
+        key, row = self.hides(topic, schema.keys), self.hides_row(topic, schema)
         return None if key is None and row is None else HidesRecord(key, row)
 
-    def hides_values(self, scope: str, values: Mapping[Column, object]) -> bool:
-        """Return whether a row is erased in a scope, given the columns that are known of it, in stored form.
+    def hides_values(self, topic: str, values: Mapping[Column, object]) -> bool:
+        """Return whether a row is erased on a topic, given the columns that are known of it, in stored form.
 
         Raises:
             UnavailableError: As in `hides`.
         """
         schema = RecordSchema(keys=(), columns=tuple(values), timestamp="", fingerprint=0)
-        test = self.hides_row(scope, schema) if values else None
+        test = self.hides_row(topic, schema) if values else None
         return test is not None and test(list(values.values()))
 
     def _compiled(
@@ -223,11 +220,11 @@ class ErasedKeys:
         return (lambda row: any(test(row) for test in tests)) if tests else None, ", ".join(missing)
 
 
-def _require(scope: str, missing: str) -> None:
-    """Raise UnavailableError if secrets are missing with which keys of a scope were erased."""
+def _require(topic: str, missing: str) -> None:
+    """Raise UnavailableError if secrets are missing with which keys of a topic were erased."""
     if missing:
         raise UnavailableError(
-            f"keys of {scope} were erased with the key {missing}, which this process hasn't got: it can't tell "
+            f"keys of {topic} were erased with the key {missing}, which this process hasn't got: it can't tell "
             "which rows it must not show; give it the deployment's key file (secrets.key_file)"
         )
 

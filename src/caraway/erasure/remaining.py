@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.trees import datasets_read, reached
 from caraway.index.storage.snapshots import KEPT
-from caraway.plan.model import topic_of_scope
 from caraway.served.log import SERVED
 from caraway.topics.dead_letters import DEAD_LETTERS
 
@@ -26,18 +25,16 @@ class Remains:
     until: str
 
 
-def remaining(dataset: str, graph: Graph, scopes: Sequence[str], *, downstream: bool = False) -> list[Remains]:
+def remaining(dataset: str, graph: Graph, topics: Sequence[str], *, downstream: bool = False) -> list[Remains]:
     """Return the places that keep rows of erased keys of a dataset in clear text.
 
     Args:
         dataset: The name of the dataset.
         graph: The definitions of the branch.
-        scopes: The scopes in which its keys were erased (`IndexPlan.erasure_scope`).
+        topics: The topics on which its keys were erased.
         downstream: The erasure also reaches the topic and what is computed from the rows.
     """
     specs = {spec.name: spec for spec in graph.datasets}
-    # The topic of another scope is that of a dataset from which this one is computed, and is named with it.
-    topics = [topic for topic in scopes if topic == topic_of_scope(topic)]
     readers: dict[str, list[str]] = {}
     for spec in graph.datasets:
         for name in _inputs(spec):

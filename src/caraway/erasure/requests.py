@@ -30,9 +30,9 @@ def is_between(reached: str, missing: str) -> sa.ColumnElement[bool]:
 class ErasedKey:
     """A key whose erasure was requested, as a hash.
 
-    `topic` is the scope, which for most datasets is their topic; the key is erased in all scopes of its definition,
-    also in later ones. `by_key` is false if a column isn't a key of the dataset. If `downstream` is set, the topic is
-    emptied of the rows, and what is computed from them is computed again.
+    `topic` is that of the dataset; the key is erased on all topics of its definition, also on later ones. `by_key` is
+    false if a column isn't a key of the dataset. If `downstream` is set, the topic is emptied of the rows, and what is
+    computed from them is computed again.
     """
 
     request: str

@@ -137,7 +137,7 @@ def hiding_times(erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_
 
     Raises `UnavailableError` if this process lacks a secret to compare keys with erased ones.
     """
-    hides = erased.hides(plan.erasure_scope, plan.schema.keys)
+    hides = erased.hides(plan.topic, plan.schema.keys)
     if hides is None:
         return at_us
     to_kafka = kafka_key(plan)

@@ -28,15 +28,11 @@ WRITE_SECONDS = 10.0
 PRODUCING: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": int(WRITE_SECONDS * 1000)}
 
 
-def scopes_of_step(plan: GraphPlan, body: Mapping[str, Any]) -> Iterator[tuple[str, RecordSchema]]:
-    """Yield the scopes, with their schemas, whose rows the step or sink reads and writes that made a dead letter."""
+def topics_of_step(plan: GraphPlan, body: Mapping[str, Any]) -> Iterator[tuple[str, RecordSchema]]:
+    """Yield the topics, with their schemas, whose rows the step or sink reads and writes that made a dead letter."""
     for job in plan.jobs:
         if job.job_id == body.get("job"):
             yield from ((topic.name, topic.schema) for topic in (*job.inputs, job.output))
-    for index in plan.indexes:
-        if index.direct is not None and index.direct.label == body.get("index"):
-            yield index.erasure_scope, index.schema
-            yield index.topic, index.direct.source
     for sink in plan.sinks:
         if "sink" in body and sink.topic.name == body.get("topic"):
             yield sink.topic.name, sink.topic.schema
@@ -69,8 +65,8 @@ class _Finder:
         if "webhook" in body or "source" in body:
             targets = self._targets.get(str(body.get("dataset")), ())
             return any(self._erased.hides_values(target.topic, target.erasable_of(row)) for target in targets)
-        scopes = (found for plan in self._plans for found in scopes_of_step(plan, body))
-        return any(self._erased.hides_values(scope, values_of(schema, row)) for scope, schema in scopes)
+        topics = (found for plan in self._plans for found in topics_of_step(plan, body))
+        return any(self._erased.hides_values(topic, values_of(schema, row)) for topic, schema in topics)
 
 
 class LetterErasure:

@@ -172,7 +172,7 @@ class OfflineReader(SeriesReader):
         asked = {name: position for position, name in enumerate(_key_fields(plan))}
         others = [name for name in dict.fromkeys(columns) if name not in asked]
         history = self._history(plan, others)
-        if self._erased.hides(plan.erasure_scope, plan.schema.keys) is not None:
+        if self._erased.hides(plan.topic, plan.schema.keys) is not None:
             return None
         groups = history.groups.find_series([keys[asked[key.name]] for key in plan.schema.keys])
         try:
@@ -190,7 +190,7 @@ class OfflineReader(SeriesReader):
         if (order := [fields.index(key.name) for key in plan.schema.keys]) != list(range(len(fields))):
             keys = [tuple(key[position] for position in order) for key in keys]
         groups = history.groups.find(keys)
-        hides = self._erased.hides(plan.erasure_scope, plan.schema.keys)
+        hides = self._erased.hides(plan.topic, plan.schema.keys)
         if hides is not None:
             encode = RecordCodec.of_keys(plan.schema.keys).encode_key
             groups = np.where([hides(encode(key) or b"") for key in keys], MISSING, groups)

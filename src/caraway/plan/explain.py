@@ -104,17 +104,13 @@ class TopicExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexExplained:
-    """An index: `values` are the columns or aggregates that a lookup by `keys` returns.
-
-    `step` is the last step of the pipeline, if the index computes it itself while it reads `topic`, without a job.
-    """
+    """An index: `values` are the columns or aggregates that a lookup by `keys` returns."""
 
     dataset: str
     kind: str
     topic: str
     keys: tuple[str, ...]
     values: tuple[str, ...]
-    step: StepExplained | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +129,7 @@ class PlanExplained:
             (job.dataset, job.pipeline, job.mode, job.mode_reason, _steps(job.step), job.slots) for job in self.jobs
         ]
         indexes = [
-            (
-                index.dataset,
-                index.kind,
-                ", ".join(index.keys),
-                ", ".join(index.values),
-                "as its topic has them" if index.step is None else _steps(index.step),
-            )
-            for index in self.indexes
+            (index.dataset, index.kind, ", ".join(index.keys), ", ".join(index.values)) for index in self.indexes
         ]
         topics = [
             (topic.dataset, topic.kind, topic.partitions, ", ".join(topic.writers), ", ".join(topic.readers))
@@ -151,7 +140,7 @@ class PlanExplained:
             [f"{len(self.jobs)} jobs", f"{self.slots} slots", f"{len(self.topics)} topics"],
             [
                 Table("jobs", ("dataset", "pipeline", "mode", "why", "steps", "slots"), jobs),
-                Table("indexes", ("dataset", "kind", "keys", "values", "steps"), indexes),
+                Table("indexes", ("dataset", "kind", "keys", "values"), indexes),
                 Table("topics", ("dataset", "kind", "partitions", "written by", "read by"), topics),
                 Table("shared", ("",), [(line,) for line in self.shared]),
             ],
@@ -265,13 +254,7 @@ def _index(index: IndexPlan) -> IndexExplained:
         topic=index.topic,
         keys=keys,
         values=aggregates or columns,
-        step=None if index.direct is None else _direct_step(index.direct.operator),
     )
-
-
-def _direct_step(operator: Operator) -> StepExplained:
-    """Return a step that an index does, which keeps no rows between two records."""
-    return StepExplained(text=text_of(operator), steps=tuple(_direct_step(parent) for parent in parents(operator)))
 
 
 def _aggregate(aggregate: AggregateSpec) -> str:

@@ -23,12 +23,10 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 NAME_DIGITS = 12
 # The number of hexadecimal digits that tell apart branches whose names would become the same text.
 BRANCH_DIGITS = 8
-# Separates a topic from a dataset in an erasure scope. Kafka allows no topic with it in its name.
-SCOPE_SEPARATOR = ">"
-# The end of the name of a topic, in any of its generations (`caraway.state.blueprints`), or of a share of a topic: the
-# dataset and the hash of its definition.
-DEFINITION = re.compile(rf"([^.{SCOPE_SEPARATOR}]+\.[0-9a-f]{{{NAME_DIGITS}}})(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?$")
-# Far more scopes than a deployment has.
+# The end of the name of a topic, in any of its generations (`caraway.state.blueprints`): the dataset and the hash of
+# its definition.
+DEFINITION = re.compile(rf"([^.]+\.[0-9a-f]{{{NAME_DIGITS}}})(?:\.[0-9]{{1,{NAME_DIGITS - 1}}})?$")
+# Far more topics than a deployment has.
 KEPT_DEFINITIONS = 10_000
 # The hexadecimal digits of the hash of a dataset's expectations in the name under which its rows are counted.
 CHECK_DIGITS = 16
@@ -79,20 +77,6 @@ class TopicPlan:
     revised: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectFeed:
-    """The way from the records of a topic to those of an index that computes them itself, without a job (decision 36).
-
-    `pipeline` is the name of the dataset's pipeline, and `operator` its tree, which begins with the dataset of the
-    topic. `source` is the schema of the topic's records. `label` stands for the dataset and its definition.
-    """
-
-    pipeline: str
-    operator: Operator
-    source: RecordSchema
-    label: str
-
-
 class IndexKind(StrEnum):
     """The two kinds of index: of versions, and of aggregates."""
 
@@ -104,10 +88,9 @@ class IndexKind(StrEnum):
 class IndexPlan:
     """An index: fed from `topic`, all its entries begin with `asset` (8 bytes).
 
-    `schema` is that of the index's own records. They are those of the topic, or made from them by `direct`. If
-    `revised` is set, records may be revised (a join or changelog precedes), so the index keeps the location of each
-    identity. `aggregates` is empty for an index of versions. `fields` are the dataset's columns: keys first, timestamp
-    last.
+    `schema` is that of the topic's records. If `revised` is set, records may be revised (a join or changelog
+    precedes), so the index keeps the location of each identity. `aggregates` is empty for an index of versions.
+    `fields` are the dataset's columns: keys first, timestamp last.
 
     The other attributes belong to aggregations. `window` is that of the groupby, if it has one; the dataset then has
     the key `window` besides the keys of the records. If `along` is set, the time of a record comes from the column that
@@ -126,12 +109,6 @@ class IndexPlan:
     window: HoppingWindow | SessionWindow | None = None
     along: bool = False
     emits: TopicPlan | None = None
-    direct: DirectFeed | None = None
-
-    @property
-    def erasure_scope(self) -> str:
-        """The name under which keys of this index are erased: its topic, or with `direct` its share of the topic."""
-        return self.topic if self.direct is None else f"{self.topic}{SCOPE_SEPARATOR}{self.direct.label}"
 
     @property
     def keys(self) -> tuple[Column, ...]:
@@ -167,19 +144,14 @@ class JobPlan:
     horizon_us: int
 
 
-def topic_of_scope(scope: str) -> str:
-    """Return the topic that has the records with the keys of an erasure scope, and the records of erasures."""
-    return scope.partition(SCOPE_SEPARATOR)[0]
-
-
 @lru_cache(maxsize=KEPT_DEFINITIONS)
-def definition_of(scope: str) -> str:
-    """Return the dataset of an erasure scope with the hash of its definition, or the scope itself if it has none.
+def definition_of(topic: str) -> str:
+    """Return the dataset of a topic with the hash of its definition, or the topic's name if it has none.
 
-    All generations of a topic have the same definition, and so has a share of another topic that an index has of it.
+    All generations of a topic have the same definition.
     """
-    found = DEFINITION.search(scope)
-    return scope if found is None else found[1]
+    found = DEFINITION.search(topic)
+    return topic if found is None else found[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,10 +194,9 @@ class SinkPlan:
 class CheckPlan:
     """The rows of a dataset are checked against its expectations, and its columns are profiled.
 
-    The rows are on `topic`, or are computed from its records by `direct`. `schema` is that of the rows. If `repeats` is
-    set, a job or an index writes the topic, so a record may come again after a restart. Keys are erased on the topic
-    `erased_on`; if an index computes the dataset's records itself, `label` stands for the dataset there. The suite of a
-    dataset that is only profiled is empty.
+    The rows are on `topic`, and `schema` is theirs. If `repeats` is set, a job or an index writes the topic, so that a
+    record may come again after a restart. Keys are erased on the topic `erased_on`. The suite of a dataset that is only
+    profiled is empty.
     """
 
     dataset: DatasetSpec
@@ -234,8 +205,6 @@ class CheckPlan:
     schema: RecordSchema
     repeats: bool
     erased_on: str
-    label: str | None = None
-    direct: DirectFeed | None = None
 
     @property
     def profiled(self) -> bool:
@@ -251,13 +220,7 @@ class CheckPlan:
         texts = [f"{item.name} {item.arguments}" for item in self.suite.expectations]
         texts += ["profiled"] if self.profiled else []
         digest = hashlib.sha256("\n".join([str(self.suite.version), *texts]).encode()).hexdigest()
-        label = "" if self.label is None else f"{SCOPE_SEPARATOR}{self.label}"
-        return f"{self.topic.name}{label}/{digest[:CHECK_DIGITS]}"
-
-    @property
-    def erasure_scope(self) -> str:
-        """The name under which keys of the rows are erased (`IndexPlan.erasure_scope`)."""
-        return self.erased_on if self.label is None else f"{self.erased_on}{SCOPE_SEPARATOR}{self.label}"
+        return f"{self.topic.name}/{digest[:CHECK_DIGITS]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

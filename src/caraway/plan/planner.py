@@ -6,7 +6,7 @@ The same definition therefore finds its data again, and a changed one starts wit
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -24,7 +24,6 @@ from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.plan import model
-from caraway.plan.direct import inlined, root_of
 from caraway.plan.lowering import lowered
 from caraway.plan.modes import mode_of
 from caraway.plan.pruning import pruned
@@ -43,9 +42,7 @@ class _Planned:
     """The plan of a dataset, as far as the plans of datasets that are computed from it need it.
 
     The dataset's job writes `topic`. For an aggregate, `rows` is the topic of its rows, which an index writes if a job
-    reads them; these rows may be later than the aggregate inputs by `reach_us`. `operator` is the tree of its pipeline,
-    in which datasets that need no topic are replaced by their trees. `root` is the dataset from whose topic an index
-    can compute the tree itself, if it can.
+    reads them; these rows may be later than the aggregate inputs by `reach_us`.
     """
 
     spec: DatasetSpec
@@ -54,8 +51,12 @@ class _Planned:
     horizon_us: int
     rows: model.TopicPlan | None = None
     reach_us: int = 0
-    operator: Operator | None = None
-    root: str | None = None
+
+    @property
+    def operator(self) -> Operator | None:
+        """The tree of its pipeline, if it has one."""
+        pipeline = _pipeline(self.spec)
+        return None if pipeline is None else pipeline.operator
 
     @property
     def read(self) -> model.TopicPlan:
@@ -75,31 +76,21 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
     declared = {spec.name: spec for spec in graph.datasets}
     specs = {made.name: made for spec in graph.datasets for made in lowered(spec, declared)}
     planned: dict[str, _Planned] = {}
-    trees: dict[str, Operator] = {}
     for name in _order(specs):
-        found = planned[name] = _plan_dataset(specs[name], specs, planned, trees)
-        if found.operator is not None and found.rows is None and found.root and _has_exact_types(found, specs):
-            trees[name] = found.operator
-    computed, read = _computed_by_jobs(planned, specs)
+        planned[name] = _plan_dataset(specs[name], specs, planned)
     in_order = [planned[name] for name in specs]
+    read = {name for p in in_order if p.operator is not None for name in datasets_read(p.operator)}
     emitted = [(p, p.rows) for p in in_order if p.rows is not None and (p.spec.name in read or _sends(p.spec))]
     return model.GraphPlan(
-        topics=(
-            *(p.topic for p in in_order if p.operator is None or p.spec.name in computed),
-            *(rows for _, rows in emitted),
-        ),
-        jobs=tuple(
-            _job(p, pipeline, planned, specs)
-            for p in in_order
-            if p.spec.name in computed and (pipeline := _pipeline(p.spec)) is not None
-        ),
+        topics=(*(p.topic for p in in_order), *(rows for _, rows in emitted)),
+        jobs=tuple(_job(p, pipeline, planned, specs) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
         indexes=(
-            *(_index(p, planned, specs) for p in in_order if _is_indexed(p.spec)),
-            *(_emitting(p, rows, planned, specs) for p, rows in emitted),
+            *(_index(p) for p in in_order if _is_indexed(p.spec)),
+            *(_emitting(p, rows) for p, rows in emitted),
         ),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
         sinks=tuple(_sink(p, sink) for p in in_order for sink in dict.fromkeys(p.spec.sinks)),
-        checks=tuple(_check(p, computed, planned, specs) for p in in_order if _is_checked(p.spec)),
+        checks=tuple(_check(p) for p in in_order if _is_checked(p.spec)),
     )
 
 
@@ -113,64 +104,16 @@ def _is_checked(spec: DatasetSpec) -> bool:
     return spec.profiled or (spec.expectations is not None and bool(spec.expectations.expectations))
 
 
-def _check(
-    planned: _Planned,
-    computed: Collection[str],
-    by_name: Mapping[str, _Planned],
-    specs: Mapping[str, DatasetSpec],
-) -> model.CheckPlan:
-    """Return how the rows of a dataset are checked; `computed` are the datasets that jobs compute."""
-    root = None if planned.root is None or planned.spec.name in computed else by_name[planned.root]
-    is_direct = root is not None and planned.rows is None
-    read = root if root is not None and is_direct else planned
+def _check(planned: _Planned) -> model.CheckPlan:
+    """Return how the rows of a dataset are checked."""
     return model.CheckPlan(
         dataset=planned.spec,
         suite=planned.spec.expectations or NO_EXPECTATIONS,
-        topic=read.read,
+        topic=planned.read,
         schema=planned.read.schema,
-        repeats=read.operator is not None,
-        erased_on=(root or planned).topic.name,
-        label=None if root is None else planned.label,
-        direct=_direct(planned, by_name, specs) if is_direct else None,
+        repeats=planned.operator is not None,
+        erased_on=planned.topic.name,
     )
-
-
-def _has_exact_types(planned: _Planned, specs: Mapping[str, DatasetSpec]) -> bool:
-    """Return whether the tree of a dataset has exactly the declared types: not int where the dataset has float."""
-    if planned.operator is None:
-        return False
-    found = schema_of(planned.operator, specs)
-    return found.keys.keys() == set(planned.spec.keys) and found.columns == {
-        field.name: field.dtype for field in planned.spec.fields
-    }
-
-
-def _computed_by_jobs(
-    planned: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the datasets that jobs compute, and those that jobs read.
-
-    `planned` has each dataset after those that it reads. A dataset that an index can compute has a job all the same if
-    a reader or a sink needs its topic, or if nothing else of it would run.
-    """
-    used = {name for spec in specs.values() if (p := _pipeline(spec)) is not None for name in datasets_read(p.operator)}
-    computed: set[str] = set()
-    read: set[str] = set()
-    roots: set[str] = set()
-    for name, found in reversed(list(planned.items())):
-        if found.operator is None:
-            continue
-        is_aggregate = found.rows is not None
-        is_checked = _is_checked(found.spec)
-        is_sent = name in read or bool(found.spec.sinks) or (is_aggregate and is_checked)
-        is_served = _is_indexed(found.spec) or (is_aggregate and is_sent)
-        needs_topic = not is_aggregate and (is_sent or name in roots)
-        if found.root is None or needs_topic or not (is_served or name in used):
-            computed.add(name)
-            read.update(datasets_read(found.operator))
-        if found.root is not None and (is_served or is_checked):
-            roots.add(found.root)
-    return frozenset(computed), frozenset(read)
 
 
 def _check_targets(graph: Graph) -> None:
@@ -233,7 +176,6 @@ def _plan_dataset(
     spec: DatasetSpec,
     specs: Mapping[str, DatasetSpec],
     planned: Mapping[str, _Planned],
-    trees: Mapping[str, Operator],
 ) -> _Planned:
     pipeline = _pipeline(spec)
     if pipeline is None:
@@ -257,12 +199,9 @@ def _plan_dataset(
         disorder_us=disorder,
         revised=revised,
     )
-    operator = inlined(pipeline.operator, trees) if pipeline else None
-    root = None if operator is None else root_of(operator, specs)
-    if root is not None and (planned[root].topic.revised or planned[root].topic.kind is not model.TopicKind.EVENTS):
-        root = None
+    operator = pipeline.operator if pipeline else None
     if not isinstance(operator, Aggregate):
-        return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon, operator=operator, root=root)
+        return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon)
     rows = model.TopicPlan(
         dataset=spec.name,
         name=f"{topic.name}.rows",
@@ -271,16 +210,8 @@ def _plan_dataset(
         disorder_us=disorder,
         revised=True,
     )
-    reach = _reach_us(operator)
     return _Planned(
-        spec=spec,
-        content=content,
-        topic=topic,
-        horizon_us=horizon,
-        rows=rows,
-        reach_us=reach,
-        operator=operator,
-        root=root,
+        spec=spec, content=content, topic=topic, horizon_us=horizon, rows=rows, reach_us=_reach_us(operator)
     )
 
 
@@ -323,7 +254,7 @@ def _output(
 def _job(
     planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]
 ) -> model.JobPlan:
-    operator = pruned(planned.operator or pipeline.operator, specs)
+    operator = pruned(pipeline.operator, specs)
     mode, reason = mode_of(operator)
     return model.JobPlan(
         job_id=_job_id(planned.label, pipeline, operator),
@@ -353,50 +284,30 @@ def _is_indexed(spec: DatasetSpec) -> bool:
     return spec.index is not None and (spec.index.online or spec.index.offline)
 
 
-def _index(planned: _Planned, by_name: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]) -> model.IndexPlan:
+def _index(planned: _Planned) -> model.IndexPlan:
     aggregate = planned.operator if isinstance(planned.operator, Aggregate) else None
-    direct = _direct(planned, by_name, specs)
     return model.IndexPlan(
         dataset=planned.spec.name,
-        # An index that reads another topic has other offsets, so it must not take those of an index with a job.
-        asset=_digest(b"index" if direct is None else b"direct index", planned.content)[:8],
+        asset=_digest(b"index", planned.content)[:8],
         kind=model.IndexKind.VERSIONS if aggregate is None else model.IndexKind.AGGREGATE,
-        topic=planned.topic.name if planned.root is None else by_name[planned.root].topic.name,
+        topic=planned.topic.name,
         schema=planned.topic.schema,
         revised=planned.topic.revised,
         aggregates=() if aggregate is None else aggregate.aggregates,
         fields=_fields(planned.spec),
         window=None if aggregate is None else aggregate.window,
         along=aggregate is not None and aggregate.along is not None,
-        direct=direct,
     )
 
 
-def _direct(
-    planned: _Planned, by_name: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]
-) -> model.DirectFeed | None:
-    pipeline = _pipeline(planned.spec)
-    if pipeline is None or planned.operator is None or planned.root is None:
-        return None
-    return model.DirectFeed(
-        pipeline=pipeline.name,
-        operator=pruned(planned.operator, specs),
-        source=by_name[planned.root].topic.schema,
-        label=planned.label,
-    )
-
-
-def _emitting(
-    planned: _Planned, rows: model.TopicPlan, by_name: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]
-) -> model.IndexPlan:
+def _emitting(planned: _Planned, rows: model.TopicPlan) -> model.IndexPlan:
     """Return the index that writes the rows of an aggregate to a topic.
 
     It is a separate index from the one that answers queries, since it is created with the first job that reads the
     rows.
     """
-    index = _index(planned, by_name, specs)
-    prefix = b"rows" if index.direct is None else b"direct rows"
-    return replace(index, dataset=f"{planned.spec.name}/rows", asset=_digest(prefix, planned.content)[:8], emits=rows)
+    asset = _digest(b"rows", planned.content)[:8]
+    return replace(_index(planned), dataset=f"{planned.spec.name}/rows", asset=asset, emits=rows)
 
 
 def _fields(spec: DatasetSpec) -> tuple[model.Column, ...]:

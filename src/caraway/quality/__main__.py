@@ -145,7 +145,7 @@ class Quality:
                 self._store.forget(check_id, partial(is_hidden, hides))
 
     def _hides(self, plan: CheckPlan) -> HidesRecord | None:
-        return self._erased.hides_record(plan.erasure_scope, plan.schema)
+        return self._erased.hides_record(plan.erased_on, plan.schema)
 
     def _tell(self, checks: Mapping[str, CheckPlan]) -> None:
         self._watch.look(checks, self._branches)

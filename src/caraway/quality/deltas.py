@@ -7,14 +7,12 @@ this partition in their order. One without a key may come to any partition.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import Any
 
 import msgspec
 import structlog
 
 from caraway.errors import InvalidInputError
-from caraway.index.feeding.direct import compiled
 from caraway.plan.model import CheckPlan, RecordSchema
 from caraway.quality.seen import Entry, SeenRecords, digest_of
 from caraway.topics.blocks import is_block, split
@@ -67,7 +65,6 @@ class DeltaReader:
         self._plan = plan
         self._seen = seen
         self._codec = RecordCodec(plan.topic.schema)
-        self._make = None if plan.direct is None else compiled(plan.schema, plan.direct)
         self._has_keys = bool(plan.topic.schema.keys)
         self._refused = 0
 
@@ -83,11 +80,8 @@ class DeltaReader:
         else:
             records = self._not_seen(messages, counted)
         ingested = [record.ingested for record in records]
-        if self._make is None:
-            rows: list[Sequence[Any]] = [record.row or () for record in records]
-            return Deltas([record.time for record in records], rows, ingested, self._plan.schema)
-        times, rows, made = self._make.many(records)
-        return Deltas(times, rows, ingested if made is None else list(compress(ingested, made)), self._plan.schema)
+        rows: list[Sequence[Any]] = [record.row or () for record in records]
+        return Deltas([record.time for record in records], rows, ingested, self._plan.schema)
 
     def _not_seen(self, messages: Sequence[Message], counted: Mapping[int, int]) -> list[Record]:
         assert self._seen is not None  # noqa: S101 (the caller has looked)

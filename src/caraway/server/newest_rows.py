@@ -1,4 +1,4 @@
-"""The newest rows of a dataset, from the topic that has them or from which its index computes them."""
+"""The newest rows of a dataset, from the topic that has them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,9 @@ from caraway.erasure.keys import ErasedKeys, is_erasure
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
-from caraway.index.feeding.direct import compiled
 from caraway.index.feeding.writer import singles_of
 from caraway.index.storage.intervals import last_end
-from caraway.plan.model import Column, GraphPlan, IndexKind, IndexPlan, RecordSchema, TopicKind
+from caraway.plan.model import Column, GraphPlan, IndexPlan, RecordSchema, TopicKind
 from caraway.topics.codec import PUT, Record, RecordCodec
 from caraway.topics.markers import is_marker
 from caraway.topics.newest import Wanted
@@ -66,28 +65,15 @@ def newest_rows(
         look_up: Looks up rows of the dataset by key.
 
     Raises:
-        InvalidInputError: No topic has rows of the dataset.
+        InvalidInputError: The rows are sessions, which can't be found by their aggregate inputs.
         UnavailableError: Kafka doesn't answer in time, or this process can't tell which keys are erased.
     """
     records = max(LEAST_RECORDS, RECORDS_PER_ROW * count)
     index = next((found for found in plan.indexes if found.dataset == spec.name), None)
-    topic = next((found for found in plan.topics if found.dataset == spec.name), None)
+    topic = next(found for found in plan.topics if found.dataset == spec.name)
     if index is not None and index.emits is not None:
         rows = _rows(reader, index.emits.name, index.emits.schema, records)
-        return _shown(spec, _kept(rows, index.erasure_scope, index.schema, erased), count)
-    if index is not None and index.direct is not None:
-        make = compiled(index.schema, index.direct)
-        sources = _records(reader, index.topic, index.direct.source, records)
-        made = [found for record in sources if (found := make(record)) is not None]
-        rows = [_row(index.schema, time_us, values) for time_us, values in made]
-        if index.kind is IndexKind.AGGREGATE:
-            return _looked_up(spec, index, rows, look_up, count)
-        return _shown(spec, _kept(rows, index.erasure_scope, index.schema, erased), count)
-    if topic is None:
-        raise InvalidInputError(
-            f"no topic has rows of {spec.name}: they are computed by what reads the dataset. Inspect a dataset that it "
-            "is computed from, or one that is computed from it"
-        )
+        return _shown(spec, _kept(rows, index.topic, index.schema, erased), count)
     rows = _rows(reader, topic.name, topic.schema, records)
     if index is not None and topic.kind is TopicKind.AGGREGATE_INPUTS:
         return _looked_up(spec, index, rows, look_up, count)

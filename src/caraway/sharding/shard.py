@@ -8,7 +8,7 @@ from pathlib import Path
 from caraway.cluster.shards import ShardProgress
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
-from caraway.index.feeding.tail import PastOf, every_partition
+from caraway.index.feeding.tail import PastOf
 from caraway.index.feeding.worker import IndexStatus, IndexWorker
 from caraway.index.reader import IndexReader
 from caraway.index.records.max_event_time import stored_max_event_time
@@ -159,9 +159,7 @@ class Shard:
 
     def _ends(self, plans: Sequence[IndexPlan]) -> Ends:
         """Return the ends of the partitions that the shard reads: all of those from which it takes keys by itself."""
-        divided = {plan.topic for plan in plans if plan.direct is None}
-        whole = {plan.topic for plan in plans if plan.direct is not None}
-        return {**self._topics.ends(divided, self._belongs), **self._topics.ends(whole, every_partition)}
+        return self._topics.ends({plan.topic for plan in plans}, self._belongs)
 
 
 def _is_at(status: IndexStatus | None, due: Mapping[int, int]) -> bool:

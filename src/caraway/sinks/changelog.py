@@ -94,10 +94,8 @@ class Changelog:
     def _erase(self, value: bytes | None) -> HidesRecord | None:
         """Remove the rows of an erased key from the state. The copy in the other system is its owner's to erase."""
         try:
-            scope, erasure = decode_erasure(value)
+            erasure = decode_erasure(value)
         except InvalidInputError:
-            return None
-        if (scope or self._topic.name) != self._topic.name:
             return None
         self._erased.add(self._topic.name, [erasure])
         hides = self._hides()

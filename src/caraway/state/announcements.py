@@ -34,11 +34,11 @@ def announce_on_new(connection: sa.Connection, plan: GraphPlan, created: Collect
         plan: The plan of the commit, with the names of the generations.
         created: The names of the new topics and indexes.
     """
-    scopes = {topic.name for topic in plan.topics if topic.name in created}
-    scopes |= {index.erasure_scope for index in plan.indexes if index.asset.hex() in created}
-    if scopes:
+    topics = {topic.name for topic in plan.topics if topic.name in created}
+    topics |= {index.topic for index in plan.indexes if index.asset.hex() in created}
+    if topics:
         lock_erasures(connection)
-        of_them = erasures.c.definition.in_({definition_of(scope) for scope in scopes})
+        of_them = erasures.c.definition.in_({definition_of(topic) for topic in topics})
         connection.execute(
             sa.update(erasures).where(of_them, erasures.c.recorded_at.is_not(None)).values(recorded_at=None)
         )

@@ -5,13 +5,14 @@
 # ruff: noqa: ANN202 (definitions as users write them)
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.sql import SparkSession
 
 from caraway import dataset, field, pipeline
 from caraway.client import Client
@@ -25,6 +26,7 @@ from caraway.state.database import connect
 from caraway.testing import MockClient
 from caraway.topics.positions import TopicEnds
 from tests.integration.archive.archive_process import ArchiveProcess, Duck, tables
+from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.timeouts import deadline_in
 
@@ -70,6 +72,12 @@ def definitions(version: int) -> list[Dataset]:
             )
 
     return [Payments, People, ByShop]
+
+
+@pytest.fixture(autouse=True)
+def _jobs(server: ServerProcess, spark: SparkSession) -> Iterator[None]:
+    with running_jobs(server.settings, spark):
+        yield
 
 
 PRIVATE = "private-person-17"

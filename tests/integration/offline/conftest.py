@@ -5,8 +5,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.archive.conftest import archive_of
+from tests.integration.jobs import running_jobs
 from tests.integration.offline.desk import Shop
 from tests.integration.server.server_process import ServerProcess, running_server
 
@@ -24,10 +26,14 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def server(
-    kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory, scratch: Path
+    kafka: str, module_postgres: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, scratch: Path
 ) -> Iterator[ServerProcess]:
     del scratch
-    with running_server(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=module_postgres) as process:
+    folder = tmp_path_factory.mktemp("server")
+    with (
+        running_server(folder, kafka=kafka, postgres=module_postgres) as process,
+        running_jobs(process.settings, spark),
+    ):
         yield process
 
 

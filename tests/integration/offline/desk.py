@@ -45,6 +45,7 @@ class Shop:
         for endpoint, frame in logged().items():
             for client in (self.client, self.mock):
                 client.log("shop", endpoint, frame.iloc[part])
+        self.client.wait()
 
     def begin(self, frame: pd.DataFrame, outputs: Sequence[Any] = (), **more: Any) -> str:
         found = self.client.query_offline([self.buyer.user], [*outputs] or [self.buyer], "at", frame, **more)

@@ -31,7 +31,7 @@ def test_the_parts_of_a_server(shop: Shop) -> None:
         assert found.check.same is True, str(found)
         assert [item.event_time for item in rows_of(found)] == [item.event_time for item in rows_of(expected)]
         for item in rows_of(found):
-            # The rows of a pipeline without a job have the place of the event from which they were made.
+            # The rows have the place of the event from which they were made.
             assert item.ingested is not None
             assert item.position is not None
             assert item.source is not None

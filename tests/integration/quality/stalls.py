@@ -55,7 +55,6 @@ def definitions(version: int, *, mostly: float = 0.9) -> list[Dataset]:
         def named(cls: Any) -> Any:
             return [expect_column_values_to_match_regex("owner", "^[A-Z]")]
 
-    # An index computes this one itself, so it has no topic.
     @meta(drift=Drift())
     @dataset(index=True, version=version)
     class Dear:

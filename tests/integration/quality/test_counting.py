@@ -29,6 +29,7 @@ from caraway.state.database import connect
 from caraway.topics.blocks import block_of
 from caraway.topics.codec import PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
+from caraway.topics.partitioning import partition_of
 from caraway.topics.positions import TopicEnds, is_behind
 from tests.integration.quality.stalls import definitions
 from tests.timeouts import deadline_in
@@ -83,12 +84,9 @@ def planned(kafka: str) -> dict[str, CheckPlan]:
 def test_the_plan_says_where_rows_are_checked() -> None:
     checks = {check.dataset.name: check for check in plan_graph(arguments.gather(definitions(1), ())).checks}
     sales, dear, twice, hours = (checks[name] for name in ("Sales", "Dear", "Twice", "Hours"))
-    assert (sales.repeats, twice.repeats, hours.repeats, dear.repeats) == (False, True, True, False)
-    assert dear.topic == sales.topic
-    assert dear.direct is not None
-    assert hours.topic.name.endswith(".rows")
-    assert dear.erasure_scope.startswith(f"{sales.topic.name}>Dear.")
-    assert hours.erasure_scope.startswith(f"{sales.topic.name}>Hours.")
+    assert (sales.repeats, twice.repeats, hours.repeats, dear.repeats) == (False, True, True, True)
+    assert hours.topic.name == f"{hours.erased_on}.rows"
+    assert all(check.erased_on == check.topic.name for check in (sales, dear, twice))
     assert len({check.check_id for check in checks.values()}) == len(checks)
     # Other expectations of the same rows are counted apart.
     other = replace(sales, suite=replace(sales.suite, version=99))
@@ -124,6 +122,17 @@ def record(schema: RecordSchema, row: Row, *, op: int = PUT, **more: Any) -> byt
     return RecordCodec(schema).encode_value(
         op=op, time_us=round(at.timestamp() * 1e6), ingested_us=0, row=columns, **more
     )
+
+
+def dear_ones(schema: RecordSchema, rows: list[Row], first: int) -> list[tuple[bytes | None, bytes, int]]:
+    """Return what a job sends for rows, of which the first has a number: the dear ones, and some of them twice."""
+    messages: list[tuple[bytes | None, bytes, int]] = []
+    for number, row in enumerate(rows, start=first):
+        if row[1] is not None and not row[1] <= 50:
+            key = RecordCodec(schema).encode_key([row[0]]) or b""
+            value = record(schema, row, record_id=position_id(number, 0))
+            messages += [(key, value, partition_of(key, PARTITIONS))] * (1 + number % 2)
+    return messages
 
 
 def expected_of_sales(rows: list[Row]) -> dict[int, Counts]:
@@ -168,6 +177,7 @@ def test_each_row_is_counted_once_whenever_the_process_dies(
         rows += new
         parts = [record(sales.topic.schema, row) for row in new]
         sent(kafka, sales.topic.name, [(None, block_of(parts[:25]), 0), *((None, part, 1) for part in parts[25:])])
+        sent(kafka, dear.topic.name, dear_ones(dear.topic.schema, new, len(rows)))
         # The job sends some records again, and may revise others.
         repeated: list[tuple[bytes | None, bytes, int]] = []
         for row in some_rows(chance, 30):

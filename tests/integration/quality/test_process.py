@@ -11,11 +11,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from caraway.cli import app
 from caraway.client import Client
 from caraway.config.settings import AlertSettings, QualitySettings
+from tests.integration.jobs import running_jobs
 from tests.integration.quality.stalls import OWNER, definitions
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 
@@ -57,10 +59,15 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def watched(kafka: str, postgres: str, tmp_path: Path, receiver: Receiver) -> Iterator[ServerProcess]:
+def watched(
+    kafka: str, postgres: str, spark: SparkSession, tmp_path: Path, receiver: Receiver
+) -> Iterator[ServerProcess]:
     alerts = AlertSettings(webhook=receiver.url)
     settings = {"quality": QualitySettings(seconds=0.05), "alerts": alerts}
-    with running_server(tmp_path / "server", kafka=kafka, postgres=postgres, **settings) as server:
+    with (
+        running_server(tmp_path / "server", kafka=kafka, postgres=postgres, **settings) as server,
+        running_jobs(server.settings, spark),
+    ):
         yield server
 
 

@@ -73,8 +73,7 @@ def test_health_status_and_metrics(server: ServerProcess) -> None:
     status = server.http.get("/status").json()
     assert status["datasets"] == [spec.name for spec in garden.graph().datasets]
     assert status["problems"] == {}
-    # Its index computes the only pipeline, without a job.
-    assert status["jobs"] == []
+    assert [job["dataset"] for job in status["jobs"]] == ["Moisture"]
     assert status["index"]["alive"] is True
     assert "Moisture" in {index["dataset"] for index in status["index"]["indexes"]}
     server.log("pots", [pot(80, "oak")])

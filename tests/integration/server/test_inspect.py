@@ -9,12 +9,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.sql import SparkSession
 
 from caraway import Average, Client, Count, connectors, dataset, field, meta, pipeline
 from caraway.dtypes import Continuous, Hopping, Window
 from caraway.errors import RemoteError
 from caraway.lib.params import inputs
 from caraway.testing import MockClient
+from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess, eventually
 
 HOOK = connectors.Webhook(name="depot")
@@ -86,8 +88,8 @@ def logged(client: Client) -> None:
 
 
 @pytest.fixture(scope="module")
-def branch(server: ServerProcess) -> Iterator[Client]:
-    with Client(str(server.settings.server.url), branch=BRANCH) as client:
+def branch(server: ServerProcess, spark: SparkSession) -> Iterator[Client]:
+    with running_jobs(server.settings, spark), Client(str(server.settings.server.url), branch=BRANCH) as client:
         client.init_branch(BRANCH)
         client.commit("parcels", datasets=DATASETS)
         logged(client)

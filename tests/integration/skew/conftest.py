@@ -12,6 +12,7 @@ import orjson
 import pandas as pd
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from caraway.client import Client
 from caraway.config.settings import Settings, SkewSettings
@@ -26,6 +27,7 @@ from caraway.served.skew import SkewStore
 from caraway.skew.watch import Parts, SkewWatch
 from caraway.state.database import connect
 from tests.integration.archive.archive_process import ArchiveProcess, served_rows
+from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess, eventually, running_server
 from tests.integration.skew.till import definitions
 from tests.tls import TLS
@@ -66,7 +68,8 @@ class Shop:
 
     def pay(self, user: int, price: float, at: datetime, item: str = "x") -> None:
         row = {"user": [user], "price": [price], "item": [item], "at": [at]}
-        self.client.log("tills", "payments", pd.DataFrame(row), wait=True)
+        self.client.log("tills", "payments", pd.DataFrame(row))
+        self.client.wait()
 
     def pay_often(
         self, seed: int, rows: int = 60, users: int = 5, apart_s: float = 7.0, *, first_user: int = 0
@@ -89,7 +92,8 @@ class Shop:
             }
         )
         self.client.log("tills", "payments", frame)
-        self.client.log("tills", "payers", people, wait=True)
+        self.client.log("tills", "payers", people)
+        self.client.wait()
 
     def ask(self, outputs: list[Any], users: list[int], **more: Any) -> pd.DataFrame:
         rows = pd.DataFrame({"Till.user": users})
@@ -144,9 +148,11 @@ class Shop:
 
 
 @contextmanager
-def archived_server(folder: Path, **settings: Any) -> Iterator[tuple[ServerProcess, ArchiveProcess]]:
-    """Run a server with settings of `ServerProcess`, and an archive of its topics."""
-    with running_server(folder / "server", **settings) as server:
+def archived_server(
+    folder: Path, spark: SparkSession, **settings: Any
+) -> Iterator[tuple[ServerProcess, ArchiveProcess]]:
+    """Run a server with settings of `ServerProcess`, its jobs, and an archive of its topics."""
+    with running_server(folder / "server", **settings) as server, running_jobs(server.settings, spark):
         archive = ArchiveProcess(server.settings, seconds=0.1)
         archive.start()
         yield server, archive
@@ -155,9 +161,9 @@ def archived_server(folder: Path, **settings: Any) -> Iterator[tuple[ServerProce
 
 @pytest.fixture(scope="module")
 def deployment(
-    kafka: str, module_postgres: str, tmp_path_factory: pytest.TempPathFactory
+    kafka: str, module_postgres: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ServerProcess, ArchiveProcess]]:
-    with archived_server(tmp_path_factory.mktemp("skew"), kafka=kafka, postgres=module_postgres) as running:
+    with archived_server(tmp_path_factory.mktemp("skew"), spark, kafka=kafka, postgres=module_postgres) as running:
         yield running
 
 

@@ -11,6 +11,7 @@ from signal import SIGKILL, SIGTERM
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from caraway.cli import app
@@ -58,9 +59,9 @@ def test_each_row_is_counted_once_however_often_the_process_is_killed(shop: Shop
 
 
 @pytest.fixture
-def watched(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Shop]:
+def watched(kafka: str, postgres: str, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
     with (
-        archived_server(tmp_path, kafka=kafka, postgres=postgres, skew=AT_ONCE) as deployment,
+        archived_server(tmp_path, spark, kafka=kafka, postgres=postgres, skew=AT_ONCE) as deployment,
         closing(Shop(*deployment)) as made,
     ):
         yield made

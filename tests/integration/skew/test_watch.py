@@ -82,7 +82,7 @@ def test_each_reason_is_told(shop: Shop) -> None:
 
 def test_values_that_can_t_be_compared_are_counted_apart(shop: Shop) -> None:
     shop.commit()
-    shop.pay_often(3, rows=12_000)
+    shop.pay_often(3, rows=30_000)
     shop.ask([shop.till.city, shop.till.name, shop.till.n, shop.till.scaled], USERS)
     # The row of a user that is no number can't be computed, and others of its query can.
     shop.plant(datetime.now(UTC), {"Till.user": "nobody"}, {"Till.city": "c1"})
@@ -145,8 +145,8 @@ def test_rows_of_a_former_commit_are_compared_by_its_own_definitions(shop: Shop,
     shop.commit()
     shop.pay_often(7)
     before = shop.ask([shop.till.scaled, shop.till.n, shop.till.city], USERS)
-    (payments,) = shop.http.get("/definition/Payments").json()["definitions"]
-    (former,) = payments["topics"]
+    (spent,) = shop.http.get("/definition/Spent").json()["definitions"]
+    (former,) = spent["topics"]
     # The extractor changes, and datasets stay. Rows that the former one served are still right.
     shop.commit(factor=10)
     after = shop.ask([shop.till.scaled], USERS)
@@ -156,7 +156,7 @@ def test_rows_of_a_former_commit_are_compared_by_its_own_definitions(shop: Shop,
         "n": {SAME: len(USERS)},
         "city": {SAME: len(USERS)},
     }
-    # The datasets change, and the topic of the payments that the former ones had is removed.
+    # The datasets change, and the topic of the aggregate that the former ones had is removed.
     shop.ask([shop.till.scaled, shop.till.city], USERS)
     shop.commit(shop.version + 1, factor=10)
     admin = AdminClient({"bootstrap.servers": kafka})

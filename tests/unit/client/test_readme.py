@@ -15,8 +15,5 @@ def test_the_code_of_the_readme_can_be_committed_and_runs(tmp_path: Path, monkey
     module = run_page(README, tmp_path, monkeypatch)
     graph = build_graph([module.Departures, module.OriginDelays], [module.Origin])
     validate(graph)
-    # The pipeline takes each row by itself, so the index computes it without a job.
-    plan = plan_graph(graph)
-    assert not plan.jobs
-    assert [index.dataset for index in plan.indexes if index.direct is not None] == ["OriginDelays"]
+    assert [job.dataset for job in plan_graph(graph).jobs] == ["OriginDelays"]
     assert module.serve(MockClient())["Origin.mean_delay"].tolist() == [12.0]

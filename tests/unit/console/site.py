@@ -130,10 +130,11 @@ class Site:
         return send(self.app, method, path, body, {"host": HOST, **named})
 
 
-def job_of(plan: GraphPlan, number: int = 0, **more: Any) -> JobRecord:
-    """Return a job of a plan as it runs."""
+def job_of(plan: GraphPlan, dataset: str = "Wetness", **more: Any) -> JobRecord:
+    """Return the job of a dataset as it runs."""
     figures = {"lag_records": 0, "lag_seconds": 0.0, "rows_per_second": 12.5}
-    return job_record(plan.jobs[number], **{"progress": figures, **more})
+    (job,) = (job for job in plan.jobs if job.dataset == dataset)
+    return job_record(job, **{"progress": figures, **more})
 
 
 def engine(*, alive: bool, ago: timedelta = timedelta()) -> LeaseRecord:

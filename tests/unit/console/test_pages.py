@@ -90,9 +90,9 @@ FORM_CODE = re.compile(r'name="code" value="([0-9a-f]{64})"')
 
 
 def guarded_site() -> Site:
-    """Return a console with a job, an engine and a dead letter; datasets with pots are private."""
+    """Return a console with two jobs, an engine and a dead letter; datasets with pots are private."""
     found = site(greenhouse.graph(Pots=("pii",)), [LETTER])
-    found.jobs.append(job_of(found.plan))
+    found.jobs += [job_of(found.plan, name) for name in ("Wetness", "Moisture")]
     found.engines.append(engine(alive=True))
     return found
 
@@ -527,13 +527,14 @@ def test_a_page_names_the_engine_that_does_not_run(console: Site) -> None:
     ):
         text = Structure(console.get(address).text).text
         assert re.search(
-            r"No engine runs since \d\d:\d\d:\d\d UTC \(3 min( \d+ s)? ago\), so 1 job of Wetness computes", text
+            r"No engine runs since \d\d:\d\d:\d\d UTC \(3 min( \d+ s)? ago\), so 2 jobs of Wetness, Moisture compute",
+            text,
         ), address
         assert "caraway up" in text
-    # A feature that isn't computed by the job is fresh.
+    # A feature that no job computes is fresh.
     assert (
         "Yes: all that it is computed from keeps up."
-        in Structure(console.get("/console/feature?name=State.mean").text).text
+        in Structure(console.get("/console/feature?name=State.species").text).text
     )
 
 

@@ -89,9 +89,7 @@ class Case:
         self.source = TABLE if self.keyed else EVENTS
         out = derived(self.operator, sources=(self.source,))
         self.out = replace(out, index=IndexSpec(online=True, offline=False))
-        plan = plan_graph(Graph(datasets=(self.source, self.out))).indexes[0]
-        # `Job` writes the records of the index; `tests.unit.index.test_direct` is about indexes that make them.
-        self.plan: IndexPlan = replace(plan, direct=None)
+        self.plan: IndexPlan = plan_graph(Graph(datasets=(self.source, self.out))).indexes[0]
         self.columns = [f.name for f in self.out.fields]
 
     def engine(self) -> LocalEngine:

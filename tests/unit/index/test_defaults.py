@@ -55,7 +55,7 @@ def test_an_empty_window_and_a_new_key_read_as_the_api_says(tmp_path: Path) -> N
     source = Orders.to_spec()
     out = derived(node.node_operator, sources=(source,))
     indexed = replace(out, index=IndexSpec(online=True, offline=False))
-    plan = replace(plan_graph(Graph(datasets=(source, indexed))).indexes[0], direct=None)
+    plan = plan_graph(Graph(datasets=(source, indexed))).indexes[0]
     codec = RecordCodec(plan.schema)
     values = {"user": 1, "shop": "a", "price": 1.0, "count": 2, "stars": 3, "size": "s", "cost": "1.00"}
     row = [values[column.name] for column in plan.schema.columns]

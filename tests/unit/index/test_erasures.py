@@ -29,7 +29,7 @@ MAC_KEYS = {"one": b"k" * 32}
 def erasure(plan: IndexPlan, value: str) -> tuple[Erasure, tuple[bytes, bytes, int, int]]:
     """Return the erasure of a group of an aggregate, and its record as Kafka delivers it."""
     made = erasure_of(plan.topic, plan.schema.keys, [value], "one", MAC_KEYS["one"])
-    key, record = encode_erasure(plan.topic, made)
+    key, record = encode_erasure(made)
     return made, (key, record, 0, 10**6)
 
 

@@ -56,7 +56,7 @@ def check(plan: IndexPlan, messages: Sequence[tuple[Message, int]], keys: Sequen
     moved = given(plan, [(message, ingested + LATER_US) for message, ingested in messages])
     with then(moved) as whole:
         assert read(later) == read(whole)
-    if is_divisible(plan) and plan.direct is None:
+    if is_divisible(plan):
         rows = narrow.of(plan.dataset, keys[:1]).records(
             topic_of(plan), [column.name for column in plan.schema.columns]
         )

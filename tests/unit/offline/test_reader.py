@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from caraway.dtypes.types import STRING, DecimalType
-from caraway.graph import operators as ops
-from caraway.graph.aggregates import AggregateFunction
 from caraway.graph.specs import Graph, IndexSpec
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.feeding.writer import IndexWriter
@@ -25,11 +23,9 @@ from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from caraway.topics.reader import Message
 from tests.effort import part_of
-from tests.unit.engine_local.building import EVENTS as SMALL
-from tests.unit.engine_local.building import S, dataset, derived, spec_of
+from tests.unit.engine_local.building import dataset
 from tests.unit.index.oracle import COLUMNS, SECOND, Case, Job, random_change
-from tests.unit.index.test_against_engine import CASES, CONTINUOUS, times
-from tests.unit.index.test_direct import CHAINS, Source, change, planned
+from tests.unit.index.test_against_engine import CASES, times
 from tests.unit.offline.topics import GivenTopics, topic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
@@ -133,20 +129,6 @@ def test_continuous_windows_of_numbers_need_no_index(store: IndexStore) -> None:
     messages = [message for _ in range(40) for message in job.log(random_change(small, rng))]
     plan = replace(small.plan, fields=tuple(field for field in small.plan.fields if field.name != "t"))
     check(plan, messages, store, [("a",), ("b",), ("never",)], times(job, rng), replays=False)
-
-
-@pytest.mark.parametrize("name", CHAINS)
-@pytest.mark.parametrize("end", ["latest", "aggregate"])
-def test_pipelines_without_a_job_give_the_rows_of_the_index(name: str, end: str, store: IndexStore) -> None:
-    rng, chain = random.Random(), CHAINS[name]
-    operator: ops.Operator = ops.Latest(of=chain, keys=("k",))
-    if end == "aggregate":
-        specs = [spec_of(AggregateFunction.COUNT, None, window, f"n{n}", SMALL) for n, window in enumerate(CONTINUOUS)]
-        operator = ops.Aggregate(of=chain, keys=("k",), aggregates=tuple(specs))
-    plan = planned(derived(operator))
-    assert plan.direct is not None
-    messages = Source(plan).log_all([change(rng) for _ in range(60)], rng)
-    check(plan, messages, store, [("a",), ("b",), ("never",)], [-1, 0, 3 * S, 8 * S + 1, 30 * S])
 
 
 KEYED = dataset(

@@ -211,7 +211,7 @@ FIELDS: Mapping[str, list[str]] = {spec.name: [f.name for f in spec.fields] for 
 def test_an_erased_key_has_nothing() -> None:
     index = next(index for index in PLAN.indexes if index.dataset == "Spent")
     erased = ErasedKeys(lambda: MAC_KEYS)
-    erased.add(index.erasure_scope, [erasure_of(index.erasure_scope, index.schema.keys, ["a"], "k", MAC_KEYS["k"])])
+    erased.add(index.topic, [erasure_of(index.topic, index.schema.keys, ["a"], "k", MAC_KEYS["k"])])
     why = explained("a", 65, erased=erased)
     assert (why.value, lookup_of(why).found) == (1, False)
     assert "erased" in lookup_of(why).why

@@ -8,7 +8,7 @@ from caraway.archive.store.columns import Encoder, columns_of
 from caraway.archive.store.frames import control_types, framed
 from caraway.archive.store.reading import ArchivedRecords, ArchivedTopics
 from caraway.expr.polars.values import polars_type
-from caraway.plan.model import IndexPlan, RecordSchema, TopicKind, TopicPlan
+from caraway.plan.model import IndexPlan, TopicKind, TopicPlan
 from caraway.topics.reader import Message
 
 # So few records come at a time, if they do.
@@ -41,5 +41,4 @@ class GivenTopics(ArchivedTopics):
 
 def topic_of(plan: IndexPlan) -> TopicPlan:
     """Return the topic that an index reads."""
-    schema: RecordSchema = plan.schema if plan.direct is None else plan.direct.source
-    return TopicPlan(dataset=plan.dataset, name=plan.topic, kind=TopicKind.EVENTS, schema=schema, disorder_us=0)
+    return TopicPlan(dataset=plan.dataset, name=plan.topic, kind=TopicKind.EVENTS, schema=plan.schema, disorder_us=0)

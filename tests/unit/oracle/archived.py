@@ -5,7 +5,7 @@ the oracle computed: this file tests how records are read, and tests/parity test
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -45,8 +45,28 @@ def plans_of(case: Case) -> dict[str, IndexPlan]:
 
 
 def is_logged(case: Case) -> bool:
-    """Return whether an index reads the topic of a source, whose records have the times at which they were accepted."""
-    return case.read in case.described.sources or plans_of(case)[case.read].direct is not None
+    """Return whether each record has the time at which a row of a source was accepted.
+
+    So it is for a source, and for what a pipeline makes of its rows one by one.
+    """
+    step = case.described.derived.get(case.read)
+    return step is None or is_of_single_rows(case, step)
+
+
+def is_of_single_rows(case: Case, step: plain.Step) -> bool:
+    """Return whether a step, or those before it, take each event of a source by itself."""
+    while not isinstance(step, plain.Read):
+        if not isinstance(step, plain.Filter | plain.DropNull | plain.Change | plain.Latest | plain.Aggregate):
+            return False
+        step = step.of
+    return case.described.sources.get(step.dataset) == ()
+
+
+def accepted(case: Case, step: plain.Step) -> Callable[[Fact], int]:
+    """Return the function that returns when the row of a fact was accepted; 0 if the fact is of several rows."""
+    if not is_of_single_rows(case, step):
+        return lambda _: 0
+    return lambda fact: case.logged[fact.order[0]].ingested
 
 
 def reader_of(case: Case, oracle: Oracle, *, known: bool = False) -> OfflineReader:
@@ -89,21 +109,12 @@ def features(case: Case, reader: OfflineReader, asked: Featureset, questions: Se
 def messages_of(case: Case, plan: IndexPlan, oracle: Oracle) -> list[Message]:
     """Return the messages on the topic that an index reads."""
     rng = random.Random(case.chosen)
-    if plan.direct is not None or plan.dataset in case.described.sources:
-        source = plan.dataset if plan.direct is None else read_by(case.described.derived[plan.dataset])
-        return logged_messages(plan, [row for row in case.logged if row.source == source], rng)
+    if plan.dataset in case.described.sources:
+        return logged_messages(plan, [row for row in case.logged if row.source == plan.dataset], rng)
     step = case.described.derived[plan.dataset]
     if isinstance(step, plain.Aggregate):
-        return input_messages(plan, step, oracle, rng)
-    return version_messages(case, plan, oracle.facts(step), rng)
-
-
-def read_by(step: plain.Step) -> str:
-    """Return the only source of a chain of steps."""
-    while not isinstance(step, plain.Read):
-        assert not isinstance(step, plain.Union | plain.Join), step
-        step = step.of
-    return step.dataset
+        return input_messages(plan, step, oracle, rng, accepted(case, step))
+    return version_messages(case, plan, oracle.facts(step), rng, accepted(case, step))
 
 
 # Records -------------------------------------------------------------------------------------------------------------
@@ -122,7 +133,7 @@ def as_stored(value: object) -> object:
 
 def logged_messages(plan: IndexPlan, logged: Sequence[Logged], rng: random.Random) -> list[Message]:
     """Return the messages of a source; events that are accepted together come in blocks."""
-    codec = RecordCodec(plan.schema if plan.direct is None else plan.direct.source)
+    codec = RecordCodec(plan.schema)
     messages: list[Message] = []
     waiting: list[bytes] = []
     for row in logged:
@@ -152,19 +163,21 @@ class Job:
         self._codec = RecordCodec(plan.schema)
         self._values: list[tuple[bytes | None, bytes]] = []
 
-    def send(self, op: int, time: int, identity: bytes, row: Row) -> None:
+    def send(self, op: int, time: int, identity: bytes, row: Row, ingested: int) -> None:
         """Send a record; if records may be revised, sometimes after another one that it replaces."""
         if self._plan.revised and self._rng.random() < 0.5:
-            self._encode(op, time - 1_500_000, identity, row, EARLIER)
+            self._encode(op, time - 1_500_000, identity, row, EARLIER, ingested=ingested)
         if self._plan.revised and self._rng.random() < 0.3:
             gone = position_id(len(self._values), 1) + identity[12:]
-            self._encode(op, time, gone, row, EARLIER)
-            self._encode(RETRACT, time, gone, row, HOLDS)
-        self._encode(op, time, identity, row, HOLDS if self._plan.revised else None)
+            self._encode(op, time, gone, row, EARLIER, ingested=ingested)
+            self._encode(RETRACT, time, gone, row, HOLDS, ingested=ingested)
+        self._encode(op, time, identity, row, HOLDS if self._plan.revised else None, ingested=ingested)
 
-    def _encode(self, op: int, time: int, identity: bytes, row: Row, rev: bytes | None) -> None:
+    def _encode(self, op: int, time: int, identity: bytes, row: Row, rev: bytes | None, *, ingested: int) -> None:
         values = [as_stored(row[column.name]) for column in self._plan.schema.columns]
-        value = self._codec.encode_value(op=op, time_us=time, ingested_us=0, row=values, record_id=identity, rev=rev)
+        value = self._codec.encode_value(
+            op=op, time_us=time, ingested_us=ingested, row=values, record_id=identity, rev=rev
+        )
         self._values.append((self._codec.encode_key([row[name.name] for name in self._plan.schema.keys]), value))
 
     def messages(self) -> list[Message]:
@@ -178,17 +191,22 @@ def in_order(facts: Sequence[Fact]) -> list[Fact]:
     return sorted(facts, key=lambda fact: (fact.time, fact.order))
 
 
-def version_messages(case: Case, plan: IndexPlan, facts: Sequence[Fact], rng: random.Random) -> list[Message]:
+def version_messages(
+    case: Case, plan: IndexPlan, facts: Sequence[Fact], rng: random.Random, ingested: Callable[[Fact], int]
+) -> list[Message]:
     """Return the messages of a table that a job computes."""
     job = Job(plan, rng)
     empty = dict.fromkeys(column.name for column in plan.schema.columns)
     for number, fact in enumerate(in_order(facts)):
         named = dict(zip(case.keys, fact.key, strict=True))
-        job.send(DELETE if fact.deleted else PUT, fact.time, position_id(number, 0), empty | fact.row | named)
+        op, row = DELETE if fact.deleted else PUT, empty | fact.row | named
+        job.send(op, fact.time, position_id(number, 0), row, ingested(fact))
     return job.messages()
 
 
-def input_messages(plan: IndexPlan, step: plain.Aggregate, oracle: Oracle, rng: random.Random) -> list[Message]:
+def input_messages(
+    plan: IndexPlan, step: plain.Aggregate, oracle: Oracle, rng: random.Random, ingested: Callable[[Fact], int]
+) -> list[Message]:
     """Return the aggregate inputs that a job sends: rows, and for rows of a table also their ends.
 
     A job also sends a version that never held, and its end.
@@ -198,7 +216,7 @@ def input_messages(plan: IndexPlan, step: plain.Aggregate, oracle: Oracle, rng: 
     for number, entry in enumerate(entries):
         row = entry.fact.row | {plan.fields[-1].name: entry.fact.time}
         table = b"\x00" if entry.fact.key else b""
-        job.send(PUT, entry.time, position_id(number, 0) + table, row)
+        job.send(PUT, entry.time, position_id(number, 0) + table, row, ingested(entry.fact))
         if entry.end is not None:
-            job.send(DELETE, entry.end, position_id(number, 0) + b"\x01", row)
+            job.send(DELETE, entry.end, position_id(number, 0) + b"\x01", row, ingested(entry.fact))
     return job.messages()

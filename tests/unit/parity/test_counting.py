@@ -11,7 +11,6 @@ from caraway.expectations.counts import by_window
 from caraway.expectations.suite import CompiledSuite
 from caraway.plan.model import CheckPlan
 from caraway.plan.planner import plan_graph
-from caraway.topics.identity import position_id
 from tests.effort import examples
 from tests.parity.counting import OnTopic, counted_plainly
 from tests.parity.graphs import Case, case_of, oracle
@@ -28,7 +27,6 @@ def checks_of(case: Case) -> dict[str, CheckPlan]:
 
 
 KINDS: dict[str, Callable[[CheckPlan], bool]] = {
-    "a direct dataset": lambda check: check.direct is not None,
     "rows that repeat": lambda check: check.repeats,
     "rows that don't repeat": lambda check: not check.repeats,
     "rows of an aggregate": lambda check: check.topic.name.endswith(".rows"),
@@ -70,33 +68,12 @@ def test_plain_python_counts_as_the_checks_do(seed: int) -> None:
         assert not rows or by_window(checked, np.zeros(len(rows), np.int64)) is not None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_dataset_that_an_index_computes_has_the_rows_of_the_in_process_engine(seed: int) -> None:
-    case = case_of(seed)
-    engine = oracle(case)
-    for name, check in checks_of(case).items():
-        source = next(spec for spec in case.datasets if spec.name == check.topic.dataset)
-        if check.direct is None or source.pipelines or check.dataset.keys:
-            continue
-        once = {arrival.number: arrival for arrival in case.traces[source.name]}
-        columns = [column.name for column in check.topic.schema.columns]
-        records = [
-            OnTopic(0, position_id(n, 0), b"", arrival.time_us, [arrival.row[column] for column in columns])
-            for n, arrival in enumerate(once.values())
-        ]
-        looked_at = counted_plainly(case, check, records)
-        for number, item in enumerate(check.suite.expectations):
-            outcomes = [outcome(item.name, json.loads(item.arguments), row) for row in engine.rows(name)]
-            wanted = sum(each is not None for each in outcomes), sum(each is False for each in outcomes)
-            assert looked_at.get(number, (0, 0)) == wanted
-
-
 def test_a_record_that_comes_again_counts_once() -> None:
     case, check = next(
         (case, check)
         for case in map(case_of, range(1, 60))
         for check in checks_of(case).values()
-        if not check.repeats and check.direct is None and check.suite.expectations and not check.topic.schema.keys
+        if not check.repeats and check.suite.expectations and not check.topic.schema.keys
     )
     columns = [column.name for column in check.topic.schema.columns]
     arrival = next(iter(case.traces[check.dataset.name]))
@@ -110,7 +87,7 @@ def test_a_record_that_comes_again_counts_once() -> None:
     repeating = replace(check, repeats=True, suite=replace(check.suite, expectations=(item,)))
 
     def counted(*records: OnTopic) -> int:
-        return counted_plainly(case, repeating, records)[0][0]
+        return counted_plainly(repeating, records)[0][0]
 
     later = replace(sent, rev=b"2")
     assert counted(sent, sent) == counted(sent, later) == counted(later, sent) == 1

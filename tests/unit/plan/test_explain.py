@@ -75,7 +75,7 @@ def test_steps_with_state_are_explained_with_state_and_duration(plan: GraphPlan,
 
 def test_columns_that_nobody_needs_are_named(explained: PlanExplained) -> None:
     unread = {job.dataset: {part.dataset: part.columns for part in job.unread} for job in explained.jobs}
-    assert unread["AircraftAway"] == {"Departures": ("flight_id", "carrier", "origin", "delay")}
+    assert unread["AircraftAway"] == {"LastDepartures": ("delay",)}
     assert unread["FlightConditions"] == {}
 
 
@@ -141,14 +141,13 @@ def test_every_topic_is_explained_with_its_writers_and_readers(explained: PlanEx
     departures, weather = topics["Departures"], topics["Weather"]
     assert departures.writers == ("webhook flights/departures",)
     assert [reader.split(".")[0] for reader in departures.readers] == [
-        "job AircraftAway",
-        "index of OriginDelays",
-        "index of CarrierPunctuality",
-        "index of LastDepartures",
+        "job OriginDelays",
+        "job CarrierPunctuality",
+        "job LastDepartures",
     ]
     assert weather.readers[-1] == "index of Weather"
     assert (weather.kind, weather.keys, weather.partitions) == ("versions", ("airport",), 3)
-    assert any(line.startswith(f"topic {departures.name}: read by job AircraftAway") for line in explained.shared)
+    assert any(line.startswith(f"topic {departures.name}: read by job OriginDelays") for line in explained.shared)
     assert not any("Planes" in line for line in explained.shared)
 
 
@@ -157,10 +156,6 @@ def test_indexes_are_explained_with_keys_and_values(explained: PlanExplained) ->
     assert delays.kind == "aggregate"
     assert delays.keys == ("origin",)
     assert 'max_6h = max(delay, Continuous("6h"))' in delays.values
-    # This index computes its pipeline itself, and the other one what a job has joined.
-    assert delays.step is not None
-    assert [step.text for step in steps(delays.step)][1:] == ["select origin, delay", "read Departures"]
-    assert next(index for index in explained.indexes if index.dataset == "FlightConditions").step is None
 
 
 def test_every_operator_has_a_text() -> None:

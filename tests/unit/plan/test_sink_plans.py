@@ -93,19 +93,10 @@ def test_the_rows_of_an_aggregate_with_a_sink_get_a_topic_that_an_index_writes()
     assert f"topic:{emitting.emits.name}" in sink.requires
 
 
-def test_a_dataset_that_an_index_could_compute_gets_a_job_for_its_sink() -> None:
-    indexed = replace(COUNTS, pipelines=(replace(COUNTS.pipelines[0], inputs=("Copies",)),))
-    both = (EVENTS, COPIES, replace(indexed, pipelines=(replace(indexed.pipelines[0], operator=_of_copies()),)))
-    assert plan_graph(Graph(datasets=both)).jobs == ()
-    sunk = plan_graph(Graph(datasets=(EVENTS, replace(COPIES, sinks=(TOPIC,)), both[2])))
+def test_a_sink_gets_the_output_of_its_job() -> None:
+    sunk = plan_graph(Graph(datasets=(EVENTS, replace(COPIES, sinks=(TOPIC,)))))
     assert [job.dataset for job in sunk.jobs] == ["Copies"]
     assert sunk.sinks[0].topic == sunk.jobs[0].output
-
-
-def _of_copies() -> Aggregate:
-    operator = COUNTS.pipelines[0].operator
-    assert isinstance(operator, Aggregate)
-    return replace(operator, of=Input(dataset="Copies"))
 
 
 def test_branches_share_what_exists_and_create_tables_of_their_own() -> None:

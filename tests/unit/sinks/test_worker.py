@@ -296,7 +296,7 @@ def test_rows_of_erased_keys_are_neither_sent_nor_kept(tmp_path: Path) -> None:
     worker = world.worker(erased)
     world.write_all(worker)
     erasure = erasure_of(topic, plan.topic.schema.keys, ["a"], "key", b"secret")
-    world.topic[0].append((*encode_erasure(topic, erasure), 0, 2))
+    world.topic[0].append((*encode_erasure(erasure), 0, 2))
     world.topic[0].append(message(plan, put("a", 3, 4.0, time=4), 0, 3))
     world.write_all(worker)
     assert len(world.received) == 2

@@ -62,5 +62,4 @@ class Pasts:
 
     def __call__(self, plan: IndexPlan) -> ArchivedPast:
         """Return the past of the topic of an index."""
-        schema = plan.schema if plan.direct is None else plan.direct.source
-        return ArchivedPast(self._bootstrap_servers, self._objects_url, plan.topic, schema)
+        return ArchivedPast(self._bootstrap_servers, self._objects_url, plan.topic, plan.schema)

@@ -15,7 +15,6 @@ from confluent_kafka import KafkaError, KafkaException
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.feeding.consumption import BEHIND, CAUGHT_UP, FRESH
-from caraway.index.feeding.direct import HoldsKey
 from caraway.index.feeding.emission import Emission, Send
 from caraway.index.feeding.emission_writer import EmissionWriter, NotOursError
 from caraway.index.feeding.ingestion_order import by_ingestion
@@ -27,7 +26,6 @@ from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.thread_names import show_name
 from caraway.topics.blocks import is_block, records_in
-from caraway.topics.partitioning import partition_of
 from caraway.topics.reader import LOST_OFFSET, Message, Past, Reading, TopicReader
 
 LOGGER = logging.getLogger(__name__)
@@ -139,7 +137,7 @@ class Tail:
         self._past_of = past_of
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store, erased=erased, send=emission_writer.write, note_arrivals=note_arrivals)
+        self._writer = IndexWriter(store, erased=erased, note_arrivals=note_arrivals)
         self._send: Send = emission_writer.send
         self._emissions: dict[bytes, Emission] = {}
         self._when_caught_up = when_caught_up
@@ -286,24 +284,17 @@ class Tail:
                 self._waiting.append(subscription)
                 continue
             try:
-                self._writer.prepare(subscription.plan, self._holds_key(len(known.partitions)))
+                self._writer.prepare(subscription.plan)
             except InvalidInputError:
                 LOGGER.exception("%s can't be indexed", subscription.plan.dataset)
                 continue
             stored = self._store.offsets(subscription.plan.asset)
-            # An index with `direct` needs all partitions, since its keys aren't those by which its topic is divided.
-            every = subscription.plan.direct is not None
-            subscription.next = {p: stored.get(p, 0) for p in known.partitions if every or self._holds(p)}
+            subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
         # The subscription with the greatest offsets comes first. The tail reads the topic from there, and `_join`
         # leaves the others, which need earlier records, to `when_behind`.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
             self._join(subscription)
-
-    def _holds_key(self, partitions: int) -> HoldsKey | None:
-        """Return the check whether a key is read here, as if it were the Kafka key of a topic with these partitions."""
-        holds = self._holds
-        return None if holds is every_partition else lambda key: holds(partition_of(key, partitions))
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from the index's offsets."""

@@ -262,7 +262,7 @@ class IndexWorker:
 
         Raises `UnavailableError` if the database refuses, or a secret to compare keys with erased ones is missing.
         """
-        hides = self._erased.hides(plan.erasure_scope, plan.schema.keys)
+        hides = self._erased.hides(plan.topic, plan.schema.keys)
         if hides is None:
             return True
         pending = known_erasures(self._store, plan.asset, pending=True)

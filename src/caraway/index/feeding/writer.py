@@ -2,15 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 
 import msgspec
 from rocksdict import WriteBatch
 
 from caraway.erasure.keys import ErasedKeys, Hides, decode_erasure, is_erasure
 from caraway.errors import InvalidInputError
-from caraway.index.feeding.direct import DeadLetterError, DirectReader, Feed, HoldsKey
-from caraway.index.feeding.emission import Send
+from caraway.index.records.columns import ColumnReader
 from caraway.index.records.delivery import Applied, Delivered, Puts, Single
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
@@ -19,7 +17,6 @@ from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics.blocks import is_block, split
-from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES
 from caraway.topics.identity import position_id, position_ids, spelled
 from caraway.topics.markers import ARRIVAL_KEY, is_marker
 from caraway.topics.reader import Message
@@ -31,8 +28,8 @@ LOGGED_REFUSALS = 5
 
 # Is called with the arrivals of markers (`caraway.topics.markers`) that were read from a topic.
 NoteArrivals = Callable[[str, Sequence[Message]], object]
-# Decodes a record of the topic (key, value, the identity of its position); None if the index doesn't take it.
-Read = Callable[[bytes, bytes, bytes], Delivered | None]
+# A feed of an index's records: `read` and `complete` prepare them for `apply` and `put`, which add them to a batch.
+Feed = VersionFeed | AggregateInputFeed
 
 
 class IndexWriter:
@@ -44,32 +41,28 @@ class IndexWriter:
         *,
         cached_tiles: int = CACHED_TILES,
         erased: ErasedKeys | None = None,
-        send: Send | None = None,
         note_arrivals: NoteArrivals | None = None,
     ) -> None:
         """Write to `store`, keeping up to `cached_tiles` tiles decoded.
 
-        Rows of `erased` keys are left out. `send` writes the dead letters of rows that an index can't take.
-        `note_arrivals` is called with arrivals of markers before the batch with them is written.
+        Rows of `erased` keys are left out. `note_arrivals` is called with arrivals of markers before the batch with
+        them is written.
         """
         self._store = store
-        self._send = send
         self._note_arrivals = note_arrivals
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
-        self._feeds: dict[bytes, tuple[IndexPlan, Feed, DirectReader | None]] = {}
+        self._feeds: dict[bytes, tuple[IndexPlan, Feed, ColumnReader | None]] = {}
 
     def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
         """Apply the records of messages of the plan's topic, in one write together with the offsets behind them.
 
-        A record that can't be read is logged, counted and left out. So is a row that the index can't take, after its
-        dead letter is durable. Applying a record again changes nothing. Rows of erased keys add nothing; earlier rows
-        of these keys are removed by `caraway.index.records.removal`.
+        A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
+        erased keys add nothing; earlier rows of these keys are removed by `caraway.index.records.removal`.
 
-        Raises `UnavailableError` if the database is damaged or refuses, or the broker doesn't take dead letters;
-        nothing was written to the database then.
+        Raises `UnavailableError` if the database is damaged or refuses; nothing was written to it then.
         """
-        feed, direct = self._feed(plan)
+        feed, reader = self._feed(plan)
         applied = Applied()
         batch = self._store.batch()
         erasures = [value for key, value, _, _ in messages if is_erasure(key)]
@@ -81,8 +74,8 @@ class IndexWriter:
             if arrivals:
                 self._note_arrivals(plan.topic, arrivals)
         records: Puts | Sequence[Delivered] | None = None
-        if direct is not None and self._hides(plan) is None:
-            records = direct.read_all(rows)
+        if reader is not None and self._hides(plan) is None:
+            records = reader.read(rows)
         if records is None:
             singles = [single for message in rows for single in singles_of(message)]
             records = self._read(plan, singles, applied)
@@ -104,7 +97,6 @@ class IndexWriter:
         try:
             if isinstance(records, Puts):
                 applied.newest_ingested_us = records.newest_ingested_us
-                applied.unchanged = records.left_out
                 feed.put(records, batch, applied)
             else:
                 feed.apply(records, batch, applied)
@@ -118,47 +110,33 @@ class IndexWriter:
         """Return the check whether a key is erased, None if none is; an index that emits rows keeps its entries."""
         if plan.emits is not None:
             return None
-        return self._erased.hides(plan.erasure_scope, plan.schema.keys, strict=False)
+        return self._erased.hides(plan.topic, plan.schema.keys, strict=False)
 
     def _read(self, plan: IndexPlan, singles: Sequence[Single], applied: Applied) -> list[Delivered]:
-        """Return the records of rows that can be read; write dead letters of those that the index can't take."""
-        feed, direct = self._feed(plan)
-        read: Read = feed.read if direct is None else direct.read
+        """Return the records that can be read."""
+        feed, _ = self._feed(plan)
         hides = self._hides(plan)
         delivered: list[Delivered] = []
-        letters: list[tuple[bytes, bytes]] = []
         for key, value, position in singles:
             try:
                 # A record without a value is decoded as empty bytes, which fails like any other invalid bytes.
-                record = read(key or b"", value or b"", position)
+                record = feed.read(key, value or b"", position)
             except InvalidInputError as error:
-                if isinstance(error, DeadLetterError):
-                    # Each server that indexes the row writes the same dead letter, of which Kafka keeps one.
-                    letter_key = blake2b(position, digest_size=KEY_BYTES, person=plan.asset).digest()
-                    letters.append((letter_key, error.letter))
                 applied.refused += 1
                 if applied.refused <= LOGGED_REFUSALS:
                     LOGGER.warning("skipped %s/%s: %s", plan.topic, spelled(position), error)
-                continue
-            if record is None:
-                applied.unchanged += 1
                 continue
             if hides is not None and hides(record.key):
                 record = msgspec.structs.replace(record, erased=True)
             delivered.append(record)
         if delivered:
             applied.newest_ingested_us = max(d.record.ingested for d in delivered)
-        if letters and self._send is not None:
-            self._send(DEAD_LETTERS, letters)
         return delivered
 
-    def prepare(self, plan: IndexPlan, holds: HoldsKey | None = None) -> None:
-        """Prepare to apply records of a plan; of an index with `direct` only those whose key `holds` accepts.
-
-        Raises `InvalidInputError` for a plan that can't be indexed.
-        """
+    def prepare(self, plan: IndexPlan) -> None:
+        """Prepare to apply records of a plan. Raises `InvalidInputError` for a plan that can't be indexed."""
         self._feeds.pop(plan.asset, None)
-        self._feed(plan, holds)
+        self._feed(plan)
 
     def skip(self, plan: IndexPlan, message: Message) -> None:
         """Skip a record: write only the offset behind it."""
@@ -180,29 +158,30 @@ class IndexWriter:
         """Store erasures of keys, whose entries are to be removed; an index that emits rows keeps its entries."""
         for value in values:
             try:
-                scope, erasure = decode_erasure(value)
+                erasure = decode_erasure(value)
             except InvalidInputError:
                 LOGGER.exception("skipped a record on %s", plan.topic)
                 continue
             # The index finds entries by their keys only. If a key was erased by another column, it is built anew.
             by_key = {key.name for key in plan.schema.keys} >= set(erasure.columns)
-            if by_key and plan.emits is None and (scope or plan.topic) == plan.erasure_scope:
+            if by_key and plan.emits is None:
                 note_erasure(plan.asset, erasure, batch)
-                self._erased.add(plan.erasure_scope, [erasure])
+                self._erased.add(plan.topic, [erasure])
 
-    def _feed(self, plan: IndexPlan, holds: HoldsKey | None = None) -> tuple[Feed, DirectReader | None]:
+    def _feed(self, plan: IndexPlan) -> tuple[Feed, ColumnReader | None]:
+        """Return the feed of an index, and the reader of records in columns if they are never revised."""
         known = self._feeds.get(plan.asset)
         if known is not None and (known[0] is plan or known[0] == plan):
             return known[1], known[2]
-        self._erased.add(plan.erasure_scope, known_erasures(self._store, plan.asset))
+        self._erased.add(plan.topic, known_erasures(self._store, plan.asset))
         feed: Feed = (
             VersionFeed(plan, self._store)
             if plan.kind is IndexKind.VERSIONS
             else AggregateInputFeed(plan, self._store, self._tiles)
         )
-        direct = None if plan.direct is None else DirectReader(plan, plan.direct, feed, holds)
-        self._feeds[plan.asset] = plan, feed, direct
-        return feed, direct
+        reader = None if plan.revised else ColumnReader(plan.schema, feed)
+        self._feeds[plan.asset] = plan, feed, reader
+        return feed, reader
 
 
 def singles_of(message: Message) -> list[Single]:

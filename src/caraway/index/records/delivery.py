@@ -39,7 +39,6 @@ class Puts:
         data: Its bytes.
         values: Its values, if it is an aggregate input.
         newest_ingested_us: The greatest ingestion time; 0 if that isn't known.
-        left_out: The number of further records, which change nothing.
     """
 
     keys: Sequence[bytes]
@@ -48,7 +47,6 @@ class Puts:
     data: Sequence[bytes]
     values: Sequence[tuple[Any, ...]] = ()
     newest_ingested_us: int = 0
-    left_out: int = 0
 
 
 @dataclass(slots=True)

@@ -26,17 +26,13 @@ class VersionFeed:
         self._codec = RecordCodec(plan.schema)
         self._locations = Locations(plan, store) if plan.revised else None
 
-    def read(self, key: bytes, value: bytes, position: bytes) -> Delivered:
+    def read(self, key: bytes | None, value: bytes, position: bytes) -> Delivered:
         """Decode a record; see `writer.Feed`."""
         record = self._codec.decode_value(value)
         if not key:
             raise InvalidInputError("the record has no key")
-        return self.take(key, record, record.id or position, value)
-
-    def take(self, key: bytes, record: Record, record_id: bytes, value: bytes) -> Delivered:
-        """Return a decoded record with its identity as `apply` takes it; `value` are its bytes."""
         check_read(key)
-        return Delivered(key, record, record_id, value)
+        return Delivered(key, record, record.id or position, value)
 
     def complete(self, puts: Puts, rows: Sequence[Sequence[Any]]) -> None:
         """Do nothing: versions are stored as they are. See `AggregateInputFeed.complete`."""

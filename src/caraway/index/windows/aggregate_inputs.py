@@ -20,7 +20,7 @@ from caraway.index.windows.change_points import ChangePoints, Lived
 from caraway.index.windows.pyramid import Pyramid, TileCache
 from caraway.index.windows.sessions import Sessions
 from caraway.plan.model import IndexPlan
-from caraway.topics.codec import DELETE, PUT, RETRACT, Record, RecordCodec
+from caraway.topics.codec import DELETE, PUT, RETRACT, RecordCodec
 from caraway.topics.keys import check_read
 
 
@@ -55,6 +55,7 @@ class AggregateInputFeed:
         self._store = store
         self._tiles = tiles
         self._codec = RecordCodec(plan.schema)
+        self._keys = len(plan.schema.keys)
         self._layout = Layout(plan, store.geometry.values)
         self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
         self._locations = Locations(plan, store) if plan.revised else None
@@ -64,16 +65,14 @@ class AggregateInputFeed:
         names = [column.name for column in plan.schema.columns]
         self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
 
-    def read(self, key: bytes, value: bytes, position: bytes) -> Delivered:
-        """Decode a record; see `writer.Feed`."""
+    def read(self, key: bytes | None, value: bytes, position: bytes) -> Delivered:
+        """Decode a record; see `writer.Feed`. A record of a block has no key but that of its row."""
         record = self._codec.decode_value(value)
         record_id = record.id or position
         if record.op == DELETE and not (self._locations is not None and is_end(record_id)):
             raise InvalidInputError("a delete among aggregate inputs must be the end of a changelog's put")
-        return self.take(key, record, record_id, value)
-
-    def take(self, key: bytes, record: Record, record_id: bytes, value: bytes) -> Delivered:
-        """Return a decoded record with its identity as `apply` takes it; `value` are its bytes."""
+        if key is None:
+            key = b"" if record.row is None else self._codec.encode_key(record.row[: self._keys]) or b""
         check_read(key)
         if record.row is None:
             return Delivered(key, record, record_id, value)

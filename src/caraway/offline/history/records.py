@@ -13,7 +13,6 @@ from caraway.archive.store.columns import TableColumns
 from caraway.archive.store.reading import ArchivedRecords
 from caraway.dtypes.types import DATETIME
 from caraway.expr.polars.values import polars_type
-from caraway.offline.history.direct import before_aggregation, computed, needed
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics.codec import RETRACT
 from caraway.topics.identity import ID_BYTES
@@ -44,14 +43,11 @@ class TopicRecords(Protocol):
 
 
 def columns_needed(plan: IndexPlan, wanted: Sequence[str]) -> list[str]:
-    """Return the columns of a topic's rows from which columns of an index's records are computed."""
-    names = frozenset([*wanted, *(key.name for key in plan.schema.keys), *_along(plan)])
+    """Return the columns of a topic's rows that are needed to read columns of an index's records."""
+    names = {*wanted, *(key.name for key in plan.schema.keys)}
     if plan.along:
-        names |= {plan.schema.timestamp}
-    source = plan.schema
-    if plan.direct is not None:
-        names, source = needed(before_aggregation(plan.direct.operator), names), plan.direct.source
-    return [column.name for column in source.columns if column.name in names]
+        names.add(plan.schema.timestamp)
+    return [column.name for column in plan.schema.columns if column.name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +97,12 @@ def index_frame(
     """
     columns, rows = read.columns, read.rows
     control = _control(columns, rows, numbers=numbers)
-    schema = plan.schema if plan.direct is None else plan.direct.source
+    schema = plan.schema
     types = {column.name: column.dtype for column in schema.columns}
     frame = rows.select([name for name in rows.columns if name in types or name in along]).with_columns(control)
     if schema.timestamp not in types:
-        types[schema.timestamp] = DATETIME
         frame = frame.with_columns(pl.col(TIME).cast(polars_type(DATETIME)).alias(schema.timestamp))
-    if plan.direct is not None:
-        frame, _ = computed(before_aggregation(plan.direct.operator), frame, types)
-        for name in _along(plan):
-            frame = frame.with_columns(pl.col(name).to_physical().cast(pl.Int64).alias(TIME))
     return frame
-
-
-def _along(plan: IndexPlan) -> tuple[str, ...]:
-    """Return the column that has the time of an index's records, if the pipeline's aggregation names one."""
-    operator = None if plan.direct is None else plan.direct.operator
-    along = getattr(operator, "along", None)
-    return () if along is None else (along,)
 
 
 def _control(columns: TableColumns, rows: pl.DataFrame, *, numbers: bool) -> list[pl.Series]:

@@ -113,7 +113,7 @@ class TopicHistories(Histories):
     def erased(self, dataset: str, key: Key) -> bool:
         """Return whether a key is erased; see `Histories`."""
         plan = self._indexes[dataset]
-        hides = self._erased.hides(plan.erasure_scope, plan.schema.keys)
+        hides = self._erased.hides(plan.topic, plan.schema.keys)
         if hides is None:
             return False
         return hides(RecordCodec.of_keys(plan.schema.keys).encode_key(self._ordered(plan, key)) or b"")

@@ -37,21 +37,20 @@ class Root:
     path: tuple[str, ...]
 
 
-def root_of(dataset: str, identity: bytes, datasets: Mapping[str, DatasetSpec], *, direct: bool) -> Root | str:
+def root_of(dataset: str, identity: bytes, datasets: Mapping[str, DatasetSpec]) -> Root | str:
     """Return the source record of a record with an identity, or why it can't be told.
 
     Args:
         dataset: The dataset in whose index the record is.
         identity: Its identity.
         datasets: All datasets.
-        direct: True if the index makes its records from those of the input by itself, with their identities.
     """
     spec = datasets[dataset]
     if not spec.pipelines:
         return _at(dataset, identity, ())
     operator = spec.pipelines[0].operator
     if isinstance(operator, ops.Aggregate):
-        if schema_of(operator.of, datasets).keys and not direct:
+        if schema_of(operator.of, datasets).keys:
             identity = identity[:-1]
         operator = operator.of
     return _before(operator, identity, datasets, (dataset,))

@@ -90,11 +90,10 @@ class SourceRecords:
 
     def of(self, dataset: str, records: Sequence[Held], histories: Histories) -> list[Source | None]:
         """Return the source records of some records of a dataset."""
-        index = self._indexes[dataset]
         roots: list[Root | str] = []
         for record in records:
             identity = getattr(record.origin, "identity", None)
-            found = root_of(dataset, identity, self._datasets, direct=index.direct is not None) if identity else GONE
+            found = root_of(dataset, identity, self._datasets) if identity else GONE
             roots.append(found)
         known = self._found([root for root in roots if isinstance(root, Root)])
         return [

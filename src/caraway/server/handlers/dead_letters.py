@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.ingest.endpoints import Endpoint
-from caraway.ingest.erased_letters import scopes_of_step, values_of
+from caraway.ingest.erased_letters import topics_of_step, values_of
 from caraway.ingest.requests import RequestKey
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
@@ -272,10 +272,10 @@ def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, top
         if topic != target.topic and topic not in topics:
             return False
         return not context.deployment.erased.hides_values(target.topic, target.erasable_of(row))
-    touched = list(scopes_of_step(served.plan, dead_letter.body))
+    touched = list(topics_of_step(served.plan, dead_letter.body))
     known = row if isinstance(row, dict) else {}
     erased = context.deployment.erased
-    return bool(touched) and not any(erased.hides_values(scope, values_of(schema, known)) for scope, schema in touched)
+    return bool(touched) and not any(erased.hides_values(topic, values_of(schema, known)) for topic, schema in touched)
 
 
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:

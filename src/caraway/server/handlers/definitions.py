@@ -143,16 +143,14 @@ def _pipeline(dataset: DatasetSpec, pipeline: PipelineSpec, plan: GraphPlan) -> 
         "from": list(datasets_read(pipeline.operator)),
         "writes": dataset.name,
         "jobs": [{"id": job.job_id, "mode": job.mode, "mode_reason": job.mode_reason} for job in jobs],
-        "computed_by": _computed_by(dataset, jobs, plan),
+        "computed_by": _computed_by(jobs),
         "source_code": pipeline.source_code,
     }
 
 
-def _computed_by(dataset: DatasetSpec, jobs: Sequence[JobPlan], plan: GraphPlan) -> str:
+def _computed_by(jobs: Sequence[JobPlan]) -> str:
     """Return in words what computes a dataset's rows."""
-    direct = [index for index in plan.indexes if index.direct is not None and index.dataset == dataset.name]
-    found = [f"its index, from topic {index.topic}" for index in direct] + [f"job {job.job_id}" for job in jobs]
-    return " and ".join(found) or "what reads it"
+    return " and ".join(f"job {job.job_id}" for job in jobs)
 
 
 def _featureset(featureset: FeaturesetSpec, graph: Graph) -> Json:

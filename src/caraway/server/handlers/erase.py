@@ -25,7 +25,7 @@ from caraway.errors import ConflictError, InvalidInputError
 from caraway.graph.erase_keys import erase_key_fields, goes_downstream
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
-from caraway.plan.model import Column, GraphPlan, topic_of_scope
+from caraway.plan.model import Column, GraphPlan
 from caraway.rows.column_casts import MISSING, ColumnCast
 from caraway.server.access.limits import require
 from caraway.server.handlers.context import ServerContext
@@ -71,16 +71,16 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
     columns, values = parsed(spec, body.erase_keys)
     downstream = goes_downstream(spec, body.downstream)
     plans = _plans(context, request.branch) or [served.plan]
-    scopes = scopes_of(dataset, plans)
+    topics = topics_of(dataset, plans)
     if downstream:
-        await asyncio.to_thread(_require_archive, context, dataset, scopes)
+        await asyncio.to_thread(_require_archive, context, dataset, topics)
     number, hashed = uuid.uuid4().hex, context.deployment.keyring.current
     keys = [
         ErasedKey(
             request=number,
             branch=request.branch,
             dataset=dataset,
-            topic=scope,
+            topic=topic,
             account=request.caller.account,
             token_id=request.caller.token_id,
             columns=erasure.columns,
@@ -89,12 +89,12 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
             by_key={column.name for column in columns} <= set(spec.keys),
             downstream=downstream,
         )
-        for scope in scopes
+        for topic in topics
         for row in values
-        for erasure in [erasure_of(scope, columns, row, hashed.id, hashed.mac_key)]
+        for erasure in [erasure_of(topic, columns, row, hashed.id, hashed.mac_key)]
     ]
     new = await asyncio.to_thread(context.deployment.eraser.ask, keys)
-    places = remaining(dataset, served.graph, scopes, downstream=downstream)
+    places = remaining(dataset, served.graph, topics, downstream=downstream)
     answer = {"request": number, "keys": len(values), "new": new, "downstream": downstream, "remaining": places}
     return json_response(answer)
 
@@ -106,7 +106,7 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
     plans = _plans(context, request.branch) or [served.plan]
     downstream = bool(records) and all(record.key.downstream for record in records)
-    places = remaining(dataset, served.graph, scopes_of(dataset, plans), downstream=downstream) if records else []
+    places = remaining(dataset, served.graph, topics_of(dataset, plans), downstream=downstream) if records else []
     listed = [_erasure(record, context.deployment.eraser.member) for record in records]
     return json_response({"dataset": dataset, "erasures": listed, "remaining": places})
 
@@ -155,18 +155,12 @@ def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Col
     return columns, [list(row) for row in zip(*given, strict=True)]
 
 
-def scopes_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
-    """Return the scopes in which keys of a dataset are erased (`IndexPlan.erasure_scope`).
-
-    They are the topics with its records, without those that an index writes for other jobs, and the shares that its
-    indexes have of other topics.
-    """
+def topics_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
+    """Return the topics on which keys of a dataset are erased: without those that an index writes for other jobs."""
     found: dict[str, None] = {}
     for plan in plans:
         emitted = {index.emits.name for index in plan.indexes if index.emits is not None}
         found.update({t.name: None for t in plan.topics if t.dataset == dataset and t.name not in emitted})
-        indexes = (index for index in plan.indexes if index.dataset == dataset and index.direct is not None)
-        found.update({index.erasure_scope: None for index in indexes})
     return list(found)
 
 
@@ -176,7 +170,7 @@ def _erasure(record: ErasureRecord, member: str) -> dict[str, object]:
     places = (ARCHIVE, *(downstream if record.key.downstream else ()), DEAD_LETTERS_PLACE, SERVED_PLACE)
     return {
         "request": record.key.request,
-        "topic": topic_of_scope(record.key.topic),
+        "topic": record.key.topic,
         "columns": list(record.key.columns),
         "digest": record.key.digest.hex(),
         "account": record.key.account,

@@ -126,7 +126,7 @@ async def expectations(context: ServerContext, request: Request[Nothing, Expecta
     }
     hides = {
         check_id: None
-        if (found := deployment.erased.hides_record(check.erasure_scope, check.schema)) is None
+        if (found := deployment.erased.hides_record(check.erased_on, check.schema)) is None
         else partial(is_hidden, found)
         for check_id, check in checks.items()
     }
