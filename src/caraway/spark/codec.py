@@ -25,6 +25,10 @@ OWN, DEAD = 0, -1
 # The side of markers, which are records without a row that show how far a job is (`caraway.topics.markers`). The sides
 # of the left rows of unions, which `caraway.spark.inputs` sets aside, count down from -3.
 MARKER = -(2**31)
+# The sides of the rows before and behind the records of a block, if their job gathers what it makes of them
+# (`caraway.spark.blocks`), and the numbers that these rows have instead of that of a record.
+BEGIN, END = MARKER + 1, MARKER + 2
+BEGIN_NUMBER, END_NUMBER = -1, -2
 
 PUT, RETRACT, DELETE = 1, 0, -1
 
@@ -41,10 +45,13 @@ class Codec:
         """Use the classes on the class path of `session`'s JVM."""
         self._codec = jvm_of(session).io.caraway.RowCodec
 
-    def split(self, kafka: DataFrame) -> DataFrame:
-        """Return Kafka's messages with a row for each record of a block, whose column `number` is its number in it."""
+    def split(self, kafka: DataFrame, *, with_ends: bool = False) -> DataFrame:
+        """Return Kafka's messages with a row for each record of a block, whose column `number` is its number in it.
+
+        If `with_ends` is set, the records of a block are between a row of BEGIN_NUMBER and one of END_NUMBER.
+        """
         place = F.col("partition"), F.col("offset")
-        records = call_java(self._codec.blockSplitter(), F.col("key"), F.col("value"), *place)
+        records = call_java(self._codec.blockSplitter(with_ends), F.col("key"), F.col("value"), *place)
         return (
             kafka.select("key", "topic", *place, records.alias("records"))
             .select("key", "topic", *place, F.explode("records").alias("record"))

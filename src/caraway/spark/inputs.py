@@ -19,6 +19,10 @@ from caraway.graph.operators import Input, Join, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicPlan
 from caraway.spark.codec import (
+    BEGIN,
+    BEGIN_NUMBER,
+    END,
+    END_NUMBER,
     ID,
     INGESTED,
     KEY,
@@ -87,6 +91,7 @@ class Inputs:
         plan: The job.
         failed: The attempt before this one, if the job has run before; it may have read more than the checkpoint says.
         marked: True if there are markers among Kafka's records, which all steps let pass.
+        with_ends: True if there are rows before and behind the records of a block, which all steps let pass.
     """
 
     session: SparkSession
@@ -94,6 +99,7 @@ class Inputs:
     plan: JobPlan
     failed: FailedAttempt | None = None
     marked: bool = False
+    with_ends: bool = False
 
     def failed_before(self, join: Join) -> FailedAttempt:
         """Return the failed attempt whose rows a join must retract, `NO_FAILED_ATTEMPT` if the join regroups none."""
@@ -157,7 +163,10 @@ class Inputs:
         for side, leaf in enumerate(self.leaves):
             of_topic.setdefault(self.topics[leaf.dataset].name, []).append(side)
         if len(self.leaves) == 1:
-            return F.when(is_marker(), F.lit(MARKER)).otherwise(F.lit(OWN))
+            only, number = F.when(is_marker(), F.lit(MARKER)), F.col("number")
+            if self.with_ends:
+                only = only.when(number == BEGIN_NUMBER, F.lit(BEGIN)).when(number == END_NUMBER, F.lit(END))
+            return only.otherwise(F.lit(OWN))
         sides = _by_topic(of_topic)
         return F.explode(F.when(is_marker(), F.array(F.lit(MARKER))).otherwise(sides) if self.marked else sides)
 

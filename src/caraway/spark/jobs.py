@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from caraway.erasure.keys import ERASURE_KEY
 from caraway.plan.model import JobMode, JobPlan, TopicKind
 from caraway.spark.archived import Archived, read_archived
+from caraway.spark.blocks import Way, gathered, way_of
 from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import DEAD, MARKER, PACKED, SIDE, Codec, name
 from caraway.spark.inputs import FailedAttempt, Inputs
@@ -77,24 +78,29 @@ def compile_job(
         kafka = read_archived(session, archived, MICRO_BATCH_ROWS)
     # Only topics of keyless datasets have blocks, and splitting costs each row of the others some time.
     has_blocks = any(topic.kind is TopicKind.EVENTS for topic in plan.inputs)
-    kafka = codec.split(kafka) if has_blocks else kafka.withColumn("number", F.lit(0))
-    inputs = Inputs(session=session, kafka=kafka, plan=plan, failed=failed, marked=trigger is Trigger.REAL_TIME)
+    live = trigger is Trigger.REAL_TIME
+    way = way_of(plan, live=live)
+    with_ends = way is Way.ENDS
+    kafka = codec.split(kafka, with_ends=with_ends) if has_blocks else kafka.withColumn("number", F.lit(0))
+    inputs = Inputs(session=session, kafka=kafka, plan=plan, failed=failed, marked=live, with_ends=with_ends)
     result = within_bounds(compile_step(plan.operator, inputs, inputs.read()), codec, plan)
+    topic, partition = F.lit(plan.output.name), F.lit(None).cast("int")
     key, value = codec.encoded(plan.output.schema)
-    if not result.passes_through:
-        return result.frame.select(F.lit(plan.output.name).alias("topic"), key.alias("key"), value.alias("value"))
-    letter = name(PACKED) if letters is None else letters.counted(name(PACKED))
-    own, dead = result.own(), name(SIDE) == DEAD
-    return result.frame.select(
-        F.when(dead, F.lit(DEAD_LETTERS)).otherwise(F.lit(plan.output.name)).alias("topic"),
+    if result.passes_through:
+        letter = name(PACKED) if letters is None else letters.counted(name(PACKED))
+        own, dead, marker = result.own(), name(SIDE) == DEAD, name(SIDE) == MARKER
+        topic = F.when(dead, F.lit(DEAD_LETTERS)).otherwise(topic)
         # Kafka keeps the newest one of the dead letters with one key, so each content has a key of its own.
-        F.when(own, key)
-        .when(name(SIDE) == MARKER, F.lit(ARRIVAL_KEY))
-        .when(dead, F.md5(name(PACKED)).cast("binary"))
-        .alias("key"),
-        F.when(own, value).when(dead, letter).otherwise(arrival(result, plan.job_id)).alias("value"),
-        *([partitions_of(partitions).alias("partition")] if partitions > 1 and result.copies else []),
-    )
+        letter_key = F.md5(name(PACKED)).cast("binary")
+        key = F.when(own, key).when(marker, F.lit(ARRIVAL_KEY)).when(dead, letter_key)
+        value = F.when(own, value).when(dead, letter).when(marker, arrival(result, plan.job_id))
+        partition = partitions_of(partitions) if partitions > 1 and result.copies else partition
+    if way is not None:
+        return gathered(
+            session, plan, result, key=key, value=value, partition=partition, partitions=partitions, way=way
+        )
+    named = {"topic": topic, "key": key, "value": value, "partition": partition}
+    return result.frame.select(*(column.alias(part) for part, column in named.items()))
 
 
 def start_job(

@@ -19,7 +19,7 @@ from caraway.stack import ports
 from caraway.stack.jars import JarSet, ensure_jars
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.topics.codec import Record, RecordCodec
-from caraway.topics.identity import position_id
+from tests.messages import positions_of
 from tests.timeouts import deadline_in
 
 
@@ -148,7 +148,7 @@ class Broker:
             changed = set()
             for message in consumer.consume(10_000, 0.2):
                 place = places[message.topic() or ""]
-                received[place].append(_received(codecs[place], message))
+                received[place] += _received(codecs[place], message)
                 changed.add(place)
             for place in changed:
                 found[place] = awaited[place].view(received[place])
@@ -185,14 +185,18 @@ def rows_of(records: Iterable[Received]) -> list[list[Any]]:
     return sorted(([r.record.time, r.record.op, r.record.row] for r in consolidate(records).values()), key=repr)
 
 
-def _received(codec: RecordCodec, message: Message) -> Received:
-    value, offset, partition = message.value(), message.offset(), message.partition()
+def _received(codec: RecordCodec, message: Message) -> list[Received]:
+    """Return the records of a message; those of a block have the keys of their rows."""
     assert message.error() is None, message.error()
-    assert value is not None
-    assert offset is not None
-    assert partition is not None
-    record = codec.decode_value(value)
-    return Received(message.key(), record, record.id or position_id(offset, partition))
+    assert message.value() is not None
+    found = []
+    for position, value in positions_of(message):
+        record = codec.decode_value(value)
+        key = message.key()
+        if key is None and record.row is not None:
+            key = codec.encode_key(record.row[: len(codec.schema.keys)])
+        found.append(Received(key, record, record.id or position))
+    return found
 
 
 def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:

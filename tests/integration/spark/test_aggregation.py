@@ -27,7 +27,7 @@ from tests.unit.index.test_against_engine import FOREVER_HOPPING, LATE, compare
 
 ROWS = 60
 TIMEOUT_S = 120.0
-# An index computes the aggregates of events itself, without a job (tests/unit/index/test_direct.py).
+# The job of an aggregate of events is tested in tests/integration/spark/test_blocks.py.
 CASES = [case("table_forever", (FOREVER_HOPPING,), keyed=True), case("table_along", (LATE[0],), keyed=True, along=True)]
 VARIANT = pytest.mark.full(reason="a variant of the other case; a job more beside its own")
 NAMES = [pytest.param("table_forever", marks=VARIANT), "table_along"]

@@ -75,7 +75,7 @@ def test_jobs_use_secrets_tell_none_and_pass_over_erasures(
     (source,) = {topic.name: topic for job in jobs.values() for topic in job.inputs}.values()
     ensure_topics(broker.bootstrap_servers, [source.name, *(j.output.name for j in jobs.values()), DEAD_LETTERS], 1)
     records = list(model.sent(SOURCES["Clicks"], source, ARRIVALS["Clicks"]))
-    key, value = encode_erasure(source.name, Erasure(("user",), "a key", b"d" * 16))
+    key, value = encode_erasure(Erasure(("user",), "a key", b"d" * 16))
     port = open_port(_known)
     with TopicWriter(broker.bootstrap_servers) as writer:
         # An erasure comes first, in the middle, and last.

@@ -49,6 +49,9 @@ public final class RowCodec {
   private static final int ITEMS = 8;
   // The first byte of a block, which is an array of 16-bit length. The first byte of a record is another one.
   private static final byte BLOCK = (byte) 0xdc;
+  // The numbers of the items before and behind the records of a block.
+  private static final int BEGIN = -1;
+  private static final int END = -2;
 
   private RowCodec() {}
 
@@ -56,10 +59,12 @@ public final class RowCodec {
    * Returns the function (key, value, partition, offset) -> array of struct(value, number): the records of a message, with their numbers in it.
    *
    * <p>A message without a key may be a block of several records; any other message is one record with the number 0.
+   *
+   * @param withEnds whether the records of a block are between two items without a value, whose numbers are those of {@link #BEGIN} and {@link #END}
    */
-  public static Function blockSplitter() {
+  public static Function blockSplitter(boolean withEnds) {
     ArrayType records = new ArrayType(new StructType().add("value", "binary").add("number", "int", false), false);
-    return new Function(new BlockSplitter(), "split", records);
+    return new Function(new BlockSplitter(withEnds), "split", records);
   }
 
   /**
@@ -115,7 +120,7 @@ public final class RowCodec {
   }
 
   /** See {@link #blockSplitter}. This and the other records are public for the code that Spark generates. */
-  public record BlockSplitter() implements Serializable {
+  public record BlockSplitter(boolean withEnds) implements Serializable {
     public ArrayData split(byte[] key, byte[] value, int partition, long offset) {
       if (key != null || value == null || value.length == 0 || value[0] != BLOCK) {
         return new GenericArrayData(new Object[] {new GenericInternalRow(new Object[] {value, 0})});
@@ -127,13 +132,19 @@ public final class RowCodec {
       }
     }
 
-    private static Object[] records(byte[] block) {
+    private Object[] records(byte[] block) {
       MessagePack.Reader in = new MessagePack.Reader(block);
-      Object[] records = new Object[in.array()];
-      for (int i = 0; i < records.length; i++) {
+      int count = in.array();
+      int before = withEnds ? 1 : 0;
+      Object[] records = new Object[count + 2 * before];
+      if (withEnds) {
+        records[0] = new GenericInternalRow(new Object[] {null, BEGIN});
+        records[count + 1] = new GenericInternalRow(new Object[] {null, END});
+      }
+      for (int i = 0; i < count; i++) {
         int start = in.position();
         in.skip();
-        records[i] = new GenericInternalRow(new Object[] {Arrays.copyOfRange(block, start, in.position()), i});
+        records[before + i] = new GenericInternalRow(new Object[] {Arrays.copyOfRange(block, start, in.position()), i});
       }
       if (in.position() != block.length) {
         throw new IllegalArgumentException("it is longer than its records");

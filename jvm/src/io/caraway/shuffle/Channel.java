@@ -98,6 +98,16 @@ final class Channel {
     }
   }
 
+  /** Returns whether no row is on its way. */
+  boolean isEmpty() {
+    lock.lock();
+    try {
+      return rows.isEmpty();
+    } finally {
+      lock.unlock();
+    }
+  }
+
   /** Notes that nobody will read any more. */
   void abandon() {
     lock.lock();

@@ -13,7 +13,10 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /** Reads the rows of a channel, until all its writers have finished. */
-final class LocalReader<K, C> implements ShuffleReader<K, C> {
+public final class LocalReader<K, C> implements ShuffleReader<K, C> {
+  // The rows that the task of a thread reads, if it reads from a shuffle.
+  private static final ThreadLocal<LocalReader<?, ?>.Rows> CURRENT = new ThreadLocal<>();
+
   private final Channel channel;
   private final TaskContext context;
   private final ShuffleReadMetricsReporter metrics;
@@ -26,8 +29,19 @@ final class LocalReader<K, C> implements ShuffleReader<K, C> {
 
   @Override
   public Iterator<Product2<K, C>> read() {
-    context.addTaskCompletionListener((TaskCompletionListener) ended -> channel.abandon());
-    return new Rows();
+    Rows rows = new Rows();
+    CURRENT.set(rows);
+    context.addTaskCompletionListener((TaskCompletionListener) ended -> {
+      channel.abandon();
+      CURRENT.remove();
+    });
+    return rows;
+  }
+
+  /** Returns whether the task of this thread would wait now if it read a further row; true as well if it reads from no shuffle of this process. */
+  public static boolean wouldWait() {
+    LocalReader<?, ?>.Rows rows = CURRENT.get();
+    return rows == null || rows.wouldWait();
   }
 
   private final class Rows extends AbstractIterator<Product2<K, C>> {
@@ -50,6 +64,10 @@ final class LocalReader<K, C> implements ShuffleReader<K, C> {
         metrics.incRecordsRead(taken.size());
       }
       return !ended;
+    }
+
+    private boolean wouldWait() {
+      return taken.isEmpty() && channel.isEmpty();
     }
 
     @Override
