@@ -13,6 +13,7 @@ from caraway.archive.served import SERVED_PLAN, ServedEncoder, ServedErasures, S
 from caraway.archive.trimming import Trimming
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import ARCHIVES, Member
+from caraway.collector import collect_rarely
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import load_settings
 from caraway.erasure.keys import ErasedKeys
@@ -39,6 +40,7 @@ def main() -> int:
     try:
         os.umask(0o077)
         os.nice(NICENESS)
+        collect_rarely()
         settings = load_settings()
         configure_logging(settings.log_level)
         if settings.postgres.url is None:
