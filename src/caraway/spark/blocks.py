@@ -15,7 +15,7 @@ from caraway.graph.operators import Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicKind
 from caraway.plan.steps import state_of
-from caraway.spark.codec import BEGIN, DEAD, END, INGESTED, SIDE, name
+from caraway.spark.codec import BEGIN, DEAD, END, ID, INGESTED, SIDE, name
 from caraway.spark.inputs import leaves_of
 from caraway.spark.java import from_java, jvm_of, to_java
 from caraway.spark.stream import Stream
@@ -29,7 +29,7 @@ class Way(IntEnum):
     """The ways in which records are gathered (`io.caraway.Blocks`).
 
     BATCH takes all rows of a task, ENDS those between the ends of a block of the input, and READER those that are made
-    before the task would wait for another row.
+    before the task would wait for another row: each by itself, if the task reads no rows of other tasks.
     """
 
     BATCH = 0
@@ -46,11 +46,9 @@ def way_of(plan: JobPlan, *, live: bool) -> Way | None:
         return None
     if not live:
         return Way.BATCH
-    if _keeps_state(plan.operator, plan):
-        return Way.READER
     # With one input, and without a step for which rows change tasks, what is made of a message follows the message.
     is_alone = len(leaves_of(plan.operator)) == 1 and plan.inputs[0].kind is TopicKind.EVENTS
-    return Way.ENDS if is_alone else None
+    return Way.ENDS if is_alone and not _keeps_state(plan.operator, plan) else Way.READER
 
 
 def _keeps_state(step: Operator, plan: JobPlan) -> bool:
@@ -73,12 +71,14 @@ def gathered(
     if stream.passes_through:
         kind = kind.when(name(SIDE) == DEAD, F.lit(_DEAD))
         kind = kind.when(name(SIDE) == BEGIN, F.lit(_BEGIN)).when(name(SIDE) == END, F.lit(_END))
+    nobody = F.lit(None).cast("binary")
     rows = stream.frame.select(
         kind.otherwise(F.lit(_OTHER)).alias("kind"),
         key.alias("key"),
         value.alias("value"),
         partition.alias("partition"),
         F.coalesce(name(INGESTED), F.lit(0)).alias("ingested"),
+        (nobody if plan.output.schema.keys else F.when(stream.own(), name(ID))).alias("identity"),
     )
     made = from_java(jvm_of(session).io.caraway.Blocks.gathered(to_java(rows), partitions, int(way)), session)
     topic = F.when(F.col("kind") == _DEAD, F.lit(DEAD_LETTERS)).otherwise(F.lit(plan.output.name))

@@ -52,6 +52,8 @@ JOIN = Join(
     within_high_us=0,
     fields=("town",),
 )
+# The records have no keys.
+KEYLESS = Case("Keyless", KEPT)
 STATEFUL = Case("Joined", Aggregate(of=JOIN, keys=("user",), aggregates=(COUNT,)))
 # The sizes of the messages of the input; a message of one record is no block.
 SIZES = (100, 1, 7, 100, 2, 1)
@@ -85,8 +87,13 @@ def sent(broker: Broker, job: JobPlan) -> dict[bytes, object]:
 
 @pytest.fixture(
     scope="module",
-    params=[(CASE, Trigger.REAL_TIME), (CASE, Trigger.BACKLOG), (STATEFUL, Trigger.REAL_TIME)],
-    ids=["ends", "batch", "reader"],
+    params=[
+        (CASE, Trigger.REAL_TIME),
+        (CASE, Trigger.BACKLOG),
+        (STATEFUL, Trigger.REAL_TIME),
+        (KEYLESS, Trigger.REAL_TIME),
+    ],
+    ids=["ends", "batch", "reader", "keyless"],
 )
 def run(
     request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
@@ -116,9 +123,12 @@ def run(
         query.stop()
 
 
-def test_each_record_is_there_once_on_the_partition_of_its_key(
-    run: Run,
-) -> None:
+def place_of(codec: RecordCodec, identity: bytes, user: object) -> int:
+    """Return the partition of a record: that of its key, or of its identity if it has none."""
+    return partition_of(codec.encode_key([user]) or b"" if codec.schema.keys else identity, PARTITIONS)
+
+
+def test_each_record_is_there_once_on_its_partition(run: Run) -> None:
     job, kept, messages = run
     codec = RecordCodec(job.output.schema)
     found = []
@@ -126,22 +136,19 @@ def test_each_record_is_there_once_on_the_partition_of_its_key(
         for _, value in positions_of(message):
             record = codec.decode_value(value)
             assert record.row is not None
-            key = codec.encode_key(record.row[:1]) or b""
-            assert partition_of(key, PARTITIONS) == message.partition()
+            assert record.id is not None
+            assert place_of(codec, record.id, record.row[0]) == message.partition()
+            key = codec.encode_key(record.row[:1]) if codec.schema.keys else None
             assert message.key() == (None if is_block(message.value()) else key)
             found.append((record.id, record.row[0]))
     assert len(found) == len(kept)
     assert dict(found) == kept
 
 
-def test_what_was_made_of_a_message_is_a_message_for_each_partition(
-    run: Run,
-) -> None:
+def test_what_was_made_of_a_message_is_a_message_for_each_partition(run: Run) -> None:
     job, kept, messages = run
     codec = RecordCodec(job.output.schema)
-    wanted = {
-        (identity[:8], partition_of(codec.encode_key([user]) or b"", PARTITIONS)) for identity, user in kept.items()
-    }
+    wanted = {(identity[:8], place_of(codec, identity, user)) for identity, user in kept.items()}
     if job.dataset == STATEFUL.name:
         # Rows are gathered as far as they wait for the step together.
         assert len(wanted) <= len(messages) < len(kept)

@@ -43,17 +43,21 @@ public final class Blocks {
   private static final int KIND = 0;
   private static final int KEY = 1;
   private static final int VALUE = 2;
+  private static final int PARTITION = 3;
   private static final int INGESTED = 4;
+  private static final int IDENTITY = 5;
 
   private static final StructType TYPE =
-      new StructType().add("kind", "int").add("key", "binary").add("value", "binary").add("partition", "int").add("ingested", "long");
+      new StructType().add("kind", "int").add("key", "binary").add("value", "binary").add("partition", "int");
 
   private Blocks() {}
 
   /**
    * Returns the messages of a job.
    *
-   * @param rows kind, key, value, partition and ingestion time
+   * <p>Records without a key are placed by their identities: so the records of one identity are on one partition, in their order.
+   *
+   * @param rows kind, key, value, partition, ingestion time, and the identity of a record without a key
    * @param partitions the number of partitions of the output
    * @param way {@link #BATCH}, {@link #ENDS} or {@link #READER}; with {@link #ENDS} a block may have records of several ingestion times
    */
@@ -100,7 +104,7 @@ public final class Blocks {
     private final int partitions;
     private final int way;
     private final ArrayDeque<Row> ready = new ArrayDeque<>();
-    // By partition; records without a key, which may go to any partition, are under -1.
+    // By partition.
     private final Map<Integer, Waiting> waiting = new HashMap<>();
     private boolean gathers;
     // The number of records that wait.
@@ -148,13 +152,13 @@ public final class Blocks {
           if (gathers) {
             gather(row);
           } else {
-            ready.add(row);
+            ready.add(alone(row));
           }
         }
         default -> {
           // A marker must not overtake the records before it.
           flush();
-          ready.add(row);
+          ready.add(alone(row));
         }
       }
     }
@@ -164,8 +168,7 @@ public final class Blocks {
         flush();
         ingested = row.getLong(INGESTED);
       }
-      byte[] key = row.getAs(KEY);
-      int partition = key == null ? -1 : partitionOf(key, partitions);
+      int partition = partitionOf(row.getAs(row.isNullAt(KEY) ? IDENTITY : KEY), partitions);
       Waiting some = waiting.computeIfAbsent(partition, p -> new Waiting());
       int size = row.<byte[]>getAs(VALUE).length;
       if (some.records.size() == MAX_RECORDS || !some.records.isEmpty() && some.bytes + size > MAX_BYTES) {
@@ -180,13 +183,19 @@ public final class Blocks {
       waiting.forEach(this::send);
     }
 
+    /** Returns the message of one row. Kafka chooses the partition of a record with a key. */
+    private Row alone(Row row) {
+      Object partition = row.isNullAt(IDENTITY) ? row.get(PARTITION) : (Object) partitionOf(row.getAs(IDENTITY), partitions);
+      return RowFactory.create(row.get(KIND), row.get(KEY), row.get(VALUE), partition);
+    }
+
     private void send(Integer partition, Waiting some) {
       if (some.records.size() == 1) {
-        ready.add(some.records.get(0));
+        ready.add(alone(some.records.get(0)));
       } else if (!some.records.isEmpty()) {
         ByteBuffer block = ByteBuffer.allocate(HEAD + some.bytes).put(ARRAY16).putShort((short) some.records.size());
         some.records.forEach(record -> block.put(record.<byte[]>getAs(VALUE)));
-        ready.add(RowFactory.create(RECORD, null, block.array(), partition < 0 ? null : partition, 0L));
+        ready.add(RowFactory.create(RECORD, null, block.array(), partition));
       }
       gathered -= some.records.size();
       some.records.clear();
