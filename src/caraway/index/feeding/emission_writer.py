@@ -27,13 +27,6 @@ class EmissionWriter:
         """
         if self._may_send is not None and not self._may_send():
             raise NotOursError
-        self.write(topic, records)
-
-    def write(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Write records for which no right is needed, such as dead letters, and return when they are durable.
-
-        Raises `UnavailableError` if the broker doesn't take them.
-        """
         with self._lock:
             if self._writer is None:
                 self._writer = TopicWriter(self._bootstrap_servers)

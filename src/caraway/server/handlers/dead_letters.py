@@ -98,17 +98,10 @@ async def _newest(
     topics = await asyncio.to_thread(context.deployment.state.past_topics, request.branch)
     dead_letters = await asyncio.to_thread(context.deployment.letters.newest, before, SCANNED)
     found: list[Letter] = []
-    of_indexes: set[tuple[object, object]] = set()
     for dead_letter in dead_letters:
         if len(found) == limit:
             break
         before[dead_letter.partition] = dead_letter.offset
-        if "index" in dead_letter.body:
-            # Each server that indexes a row which the index can't take writes a dead letter of it.
-            row = (dead_letter.body["index"], dead_letter.body.get("id"))
-            if row in of_indexes:
-                continue
-            of_indexes.add(row)
         if _is_asked(dead_letter, asked) and _is_seen(context, dead_letter, served, topics, request):
             found.append(dead_letter)
     return found, before if dead_letters else None
@@ -320,8 +313,6 @@ def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> 
 def _summary(dead_letter: Letter) -> Json:
     body = dead_letter.body
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
-    if "index" in body:
-        origin = f"index {body['index']}"
     if "sink" in body:
         origin = f"{body['sink']} {body.get('partition')}/{body.get('offset')}"
     if "source" in body:
