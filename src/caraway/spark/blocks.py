@@ -71,14 +71,14 @@ def gathered(
     if stream.passes_through:
         kind = kind.when(name(SIDE) == DEAD, F.lit(_DEAD))
         kind = kind.when(name(SIDE) == BEGIN, F.lit(_BEGIN)).when(name(SIDE) == END, F.lit(_END))
-    nobody = F.lit(None).cast("binary")
+    identity = F.lit(None).cast("binary") if plan.output.schema.keys else F.when(stream.own(), name(ID))
     rows = stream.frame.select(
         kind.otherwise(F.lit(_OTHER)).alias("kind"),
         key.alias("key"),
         value.alias("value"),
         partition.alias("partition"),
         F.coalesce(name(INGESTED), F.lit(0)).alias("ingested"),
-        (nobody if plan.output.schema.keys else F.when(stream.own(), name(ID))).alias("identity"),
+        identity.alias("identity"),
     )
     made = from_java(jvm_of(session).io.caraway.Blocks.gathered(to_java(rows), partitions, int(way)), session)
     topic = F.when(F.col("kind") == _DEAD, F.lit(DEAD_LETTERS)).otherwise(F.lit(plan.output.name))

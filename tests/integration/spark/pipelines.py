@@ -15,7 +15,7 @@ from caraway.engine_local.changes import SourceChange, arrive, events, table_of
 from caraway.engine_local.pipelines import compile_pipeline
 from caraway.engine_local.tables import Event
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import Operator
+from caraway.graph.operators import Join, JoinKind, Operator
 from caraway.graph.schemas import datasets_read, schema_of
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
@@ -133,6 +133,20 @@ def plan(case: Case, suffix: str) -> tuple[GraphPlan, JobPlan]:
     inputs = tuple(named(topic) for topic in job.inputs)
     job = replace(job, job_id=f"{job.job_id}.{suffix}", inputs=inputs, output=named(job.output))
     return replace(found, topics=tuple(map(named, found.topics)), jobs=(job,)), job
+
+
+def joined(left: Operator) -> Join:
+    """Return the join of steps over clicks with the users as of each click."""
+    return Join(
+        left=left,
+        right="Users",
+        how=JoinKind.LEFT,
+        left_on=("user",),
+        right_on=("user",),
+        within_low_us=None,
+        within_high_us=0,
+        fields=("town",),
+    )
 
 
 def derived(name: str, operator: Operator) -> DatasetSpec:

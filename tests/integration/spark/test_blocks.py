@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from caraway.dtypes.types import INT
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.aggregates import AggregateFunction
-from caraway.graph.operators import Aggregate, Filter, Input, Join, JoinKind
+from caraway.graph.operators import Aggregate, Filter, Input
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import JobPlan
 from caraway.spark.jobs import Trigger, start_job
@@ -42,19 +42,9 @@ KEPT = Filter(
 )
 CASE = Case("Blocks", Aggregate(of=KEPT, keys=("user",), aggregates=(COUNT,)))
 # A step with state; there are no users.
-JOIN = Join(
-    left=KEPT,
-    right="Users",
-    how=JoinKind.LEFT,
-    left_on=("user",),
-    right_on=("user",),
-    within_low_us=None,
-    within_high_us=0,
-    fields=("town",),
-)
+STATEFUL = Case("Joined", Aggregate(of=model.joined(KEPT), keys=("user",), aggregates=(COUNT,)))
 # The records have no keys.
 KEYLESS = Case("Keyless", KEPT)
-STATEFUL = Case("Joined", Aggregate(of=JOIN, keys=("user",), aggregates=(COUNT,)))
 # The sizes of the messages of the input; a message of one record is no block.
 SIZES = (100, 1, 7, 100, 2, 1)
 

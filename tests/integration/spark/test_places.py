@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from caraway.dtypes.types import INT
 from caraway.graph.aggregates import AggregateFunction, AggregateSpec
-from caraway.graph.operators import Aggregate, Input, Join, JoinKind, Latest, Operator, Select
+from caraway.graph.operators import Aggregate, Input, Latest, Operator, Select
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import TopicPlan
 from caraway.spark.jobs import Trigger, start_job
@@ -27,7 +27,7 @@ from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.partitioning import partition_of
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, astray, consolidate
-from tests.integration.spark.pipelines import SOURCES, Case
+from tests.integration.spark.pipelines import SOURCES, Case, joined
 
 PARTITIONS = 4
 ARRIVALS = model.traffic(seed=3, count=150)
@@ -37,19 +37,6 @@ PARTS = (40, 75, 100)
 
 # All of its columns but the key differ between versions.
 CARTS = Latest(of=Select(of=Input(dataset="Clicks"), columns=("user", "number", "note")), keys=("number",))
-
-
-def _joined(left: Operator) -> Join:
-    return Join(
-        left=left,
-        right="Users",
-        how=JoinKind.LEFT,
-        left_on=("user",),
-        right_on=("user",),
-        within_low_us=None,
-        within_high_us=0,
-        fields=("town",),
-    )
 
 
 def _counted(of: Operator, *keys: str) -> Case:
@@ -66,12 +53,12 @@ def _counted(of: Operator, *keys: str) -> Case:
 
 CASES = [
     # Events are counted by a joined column.
-    _counted(_joined(Input(dataset="Clicks")), "town"),
+    _counted(joined(Input(dataset="Clicks")), "town"),
     # A join of tables is counted by columns of both sides.
-    _counted(_joined(CARTS), "town", "note"),
+    _counted(joined(CARTS), "town", "note"),
     # The versions of the table may be corrected.
     _counted(
-        Latest(of=_joined(Select(of=Input(dataset="Clicks"), columns=("user", "number", "note"))), keys=("number",)),
+        Latest(of=joined(Select(of=Input(dataset="Clicks"), columns=("user", "number", "note"))), keys=("number",)),
         "note",
         "town",
     ),

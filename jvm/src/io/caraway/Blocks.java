@@ -38,7 +38,6 @@ public final class Blocks {
   static final int ENDS = 1;
   static final int READER = 2;
 
-  private static final byte ARRAY16 = (byte) 0xdc;
   private static final int HEAD = 3;
   private static final int KIND = 0;
   private static final int KEY = 1;
@@ -193,7 +192,7 @@ public final class Blocks {
       if (some.records.size() == 1) {
         ready.add(alone(some.records.get(0)));
       } else if (!some.records.isEmpty()) {
-        ByteBuffer block = ByteBuffer.allocate(HEAD + some.bytes).put(ARRAY16).putShort((short) some.records.size());
+        ByteBuffer block = ByteBuffer.allocate(HEAD + some.bytes).put(RowCodec.BLOCK).putShort((short) some.records.size());
         some.records.forEach(record -> block.put(record.<byte[]>getAs(VALUE)));
         ready.add(RowFactory.create(RECORD, null, block.array(), partition));
       }

@@ -48,7 +48,7 @@ public final class RowCodec {
   private static final int FORMAT = 1;
   private static final int ITEMS = 8;
   // The first byte of a block, which is an array of 16-bit length. The first byte of a record is another one.
-  private static final byte BLOCK = (byte) 0xdc;
+  static final byte BLOCK = (byte) 0xdc;
   // The numbers of the items before and behind the records of a block.
   private static final int BEGIN = -1;
   private static final int END = -2;

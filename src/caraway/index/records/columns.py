@@ -8,7 +8,7 @@ from caraway.index.records.delivery import Puts
 from caraway.plan.model import RecordSchema
 from caraway.topics.blocks import is_block, split
 from caraway.topics.codec import Record, RecordCodec
-from caraway.topics.identity import position_id, position_ids
+from caraway.topics.identity import position_ids
 from caraway.topics.keys import MAX_KEY_BYTES
 from caraway.topics.reader import Message
 
@@ -50,18 +50,16 @@ class ColumnReader:
         for key, value, partition, offset in messages:
             found = decode(value or b"")
             records += found
-            if value is not None and is_block(value):
-                data += split(value)
+            if is_block(value):
+                data += split(value or b"")
                 keys += self._encoded([record.row for record in found])
-                positions = position_ids(offset, partition, len(found))
-                orders += [record.id or position for record, position in zip(found, positions, strict=True)]
+            elif key is None and self._columns:
+                return None
             else:
-                if key is None and self._columns:
-                    return None
-                (record,) = found
                 data.append(value or b"")
                 keys.append(key or b"")
-                orders.append(record.id or position_id(offset, partition))
+            positions = position_ids(offset, partition, len(found))
+            orders += [record.id or position for record, position in zip(found, positions, strict=True)]
         if max(map(len, keys), default=0) > MAX_KEY_BYTES:
             return None
         newest = max((record.ingested for record in records), default=0)

@@ -97,11 +97,10 @@ def index_frame(
     """
     columns, rows = read.columns, read.rows
     control = _control(columns, rows, numbers=numbers)
-    schema = plan.schema
-    types = {column.name: column.dtype for column in schema.columns}
-    frame = rows.select([name for name in rows.columns if name in types or name in along]).with_columns(control)
-    if schema.timestamp not in types:
-        frame = frame.with_columns(pl.col(TIME).cast(polars_type(DATETIME)).alias(schema.timestamp))
+    names, timestamp = {column.name for column in plan.schema.columns}, plan.schema.timestamp
+    frame = rows.select([name for name in rows.columns if name in names or name in along]).with_columns(control)
+    if timestamp not in names:
+        frame = frame.with_columns(pl.col(TIME).cast(polars_type(DATETIME)).alias(timestamp))
     return frame
 
 
