@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from caraway.errors import UnavailableError
 from caraway.topics.blocks import records_in
 from caraway.topics.connection import consumer_config, kafka_logger
+from caraway.topics.markers import is_marker
 from caraway.topics.polling import poll_some
 from caraway.topics.positions import while_moving
 
@@ -60,8 +61,8 @@ def _sample(consumer: Consumer, topics: Iterable[str]) -> tuple[Counter[str], Co
             if message.error() is not None:
                 continue
             topic, partition, offset = str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)
-            # Messages with a key, such as markers, aren't rows of a keyless dataset.
-            if message.key() is None:
+            # Some rows have a key, and a marker has no row.
+            if not is_marker(message.key()):
                 messages[topic] += 1
                 records[topic] += records_in(message.value())
             if offset + 1 >= ends.get((topic, partition), 0):

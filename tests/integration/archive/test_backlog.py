@@ -4,6 +4,8 @@ import secrets
 import time
 from pathlib import Path
 
+import pytest
+
 from caraway.archive.follower import Follower
 from caraway.archive.store.model import TableReport
 from caraway.archive.store.reading import ArchivedTopics, cuts_now
@@ -21,10 +23,13 @@ from tests.unit.index.naive import SCHEMA
 SECONDS = 30.0
 
 
-def test_rows_that_wait_in_blocks_are_estimated_by_the_last_messages(kafka: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [TopicKind.EVENTS, TopicKind.AGGREGATE_INPUTS])
+def test_rows_that_wait_in_blocks_are_estimated_by_the_last_messages(
+    kind: TopicKind, kafka: str, tmp_path: Path
+) -> None:
     topic = f"backlog.{secrets.token_hex(6)}"
     ensure_topics(kafka, [topic], 1)
-    plan = TopicPlan(dataset="D", name=topic, kind=TopicKind.EVENTS, schema=SCHEMA, disorder_us=0)
+    plan = TopicPlan(dataset="D", name=topic, kind=kind, schema=SCHEMA, disorder_us=0)
     row = RecordCodec(SCHEMA).encode_value(op=PUT, time_us=0, ingested_us=0, row=["k", 1, None, None])
     with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
         writer.write(topic, [(None, block_of([row] * 500), None)] * 4).result(TIMEOUT_S)
