@@ -23,6 +23,7 @@ SECTIONS = (
             Listed(
                 "explain", "caraway.cli.explain_query:explanations", "Show what runs, or what a query does.", "server"
             ),
+            Listed("capacity", "caraway.cli.capacity:capacity", "Estimate what definitions need.", "server"),
             Listed("branch", "caraway.cli.branch:branch", "List, create, clone and delete branches."),
             Listed("history", "caraway.cli.history:history", "Show the commits of a branch."),
             Listed("diff", "caraway.cli.history:diff", "Show what differs between two commits."),

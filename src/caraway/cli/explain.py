@@ -39,7 +39,7 @@ def explain(
 ) -> None:
     """Show what runs for definitions: jobs with their modes, steps and state, topics, indexes, what is shared."""
     settings = load_settings(data)
-    graph = _defined(module, env) if module else _committed(settings, branch)
+    graph = graph_of(settings, module, branch=branch, env=env)
     explained = explain_plan(
         plan_graph(graph),
         partitions=settings.kafka.partitions,
@@ -49,6 +49,14 @@ def explain(
         typer.echo(msgspec.json.format(msgspec.json.encode(explained), indent=2))
     else:
         out.print(picture(explained))
+
+
+def graph_of(settings: Settings, module: str, *, branch: str, env: str) -> Graph:
+    """Return the graph of a module's definitions, or without a module the newest one of a branch.
+
+    Raises `CarawayError` if the definitions are wrong, no stack runs, or nothing was committed to the branch.
+    """
+    return _defined(module, env) if module else _committed(settings, branch)
 
 
 def _defined(name: str, env: str) -> Graph:
