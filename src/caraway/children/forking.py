@@ -33,6 +33,8 @@ from caraway.private_files import opener
 MOST_BYTES = 1024 * 1024
 # A fork server takes some 200 MB, so it ends when nothing was asked of it for so long.
 IDLE_SECONDS = 300.0
+# Linux cuts longer names of processes.
+MOST_NAME_BYTES = 15
 
 
 class Forked:
@@ -189,6 +191,11 @@ class ForkServer:
         self._channel = self._process = None
 
 
+def name_of(program: str) -> str:
+    """Return the name of the processes of a program that the tools of the system show, as far as Linux keeps it."""
+    return program.replace(".", "-")[:MOST_NAME_BYTES]
+
+
 # In the fork server ---------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +269,9 @@ def _become(request: dict[str, Any], output: Sequence[int], parent: int) -> None
     die_with_parent(parent, signal.SIGTERM)
     for stream in (sys.stdout, sys.stderr):
         cast("TextIOWrapper", stream).reconfigure(write_through=True)
+    with suppress(OSError):
+        # All forks have the command of the fork server, so this name tells them apart in `top` and `ps`. (Linux.)
+        Path("/proc/self/comm").write_text(name_of(request["program"]))
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])

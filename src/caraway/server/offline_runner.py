@@ -36,6 +36,7 @@ class OfflineRunner(Recurring):
         queries: OfflineQueries,
         objects: ObjectFolder,
         *,
+        forks: ForkServer,
         processes: int,
         kept: timedelta,
         environment: Mapping[str, str],
@@ -48,6 +49,7 @@ class OfflineRunner(Recurring):
         Args:
             queries: The records of queries.
             objects: The object store, which has results.
+            forks: Starts the processes.
             processes: The most processes at a time.
             kept: The time after the end of a query until its results are removed.
             environment: The environment of the processes, beside that of this one.
@@ -55,9 +57,8 @@ class OfflineRunner(Recurring):
             started: Called with the id of a query and the number of its new process.
             clock: Returns the time in seconds.
         """
-        # Its processes are forked, since imports would take longer than most queries.
-        self._forks = ForkServer([PROGRAM])
-        super().__init__("offline-queries", self._look, LOOK_SECONDS, finish=self._forks.end)
+        super().__init__("offline-queries", self._look, LOOK_SECONDS)
+        self._forks = forks
         self._queries = queries
         self._objects = objects
         self._processes = processes

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from typing_extensions import override
 
+from caraway.children.forking import ForkServer
 from caraway.expectations.counts import Counts
 from caraway.expectations.suite import checks_of as parts_of
 from caraway.quality.checks import branches_of, checks_of
@@ -23,13 +24,20 @@ class QualityRunner(WatchRunner):
         profiles: DatasetProfiles,
         needed: Callable[[], Needed | None],
         *,
+        forks: ForkServer,
         enabled: bool,
         name: str,
         environment: Mapping[str, str],
     ) -> None:
         """Prepare; see `WatchRunner`. `needed` returns what the branches need; None before that is known."""
         super().__init__(
-            "quality", store, module="caraway.quality", enabled=enabled, name=name, environment=environment
+            "quality",
+            store,
+            forks=forks,
+            program="caraway.quality",
+            enabled=enabled,
+            name=name,
+            environment=environment,
         )
         self._counts = store
         self._profiles = profiles

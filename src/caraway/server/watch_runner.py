@@ -4,9 +4,6 @@ The skew watch and the drift watch look at served features, and the quality watc
 """
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,7 +12,7 @@ import structlog
 from typing_extensions import override
 
 from caraway.archive.reports import ArchiveReports
-from caraway.children.process import tied
+from caraway.children.forking import Forked, ForkServer
 from caraway.recurring import Recurring
 from caraway.served.log import SERVED
 from caraway.state.watched import WatchedStore
@@ -23,7 +20,7 @@ from caraway.state.watched import WatchedStore
 LOG = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 5.0
-# After the process has ended, another one isn't begun for so long: starting one takes a second of a processor.
+# After the process has ended, another one isn't begun for so long, since one that fails would fail again and again.
 PAUSE_SECONDS = 10.0
 
 
@@ -38,7 +35,8 @@ class WatchRunner(Recurring, ABC):
         watch: str,
         store: WatchedStore,
         *,
-        module: str,
+        forks: ForkServer,
+        program: str,
         enabled: bool,
         name: str,
         environment: Mapping[str, str],
@@ -50,7 +48,8 @@ class WatchRunner(Recurring, ABC):
         Args:
             watch: The name of the watch, such as "skew".
             store: The findings of the watch.
-            module: The module that the process runs.
+            forks: Starts the process.
+            program: The module that the process runs, one of those of `forks`.
             enabled: False: no process is started, and the metrics show what was found before.
             name: The name of the process, by which others know that it runs.
             environment: The environment of the process, beside that of this one.
@@ -60,12 +59,13 @@ class WatchRunner(Recurring, ABC):
         super().__init__(watch, self._look, look_seconds)
         self._watch = watch
         self._store = store
-        self._program = (sys.executable, "-m", module)
+        self._forks = forks
+        self._program = program
         self._enabled = enabled
         self._name_of_process = name
         self._environment = environment
         self._clock = clock
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
         self._paused_until = float("-inf")
 
     @abstractmethod
@@ -92,10 +92,8 @@ class WatchRunner(Recurring, ABC):
         return self._has_news() and not self._store.is_watched(besides=self._name_of_process)
 
     def _begin(self) -> None:
-        # The kernel ends the process when this thread ends.
-        command = [*tied(signal.SIGTERM), "--", *self._program]
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **self._environment})
+            self._process = self._forks.start(self._program, environment={**os.environ, **self._environment})
         except OSError as error:
             LOG.warning("a watch can't be started", watch=self._watch, reason=str(error))
             self._paused_until = self._clock() + PAUSE_SECONDS
@@ -119,13 +117,16 @@ class ServedWatchRunner(WatchRunner):
         reports: ArchiveReports,
         show: Callable[[], None],
         *,
-        module: str,
+        forks: ForkServer,
+        program: str,
         enabled: bool,
         name: str,
         environment: Mapping[str, str],
     ) -> None:
         """Prepare, with the tables of the archive and what shows the findings as metrics; see `WatchRunner`."""
-        super().__init__(watch, store, module=module, enabled=enabled, name=name, environment=environment)
+        super().__init__(
+            watch, store, forks=forks, program=program, enabled=enabled, name=name, environment=environment
+        )
         self._reports = reports
         self._show_findings = show
 

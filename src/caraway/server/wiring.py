@@ -9,6 +9,7 @@ from pathlib import Path
 from prometheus_client import generate_latest
 
 from caraway.archive.reports import ArchiveReports
+from caraway.children.forking import ForkServer
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.control.reconciler import Control
@@ -89,6 +90,9 @@ STOP_S = 3.0
 # The longest wait, in seconds, for each part that works in the background (erasure, expiry, snapshots) to
 # stop. Their unfinished work is done after the next start, or by another server.
 BACKGROUND_STOP_S = 1.0
+# The programs whose processes are forked from one that has imported them: imports would take longer than most offline
+# queries, and the processes share the memory of what they import.
+FORKED = ("caraway.offline", "caraway.quality", "caraway.skew", "caraway.drift_watch")
 
 
 def addresses(settings: Settings) -> tuple[str, str]:
@@ -221,9 +225,9 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     expiry = Expiry(index.expire, lambda: {} if plans.needed is None else plans.needed.commits)
     offline_queries, reports, audit = OfflineQueries(engine), ArchiveReports(engine), AuditLog(engine)
     access = Access(engine, by="server") if server.tokens else None
-    skew, quality, drift = SkewStore(engine), QualityStore(engine), DriftStore(engine)
+    skew, quality, drift, forks = SkewStore(engine), QualityStore(engine), DriftStore(engine), ForkServer(FORKED)
     runners: list[WatchRunner | LineageWatch] = [
-        *_runners(settings, reports, (skew, drift), (quality, DatasetProfiles(engine)), plans),
+        *_runners(settings, forks, reports, (skew, drift, quality, DatasetProfiles(engine)), plans),
         *lineage_watches(
             settings.openlineage, engine, objects, member=member, needed=lambda: plans.needed, jobs=state.jobs
         ),
@@ -231,6 +235,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     offline_runner = OfflineRunner(
         offline_queries,
         objects,
+        forks=forks,
         processes=settings.offline.processes,
         kept=timedelta(days=settings.offline.kept_days),
         environment=settings.environment(),
@@ -405,6 +410,7 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
             index.stop,
             control.close,
             *(partial(part.stop, BACKGROUND_STOP_S) for part in background),
+            forks.end,
             index.close,
             engine.dispose,
         ],
@@ -425,13 +431,13 @@ def _resolve(settings: Settings, secrets: SecretStore) -> Callable[[Secretish], 
 
 def _runners(
     settings: Settings,
+    forks: ForkServer,
     reports: ArchiveReports,
-    served: tuple[SkewStore, DriftStore],
-    of_datasets: tuple[QualityStore, DatasetProfiles],
+    stores: tuple[SkewStore, DriftStore, QualityStore, DatasetProfiles],
     plans: Plans,
 ) -> list[WatchRunner]:
     """Return what keeps the processes running that look at data which is there already."""
-    skew, drift = served
+    skew, drift, quality, profiles = stores
     name, environment = watcher(settings.data_dir), settings.environment()
     watches = (
         ("skew", skew, "caraway.skew", lambda: SKEW_FIGURES.set(skew.totals()), settings.skew.enabled),
@@ -440,13 +446,23 @@ def _runners(
     return [
         *(
             ServedWatchRunner(
-                watch, store, reports, show, module=module, enabled=enabled, name=name, environment=environment
+                watch,
+                store,
+                reports,
+                show,
+                forks=forks,
+                program=program,
+                enabled=enabled,
+                name=name,
+                environment=environment,
             )
-            for watch, store, module, show, enabled in watches
+            for watch, store, program, show, enabled in watches
         ),
         QualityRunner(
-            *of_datasets,
+            quality,
+            profiles,
             lambda: plans.needed,
+            forks=forks,
             enabled=settings.quality.enabled,
             name=name,
             environment=environment,

@@ -9,6 +9,7 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 
+from caraway.children.forking import name_of
 from caraway.client import Client
 from caraway.testing import MockClient
 from tests.integration.offline.shop import asked, definitions, logged
@@ -103,9 +104,8 @@ def processes_of(server: ServerProcess, program: str) -> list[psutil.Process]:
 
 
 def queries_of(server: ServerProcess) -> list[psutil.Process]:
-    """Return the processes of offline queries: forks of one that lasts, whose command they have."""
-    found = processes_of(server, "caraway.offline")
-    return [process for process in found if process.ppid() in {other.pid for other in found}]
+    """Return the processes of offline queries."""
+    return processes_of(server, name_of("caraway.offline"))
 
 
 def same(found: pd.DataFrame, expected: pd.DataFrame) -> None:

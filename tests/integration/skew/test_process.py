@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from caraway.children.forking import name_of
 from caraway.cli import app
 from caraway.config.settings import SkewSettings
 from caraway.served.findings import Finding
@@ -100,6 +101,6 @@ def test_a_server_watches_and_shows_what_it_found(watched: Shop) -> None:
     assert "Till.mean" not in only.stdout
     # The process ends with its server.
     children = psutil.Process(watched.server.pid).children(recursive=True)
-    (watch,) = [child for child in children if "caraway.skew" in child.cmdline()]
+    (watch,) = [child for child in children if child.name() == name_of("caraway.skew")]
     watched.server.kill()
     watch.wait(scaled(60))

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from caraway.children.forking import Forked, ForkServer
+from caraway.children.forking import Forked, ForkServer, name_of
 from tests.timeouts import scaled
 from tests.unit.children.waiting import eventually
 
@@ -63,6 +63,7 @@ def test_a_process_can_be_killed_by_itself(start: Start, forks: ForkServer) -> N
     killed.send_signal(signal.SIGKILL)
     assert killed.wait(scaled(30)) == -signal.SIGKILL
     assert other.poll() is None
+    eventually(lambda: psutil.Process(other.pid).name() == name_of("program"), scaled(20))
     with pytest.raises(subprocess.TimeoutExpired):
         other.wait(0.01)
     other.terminate()

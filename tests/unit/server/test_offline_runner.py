@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from caraway.children.forking import ForkServer
 from caraway.objects.folder import ObjectFolder
 from caraway.offline.queries.model import LATER
 from caraway.server import offline_runner
@@ -35,9 +36,11 @@ class Runs:
     def __init__(self, folder: Path, *ids: str, processes: int = 1) -> None:
         self.now = 0.0
         self.begun: list[str] = []
+        self.forks = ForkServer([offline_runner.PROGRAM])
         self.runner = OfflineRunner(
             Queries(*ids),  # type: ignore[arg-type]  # the methods that a look calls
             ObjectFolder(str(folder)),
+            forks=self.forks,
             processes=processes,
             kept=timedelta(days=1),
             environment={},
