@@ -10,7 +10,9 @@ import typer
 import caraway
 from caraway.cli.definitions import find_definitions
 from caraway.cli.options import command
+from caraway.cli.places import placed
 from caraway.cli.remote import BranchOptions, JsonOption, show_json
+from caraway.errors import CarawayError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +54,18 @@ def _send(wanted: Wanted, message: str, server: BranchOptions, *, preview: bool,
         if as_json:
             # The client prints the summary, which would spoil the JSON.
             stack.enter_context(redirect_stdout(StringIO()))
-        answer = client.commit(
-            message,
-            found.datasets,
-            found.featuresets,
-            preview=preview,
-            env=wanted.env or None,
-            incremental=wanted.incremental,
-            backfill=not wanted.no_backfill,
-        ).json()
+        try:
+            answer = client.commit(
+                message,
+                found.datasets,
+                found.featuresets,
+                preview=preview,
+                env=wanted.env or None,
+                incremental=wanted.incremental,
+                backfill=not wanted.no_backfill,
+            ).json()
+        except CarawayError as error:
+            error.args = (placed(str(error), found), *error.args[1:])
+            raise
     if as_json:
         show_json(answer)

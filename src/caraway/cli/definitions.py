@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import caraway
+from caraway.cli.places import failure
 from caraway.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ class Definitions:
 
 
 def find_definitions(name: str) -> Definitions:
-    """Import a module, given by its name or as a file, and gather its definitions."""
+    """Import a module, given by its name or as a file, and gather its definitions.
+
+    Raises:
+        InvalidInputError: The module has no definitions, or fails; the text names the line of the user that failed.
+    """
     unique = list({id(value): value for value in vars(_module(name)).values()}.values())
     found = Definitions(
         datasets=tuple(value for value in unique if isinstance(value, caraway.datasets.Dataset)),
@@ -47,5 +52,6 @@ def _module(name: str) -> ModuleType:
             return importlib.import_module(name)
         sys.path.insert(0, str(path.resolve().parent))
         return importlib.import_module(path.stem)
-    except ModuleNotFoundError as error:
-        raise InvalidInputError(f"{name} can't be imported: {error}; give a file or the name of a module") from error
+    except Exception as error:
+        told = failure(error) or f"{name} can't be imported: {error}; give a file or the name of a module"
+        raise InvalidInputError(told) from error

@@ -72,12 +72,12 @@ def refusal(response: Response, request: str) -> RemoteError:
     body = response.json()
     members = body if isinstance(body, dict) else {}
     code = str(members.get("code", ""))
-    text = members.get("err_msg") or response.text or "no explanation"
+    text = members.get("err_msg") or f"status {response.status_code}: {response.text or 'no explanation'}"
     if response.status_code == NOT_FOUND and code == UNKNOWN_PATH:
         text = f"{text}; this server has no {request}, it may be of another version than this client"
     difference = f"\n{members['err_diff']}" if members.get("err_diff") else ""
     return RemoteError(
-        f"{response.status_code}: {text}{difference}",
+        f"{text}{difference}",
         status=response.status_code,
         remote_code=code,
         body=body,

@@ -7,11 +7,11 @@ bytes vary between processes, and the environments that selected a part don't co
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from datetime import timedelta
 from functools import partial
 from itertools import islice
 from typing import Any, get_args
 
+from caraway.dtypes.durations import print_duration
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import Connector, SystemConnector
@@ -148,7 +148,7 @@ def _shown(item: "Field[Any]", value: object) -> str:
     if value is None or value in ((), ""):
         return "not set"
     if isinstance(value, int) and item.name.endswith("_us"):
-        return str(timedelta(microseconds=value))
+        return print_duration(value)
     if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
     text = str(value) if isinstance(value, int | float | str) else ""

@@ -7,8 +7,8 @@ reformatted pipeline is the same; functions are compared as text, including thei
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
+from caraway.dtypes.durations import print_duration
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.graph import specs
@@ -46,13 +46,8 @@ def dataset_differences(old: specs.DatasetSpec, new: specs.DatasetSpec) -> tuple
     """Return the differences between two definitions of one dataset, its version aside."""
     found: list[Difference] = []
     if old.history_us != new.history_us:
-        found.append(
-            Difference(
-                what="history",
-                old=str(timedelta(microseconds=old.history_us)),
-                new=str(timedelta(microseconds=new.history_us)),
-            )
-        )
+        old_history, new_history = print_duration(old.history_us), print_duration(new.history_us)
+        found.append(Difference(what="history", old=old_history, new=new_history))
     found += _field_differences(old.fields, new.fields)
     found += _source_differences(old.sources, new.sources)
     found += _pipeline_differences(old.pipelines, new.pipelines)

@@ -58,7 +58,7 @@ def omission_faults(current: Graph, given: Graph) -> tuple[str, ...]:
     )
     return tuple(
         f"{kind} {entity.name!r} is left out, but not deleted. Commit it once with @meta(deleted=True), or commit with "
-        "incremental=True."
+        "incremental=True (`caraway commit --incremental`)."
         for kind, before, after in kinds
         for entity in before
         if entity.name not in by_name(after)

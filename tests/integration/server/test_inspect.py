@@ -153,5 +153,5 @@ def test_lineage_and_properties_are_those_of_the_mock(branch: Client, mock: Mock
     assert still(branch.xray()) == still(mock.xray())
     (parcels,) = branch.xray("Parcels")["datasets"]
     assert (parcels["rows_ingested"] >= 3, parcels["backlog"]) == (True, 0)
-    with pytest.raises(RemoteError, match=r"404.*Parcelz"):
+    with pytest.raises(RemoteError, match="Parcelz"):
         branch.xray("Parcelz")

@@ -88,7 +88,7 @@ def test_the_difference_that_forbids_a_commit_is_printed(
     server: Stub, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.will({"err_msg": "Pots changed", "err_diff": "- wet\n+ dry"}, 400)
-    with pytest.raises(RemoteError, match=r"400: Pots changed") as raised:
+    with pytest.raises(RemoteError, match=r"^Pots changed") as raised:
         client.commit("x", [Pots])
     assert (raised.value.status, capsys.readouterr().out) == (400, "- wet\n+ dry\n")
 
@@ -219,7 +219,7 @@ def test_branches_are_made(server: Stub, client: Client) -> None:
     assert (server.last.path, server.last.json) == ("/api/v1/init", {"clone_from": "new"})
     assert server.last.headers["x-caraway-branch"] == client.branch() == "copy"
     server.will({"err_msg": "branch copy exists"}, 409)
-    with pytest.raises(RemoteError, match="409: branch copy exists"):
+    with pytest.raises(RemoteError, match=r"^branch copy exists"):
         client.init_branch("other")
     assert client.branch() == "copy"
 
@@ -267,5 +267,5 @@ def test_secrets(server: Stub, client: Client) -> None:
 
 def test_a_route_that_the_server_does_not_have_is_named(server: Stub, client: Client) -> None:
     server.will({"err_msg": "there is nothing under /api/v1/lineage", "code": "unknown_path"}, 404)
-    with pytest.raises(RemoteError, match=r"404.*this server has no GET /lineage"):
+    with pytest.raises(RemoteError, match=r"this server has no GET /lineage"):
         client.lineage()

@@ -189,7 +189,7 @@ def test_what_is_computed_from_a_new_version_is_one_itself(service: CommitServic
         _lines(service, alone, incremental=incremental)
     both = replace(FIRST, datasets=(raised, spend(version=2)))
     text = _lines(service, both, incremental=incremental)
-    changed = "Clicks (version 1 → 2; history 1:00:00 → 0:00:00.000005), Spend (version 1 → 2)"
+    changed = "Clicks (version 1 → 2; history 1h → 0.000005s), Spend (version 1 → 2)"
     assert f"datasets changed: {changed}\n" in text
 
 

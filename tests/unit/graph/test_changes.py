@@ -121,11 +121,11 @@ def with_sink(connector: Any, **more: Any) -> DatasetSpec:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (DATASET, with_source(every_us=HOUR_US), ("every of source [Webhook: hook](endpoint=a) not set → 1:00:00",)),
+        (DATASET, with_source(every_us=HOUR_US), ("every of source [Webhook: hook](endpoint=a) not set → 1h",)),
         (
             DATASET,
             with_source(disorder_us=2),
-            ("disorder of source [Webhook: hook](endpoint=a) 0:00:00.000001 → 0:00:00.000002",),
+            ("disorder of source [Webhook: hook](endpoint=a) 0.000001s → 0.000002s",),
         ),
         (
             replace(DATASET, metadata=Metadata(owner="ada", tags=("a",))),
@@ -156,7 +156,7 @@ def with_sink(connector: Any, **more: Any) -> DatasetSpec:
             (
                 f"limit of sink {HOOK.identifier} 7 → 9",
                 f"headers of sink {HOOK.identifier} changed",
-                f"every of sink {HOOK.identifier} not set → 0:00:00.000001",
+                f"every of sink {HOOK.identifier} not set → 0.000001s",
                 f"create of sink {HOOK.identifier} False → True",
             ),
         ),

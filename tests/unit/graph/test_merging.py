@@ -32,10 +32,10 @@ def test_committing_the_same_again_changes_nothing(*, incremental: bool) -> None
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (clicks(history_us=2 * HOUR_US), ["Clicks", "history", "was 1:00:00, is now 2:00:00"]),
+        (clicks(history_us=2 * HOUR_US), ["Clicks", "history", "was 1h, is now 2h"]),
         (
             clicks(disorder_us=2 * HOUR_US),
-            ["Clicks", "disorder of source [Webhook: hook](endpoint=clicks): was 1:00:00, is now 2:00:00"],
+            ["Clicks", "disorder of source [Webhook: hook](endpoint=clicks): was 1h, is now 2h"],
         ),
         (spend(above=2.0), ["Spend", "pipeline 'sum_up'", "col('price') > 1.0", "col('price') > 2.0"]),
         (spend(window_us=2 * HOUR_US), ["Spend", "pipeline 'sum_up'", "same text"]),
