@@ -11,20 +11,22 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
     TomlConfigSettingsSource,
 )
 from typing_extensions import override
 
 from caraway.config.errors import ConfigurationError
+from caraway.config.mistakes import DELIMITER as ENV_DELIMITER
+from caraway.config.mistakes import PREFIX as ENV_PREFIX
+from caraway.config.mistakes import explanations, unknown_variables
 
-ENV_PREFIX = "CARAWAY_"
-ENV_DELIMITER = "__"
 FILE_NAME = "caraway.toml"
 DEFAULT_DATA_DIR = Path("caraway-data")
 
@@ -457,6 +459,17 @@ class JarsSettings(_Section):
     ivy_settings: FolderPath | None = None
 
 
+class _Environment(EnvSettingsSource):
+    """The environment; a text that isn't JSON stays a text, so that the mistake is explained with its variable."""
+
+    @override
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
+
+
 class Settings(BaseSettings):
     """All settings of one deployment; frozen.
 
@@ -521,9 +534,10 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # The settings file lies in the data folder. So that folder is determined before the file is read, from the
         # argument, the environment or the default.
-        data_dir = init_settings().get("data_dir") or env_settings().get("data_dir") or DEFAULT_DATA_DIR
+        environment = _Environment(settings_cls)
+        data_dir = init_settings().get("data_dir") or environment().get("data_dir") or DEFAULT_DATA_DIR
         file = _absolute(Path(data_dir)) / FILE_NAME
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
+        return init_settings, environment, TomlConfigSettingsSource(settings_cls, toml_file=file)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that make `load_settings` in another process return these settings."""
@@ -540,28 +554,17 @@ def load_settings(data_dir: Path | None = None) -> Settings:
         ConfigurationError: A value is wrong or a setting unknown; the text names all such settings and their variables.
     """
     chosen: dict[str, Any] = {} if data_dir is None else {"data_dir": data_dir}
+    mistakes = list(unknown_variables(Settings))
     try:
-        return Settings(**chosen)
+        settings = Settings(**chosen)
     except ValidationError as error:
-        lines = [_explain(problem["loc"], problem["msg"], problem.get("input")) for problem in error.errors()]
-        raise ConfigurationError("\n".join(lines)) from error
-    except SettingsError as error:
-        # This happens, for example, if the setting is a list and the text of its environment variable isn't JSON.
-        raise ConfigurationError(f"{error}. Lists and sections are written as JSON.") from error
+        file = _absolute(data_dir or Path(os.environ.get(f"{ENV_PREFIX}DATA_DIR") or DEFAULT_DATA_DIR)) / FILE_NAME
+        raise ConfigurationError("\n".join([*mistakes, *explanations(Settings, error, file)])) from error
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE_NAME} in the data folder can't be read: {error}") from error
-
-
-def _explain(location: tuple[int | str, ...], message: str, value: object) -> str:
-    names = [str(part) for part in location if isinstance(part, str)]
-    setting = ".".join(names)
-    variable = ENV_PREFIX + ENV_DELIMITER.join(names).upper()
-    if message == "Extra inputs are not permitted":
-        return f"{setting}: there is no such setting (from {FILE_NAME} or the variable {variable})"
-    reason = message.removeprefix("Value error, ")
-    # A URL may contain a password, which must not appear in a message.
-    current = "" if names[-1:] in (["url"], ["password"], ["api_key"]) else f"; it is {value!r}"
-    return f"{setting}: {reason}{current} (set {variable}, or {setting} in {FILE_NAME} of the data folder)"
+    if mistakes:
+        raise ConfigurationError("\n".join(mistakes))
+    return settings
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:

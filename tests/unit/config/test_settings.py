@@ -44,16 +44,72 @@ def test_file_lies_in_the_folder_of_the_environment(tmp_path: Path, monkeypatch:
     assert load_settings().server.url == "http://127.0.0.1:8123"
 
 
-def test_each_mistake_names_setting_and_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "caraway.toml").write_text("[kafka]\npartitons = 2\n")
-    monkeypatch.setenv("CARAWAY_SPARK__CHECKPOINT_INTERVAL_SECONDS", "1")
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("CARAWAY_SOURCES__LOCAL_FOLDERS", "/data", "sources.local_folders: a list is expected, in a variable as JSON"),
+        ("CARAWAY_SOURCES__ENDPOINTS", "a=b", "sources.endpoints: names with values are expected"),
+        ("CARAWAY_SERVER", "8100", "server: this is a section; set one of its settings"),
+        ("CARAWAY_SERVER__PORT", "web", "server.port: it should be a valid integer"),
+        ("caraway_server__port", "web", "server.port: it should be a valid integer"),
+        (
+            "CARAWAY_SERVR__PORT",
+            "1",
+            "there is no setting servr.port; did you mean server.port (CARAWAY_SERVER__PORT)?",
+        ),
+        (
+            "CARAWAY_SERVER__PROT",
+            "1",
+            "there is no setting server.prot; did you mean server.port (CARAWAY_SERVER__PORT)?",
+        ),
+        ("CARAWAY_LOG_LEVL", "info", "there is no setting log_levl; did you mean log_level (CARAWAY_LOG_LEVEL)?"),
+        ("CARAWAY_JARS__ZZZZZZ", "1", "there is no setting jars.zzzzzz; there are: ivy_settings"),
+        ("CARAWAY_SPARK__CHECKPOINT_INTERVAL_SECONDS", "1", "it should be greater than or equal to 5; it is '1'"),
+    ],
+)
+def test_a_mistake_in_a_variable_names_it(
+    variable: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings()
+    text = str(caught.value)
+    assert text.startswith(f"{variable}: ")
+    assert told in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[kafka]\n\npartitons = 2\n", "3: there is no setting kafka.partitons; did you mean kafka.partitions?"),
+        ("[servr]\nport = 2\n", "1: there is no setting servr; did you mean server?"),
+        ("# Mine.\nserver = { port = 'x' }\n", "2: server.port: it should be a valid integer"),
+        ("[sources]\nlocal_folders = '/data'\n", "2: sources.local_folders: a list is expected"),
+        ("[kafka]\nheap_mb = 1\n[server]\nport = 8100\n", "2: kafka.heap_mb: it should be greater"),
+    ],
+)
+def test_a_mistake_in_the_file_names_its_line(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "caraway.toml").write_text(text)
     with pytest.raises(ConfigurationError) as caught:
         load_settings(tmp_path)
-    text = str(caught.value)
-    assert "kafka.partitons: there is no such setting" in text
-    assert "spark.checkpoint_interval_seconds" in text
-    assert "CARAWAY_SPARK__CHECKPOINT_INTERVAL_SECONDS" in text
-    assert "greater than or equal to 5" in text
+    assert str(caught.value).startswith(f"{tmp_path / 'caraway.toml'}:{told}")
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "caraway.toml").write_text("[kafka]\npartitons = 2\n")
+    monkeypatch.setenv("CARAWAY_SPARK__CHECKPOINT_INTERVAL_SECONDS", "1")
+    monkeypatch.setenv("CARAWAY_SERVR__PORT", "1")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(tmp_path)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_variables_of_other_programs_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Kubernetes sets the first two in the containers beside services "caraway-server" and "caraway".
+    for name in ("CARAWAY_SERVER_PORT", "CARAWAY_PORT_8100_TCP", "CARAWAY_URL", "CARAWAY_BRANCH", "CARAWAY_TESTS"):
+        monkeypatch.setenv(name, "tcp://10.0.0.1:8100")
+    assert load_settings().server.port is None
 
 
 @pytest.mark.parametrize(
@@ -75,6 +131,11 @@ def test_bad_values_are_refused(variable: str, value: str, monkeypatch: pytest.M
 def test_a_password_stays_out_of_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARAWAY_POSTGRES__URL", "mysql://me:very-secret@host/db")
     with pytest.raises(ConfigurationError, match=r"postgres\.url") as caught:
+        load_settings()
+    assert "very-secret" not in str(caught.value)
+    monkeypatch.delenv("CARAWAY_POSTGRES__URL")
+    monkeypatch.setenv("CARAWAY_POSTGRES", "{'url': 'postgresql://me:very-secret@host/db'}")
+    with pytest.raises(ConfigurationError, match="this is a section") as caught:
         load_settings()
     assert "very-secret" not in str(caught.value)
 
