@@ -34,6 +34,7 @@ def list_branches(server: ServerOptions, as_json: JsonOption = False) -> None:
 def create(name: NameArgument, server: ServerOptions) -> None:
     """Make an empty branch."""
     check_branch_name(name)
+    server.announce()
     ask("POST", "/init", server=server, branch=name, body={})
     out.print(f"made branch {name}", markup=False)
 
@@ -48,6 +49,7 @@ def clone(
     """Make a branch with the definitions and data of another one; no data is copied."""
     check_branch_name(name)
     body = {"clone_from": source}
+    server.announce()
     ask("POST", "/init", server=server, branch=name, body=body)
     out.print(f"made branch {name}, a clone of {source}", markup=False)
 
@@ -56,5 +58,6 @@ def clone(
 @command
 def delete(name: NameArgument, server: ServerOptions) -> None:
     """Delete a branch; what no other branch needs is removed after a while."""
+    server.announce()
     ask("POST", "/delete", server=server, branch=name, body={})
     out.print(f"deleted branch {name}", markup=False)

@@ -11,8 +11,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from caraway.cli.explain import graph_of
-from caraway.cli.options import DataOption, command
+from caraway.cli.options import command
 from caraway.cli.output import out, plain_table
+from caraway.cli.server_options import DataOption
 from caraway.config.settings import load_settings
 from caraway.errors import InvalidInputError
 from caraway.plan.capacity import Capacity, Load

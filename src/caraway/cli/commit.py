@@ -49,6 +49,7 @@ def preview(wanted: Wanted, server: BranchOptions, as_json: JsonOption = False) 
 
 def _send(wanted: Wanted, message: str, server: BranchOptions, *, preview: bool, as_json: bool) -> None:
     found = find_definitions(wanted.module)
+    server.announce()
     with ExitStack() as stack:
         client = stack.enter_context(closing(caraway.Client(server.address.url, server.address.token, server.branch)))
         if as_json:

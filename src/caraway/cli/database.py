@@ -10,7 +10,7 @@ from typing import Annotated
 import sqlalchemy as sa
 import typer
 
-from caraway.cli.options import DataOption
+from caraway.cli.server_options import DataOption
 from caraway.config.settings import load_settings
 from caraway.errors import UnavailableError
 from caraway.stack.folder import DataFolder

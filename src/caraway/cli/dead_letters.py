@@ -104,6 +104,7 @@ def replay(
 
     As they are, they fit after the dataset was changed. A replay that would be refused again changes nothing.
     """
+    server.announce()
     answers = []
     for letter in letters:
         path = f"/dead_letters/{quote(letter, safe='')}"

@@ -5,8 +5,9 @@ import os
 import signal
 
 from caraway.children.process_table import end_leftovers, is_alive, wait_until_gone
-from caraway.cli.options import DataOption, command
+from caraway.cli.options import command
 from caraway.cli.output import out
+from caraway.cli.server_options import DataOption
 from caraway.config.settings import load_settings
 from caraway.stack.errors import NotRunningError
 from caraway.stack.folder import DataFolder

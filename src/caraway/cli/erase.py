@@ -56,6 +56,7 @@ def erase(
     rows = [*([of_options(key, "--key")] if key else []), *([] if file is None else _of_file(file))]
     if not rows:
         raise InvalidInputError("give the keys: --key column=value, or --file")
+    server.announce()
     answers = []
     for start in range(0, len(rows), AT_ONCE):
         body: dict[str, Any] = {"erase_keys": rows[start : start + AT_ONCE]}

@@ -9,8 +9,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from caraway.cli.definitions import find_definitions
-from caraway.cli.options import DataOption, command
+from caraway.cli.options import command
 from caraway.cli.output import out
+from caraway.cli.server_options import DataOption
 from caraway.client import Client
 from caraway.config.settings import Settings, load_settings
 from caraway.errors import CarawayError, UnavailableError

@@ -65,6 +65,7 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Commit the definitions of an earlier commit again. Data of them that is still kept is used again."""
+    server.announce()
     params = {"preview": str(preview).lower()}
     body = {"commit_id": commit}
     answer = ask("POST", "/branch/rollback", server=server, params=params, body=body)

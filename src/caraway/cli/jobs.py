@@ -1,6 +1,5 @@
 """`caraway jobs`."""
 
-import os
 from typing import Annotated
 
 import msgspec
@@ -11,7 +10,6 @@ from rich.text import Text
 from caraway.cli.options import command
 from caraway.cli.output import out, plain_table
 from caraway.cli.remote import ServerOptions, ask
-from caraway.client.discovery import URL_VARIABLE
 from caraway.config.settings import load_settings
 from caraway.estimates import duration
 from caraway.stack.folder import DataFolder
@@ -31,9 +29,12 @@ def jobs(
 
     With --url those of all engines, as the server knows them; without, those of the engine in the data folder.
     """
-    if server.url is None and URL_VARIABLE not in os.environ:
-        found = report_stack(DataFolder(load_settings(server.data).data_dir)).jobs
+    if not server.names_a_server:
+        report = report_stack(DataFolder(load_settings(server.data).data_dir))
+        found = report.jobs
+        place = f"in {report.data_dir}, where the stack is {report.state}; --data or --url names another one"
     else:
+        place = f"at {server.address.url}"
         answered = ask("GET", "/status", server=server)["jobs"]
         found = tuple(report_job(job["id"], job) for job in answered if job["desired"] == "running")
     if as_json:
@@ -44,7 +45,7 @@ def jobs(
             if job.error:
                 out.print(f"{job.id}: {job.error}", markup=False, soft_wrap=True)
     else:
-        out.print("No jobs: nothing was committed, or no engine runs here.")
+        out.print(f"There are no jobs {place}.", markup=False, soft_wrap=True)
     raise typer.Exit(0 if all(job.state == "running" for job in found) else 1)
 
 

@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 OWN = "caraway"
+# Commands that nobody should run because of a misspelling of another one.
+DESTRUCTIVE = frozenset({"delete", "down", "erase", "rollback"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,19 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the typed command, imported."""
-        name, command, rest = super().resolve_command(ctx, args)
+        name, command, rest = self._careful(ctx, args)
         if name in self._listed:
             command = self.load(name)
         return name, command, rest
+
+    def _careful(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the typed command. A word that is none suggests similar ones, but never one that destroys data."""
+        listed = self.commands
+        self.commands = {name: found for name, found in listed.items() if name not in DESTRUCTIVE or name in args[:1]}
+        try:
+            return super().resolve_command(ctx, args)
+        finally:
+            self.commands = listed
 
     def load(self, name: str) -> Any:
         """Import a command and return it.

@@ -58,6 +58,7 @@ def log(
     server: BranchOptions,
 ) -> None:
     """Send rows to a webhook's endpoint; they are durable when the command ends. Exit code 1 if a row is refused."""
+    server.announce()
     sums = _Sums()
     with _progress() as progress:
         task = progress.add_task("", total=None)

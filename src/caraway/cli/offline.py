@@ -77,6 +77,7 @@ def explain(request_id: IdArgument, server: BranchOptions, as_json: JsonOption =
 @command
 def cancel(request_id: IdArgument, server: BranchOptions, as_json: JsonOption = False) -> None:
     """End a query behind the part that it computes."""
+    server.announce()
     answer = ask("POST", "/query_offline/cancel", server=server, params={"request_id": request_id}, body={})
     _show(answer, as_json=as_json)
 

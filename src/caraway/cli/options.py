@@ -1,20 +1,12 @@
-"""The decorator of commands, which lets several commands share options, and the option for the data folder."""
+"""The decorator of commands, which lets several commands share options."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
-import typer
-
 from caraway.cli.output import plain_errors
-
-DataOption = Annotated[
-    Path | None,
-    typer.Option("--data", "-d", metavar="DIR", help="Data folder; ./caraway-data if CARAWAY_DATA_DIR is not set."),
-]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -1,5 +1,6 @@
 """The shared part of commands that talk to a server: its options, requests and JSON output."""
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,21 +10,14 @@ import msgspec
 import typer
 
 from caraway.cli.connection import TIMEOUT_SECONDS, send
-from caraway.cli.options import DataOption
-from caraway.client.discovery import ServerAddress, find_server
+from caraway.cli.output import err
+from caraway.cli.server_options import DataOption, TokenOption, UrlOption
+from caraway.client.discovery import URL_VARIABLE, ServerAddress, find_server
 from caraway.client.response import BRANCH_HEADER, refusal
 
 OK = 200
 MAIN = "main"
 
-UrlOption = Annotated[
-    str | None,
-    typer.Option(help="The server; without it that of CARAWAY_URL, or the stack that runs on this machine."),
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(help="The token to show to the server; without it that of CARAWAY_TOKEN, or of the stack."),
-]
 BranchOption = Annotated[str, typer.Option("--branch", "-b", envvar="CARAWAY_BRANCH", help="The branch.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")]
 
@@ -44,7 +38,27 @@ class ServerOptions:
         Raises `UnavailableError` if no stack runs in the given data folder, and `InvalidInputError` if several stacks
         run on this machine and no option chooses one.
         """
-        return find_server(self.url, self.token, self.data)
+        found = find_server(self.url, self.token, self.data)
+        if found.elsewhere:
+            self._announce(found)
+        return found
+
+    @property
+    def names_a_server(self) -> bool:
+        """Whether an option or the environment names a server, and no option a data folder."""
+        return self.url is not None or (self.data is None and bool(os.environ.get(URL_VARIABLE)))
+
+    def announce(self) -> None:
+        """Print on the standard error which server a command changes, and which branch; each such command calls it."""
+        if not self.address.elsewhere:
+            self._announce(self.address)
+
+    def _announce(self, found: ServerAddress) -> None:
+        folder = f" (the stack in {found.data_dir})" if found.data_dir else ""
+        err.print(f"→ {found.url}{folder}{self._about()}", markup=False, soft_wrap=True)
+
+    def _about(self) -> str:
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +66,9 @@ class BranchOptions(ServerOptions):
     """The options that choose a server and a branch."""
 
     branch: BranchOption = MAIN
+
+    def _about(self) -> str:
+        return f", branch {self.branch}"
 
 
 def ask(

@@ -57,6 +57,7 @@ def list_secrets(server: ServerOptions, as_json: JsonOption = False) -> None:
 def set_secret(name: NameArgument, server: ServerOptions) -> None:
     """Store a secret, or change it. Its value is read from the standard input, or asked for."""
     value = checked_value(_value(checked_name(name)))
+    server.announce()
     ask("PATCH", f"/secret/{name}", server=server, body={"value": value})
     err.print(f"stored secret {name}", markup=False)
 
@@ -64,6 +65,7 @@ def set_secret(name: NameArgument, server: ServerOptions) -> None:
 @command
 def delete(name: NameArgument, server: ServerOptions) -> None:
     """Delete a secret."""
+    server.announce()
     ask("DELETE", f"/secret/{checked_name(name)}", server=server, body={})
     err.print(f"deleted secret {name}", markup=False)
 

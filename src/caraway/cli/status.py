@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from caraway.cli.colours import COLOURS
 from caraway.cli.freshness import spelled
-from caraway.cli.options import DataOption, command
+from caraway.cli.options import command
 from caraway.cli.output import out, plain_table
 from caraway.cli.remote import ServerOptions, ask
 from caraway.client.discovery import RunningStack
@@ -25,6 +25,7 @@ from caraway.stack.report import (
     SinkReport,
     SourceReport,
     StackReport,
+    report_job,
     report_stack,
     with_status,
 )
@@ -38,13 +39,23 @@ SOURCE_COLOURS = {"reading": "green", "failing": "red"}
 
 @command
 def status(
-    data: DataOption = None,
+    server: ServerOptions,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Show each part of the stack, and what is wrong on the branch main; exit code 0 only if all parts run."""
-    report = report_stack(DataFolder(load_settings(data).data_dir))
-    if report.url and _serves(report):
-        report = _with_answer(report, report.url)
+    """Show each part of the stack, and what is wrong on the branch main; exit code 0 only if all parts run.
+
+    With --url what that server knows; without, the stack in the data folder, whose processes are shown, too.
+    """
+    if server.names_a_server:
+        report = _remote(server)
+    else:
+        report = report_stack(DataFolder(load_settings(server.data).data_dir))
+        if report.url and _serves(report):
+            local = ServerOptions(url=report.url, token=RunningStack(report.url, Path(report.data_dir)).token())
+            # What the server doesn't answer is left out, since the table of parts shows why.
+            with suppress(CarawayError, msgspec.ValidationError, KeyError):
+                report = with_status(report, _answer(local, "/status"))
+                report = _with_problems(report, local)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
     else:
@@ -53,11 +64,35 @@ def status(
     raise typer.Exit(0 if healthy else 1)
 
 
+def _remote(server: ServerOptions) -> StackReport:
+    """Return what a server reports on itself. It doesn't know the other processes of its deployment."""
+    answer = _answer(server, "/status")
+    report = StackReport(
+        state="running",
+        message="",
+        data_dir="",
+        url=server.address.url,
+        memory_bytes=0,
+        parts=(),
+        jobs=tuple(report_job(job["id"], job) for job in answer["jobs"] if job["desired"] == "running"),
+    )
+    return _with_problems(with_status(report, answer), server)
+
+
+def _with_problems(report: StackReport, server: ServerOptions) -> StackReport:
+    return msgspec.structs.replace(report, problems=tuple(_answer(server, "/problems")["problems"]))
+
+
+def _answer(server: ServerOptions, path: str) -> Any:
+    return ask("GET", path, server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
+
+
 def _show(report: StackReport) -> None:
-    out.print(f"Caraway in {report.data_dir}: [bold]{report.state}[/]", soft_wrap=True)
+    place = f"in {report.data_dir}" if report.data_dir else f"at {report.url}"
+    out.print(f"Caraway {place}: [bold]{report.state}[/]", soft_wrap=True)
     if report.message:
         out.print(report.message, markup=False, soft_wrap=True)
-    if report.url and _serves(report):
+    if report.url and report.data_dir and _serves(report):
         out.print(f"Server: {report.url}, memory of all: {_megabytes(report.memory_bytes)}", soft_wrap=True)
     if report.parts:
         out.print(_part_table(report))
@@ -95,19 +130,6 @@ def _serves(report: StackReport) -> bool:
     """Return whether the server can be asked, as also while another part is started again."""
     started = any(part.name == "server" and part.state == "running" for part in report.parts)
     return report.state == "running" or (report.state == "starting" and started)
-
-
-def _with_answer(report: StackReport, url: str) -> StackReport:
-    """Return the report with the server's sources, sinks and indexes, and with what is wrong now.
-
-    An answer that is missing is left out, since the table of parts shows why.
-    """
-    server = ServerOptions(url=url, token=RunningStack(url, Path(report.data_dir)).token())
-    with suppress(CarawayError, msgspec.ValidationError, KeyError):
-        report = with_status(report, ask("GET", "/status", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS))
-        answer = ask("GET", "/problems", server=server, timeout_seconds=SERVER_TIMEOUT_SECONDS)
-        report = msgspec.structs.replace(report, problems=tuple(answer["problems"]))
-    return report
 
 
 def _part_table(report: StackReport) -> Table:

@@ -16,9 +16,10 @@ import typer
 
 from caraway.children.logs import begin_anew, quote
 from caraway.children.part import PartState, PartStatus
-from caraway.cli.options import DataOption, command
+from caraway.cli.options import command
 from caraway.cli.output import out
 from caraway.cli.progress import shown_progress
+from caraway.cli.server_options import DataOption
 from caraway.client.discovery import TOKEN
 from caraway.config.settings import Settings, load_settings
 from caraway.private_files import opener

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -44,10 +44,14 @@ class ServerAddress:
     Attributes:
         url: The server, such as `http://127.0.0.1:8100`.
         token: The token; empty if none is known.
+        data_dir: The data folder of its stack; None if it isn't known to be a stack of this machine.
+        elsewhere: Whether nothing chose this stack but that it is the only one that runs.
     """
 
     url: str
     token: str
+    data_dir: Path | None = field(default=None, compare=False)
+    elsewhere: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ def find_server(url: str | None = None, token: str | None = None, data_dir: Path
         token = given
     if token is None:
         token = stack.token() if stack else ""
-    return ServerAddress(found, token)
+    folder = stack.data_dir if stack else None
+    return ServerAddress(found, token, folder, not wanted and folder not in {None, _data_folder(data_dir)[0]})
 
 
 def running_stacks() -> list[RunningStack]:

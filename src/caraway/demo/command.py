@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from caraway.cli.options import DataOption
 from caraway.cli.output import out, plain_errors
+from caraway.cli.server_options import DataOption
 from caraway.demo.embedded import data_folder, running_stack
 from caraway.demo.example import load_example
 from caraway.demo.steps import Demo, check, commit, measure, replay_and_watch

@@ -1,5 +1,6 @@
 """Tests that the commands of docs/cli.md, run in their order, print the text that the page shows."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_the_page(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.Mon
             name, *arguments = shlex.split(command)
             assert name == "caraway"
             if "main" in shown:
-                shown = shown.replace("on main", f"on {BRANCH}")  # noqa: PLW2901 (the page is about main)
+                shown = re.sub(r"\b(on|branch) main\b", rf"\1 {BRANCH}", shown)  # noqa: PLW2901 (the page is about main)
             printed: list[str] = []
 
             def done(arguments: list[str] = arguments, shown: str = shown, printed: list[str] = printed) -> bool:

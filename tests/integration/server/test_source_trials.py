@@ -157,7 +157,7 @@ def test_other_settings_of_a_system_are_tried_and_shown_by_all_commands(
 
     def run(*args: str) -> tuple[int, str]:
         done = CliRunner().invoke(app, [*args, *url], env=WIDE)
-        return done.exit_code, done.output
+        return done.exit_code, done.stdout
 
     first = client.commit("first", [tried(brokers(kafka).topic(topic))])
     # Nobody listens at the port 1.

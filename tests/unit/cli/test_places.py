@@ -79,7 +79,7 @@ def test_a_module_that_is_not_there_is_named() -> None:
 def test_an_error_of_a_commit_has_the_line_of_the_definition() -> None:
     Path("plants.py").write_text(GOOD.replace("__owner__", "__other__"))
     result = runner.invoke(app, ["preview", "plants.py", "--url", "http://127.0.0.1:1"])
-    assert result.stderr.startswith("Error: plants.py:11: dataset Pots has no owner; put @meta(")
+    assert result.stderr.splitlines()[1].startswith("Error: plants.py:11: dataset Pots has no owner; put @meta(")
 
 
 def test_the_line_is_that_of_the_first_definition_that_a_message_names() -> None:
