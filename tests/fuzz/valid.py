@@ -139,6 +139,7 @@ def requests() -> tuple[Valid, ...]:
         Valid("GET", f"{API}/branch/log?limit=5"),
         Valid("GET", f"{API}/branch/diff?from=main&to=fuzz"),
         _json("POST", f"{API}/branch/rollback", {"commit_id": 1}, ON_BRANCH),
+        _json("POST", f"{API}/branch/promote", {"source": "main", "message": "m"}, ON_BRANCH),
         Valid("GET", f"{API}/datasets"),
         Valid("GET", f"{API}/definition/Pots"),
         Valid("GET", f"{API}/xray?datasets=Pots&properties=name,tags"),

@@ -9,9 +9,10 @@ import typer
 
 import caraway
 from caraway.cli.definitions import find_definitions
+from caraway.cli.history import show_commit
 from caraway.cli.options import command
 from caraway.cli.places import placed
-from caraway.cli.remote import BranchOptions, JsonOption, show_json
+from caraway.cli.remote import BranchOptions, JsonOption
 from caraway.errors import CarawayError
 
 
@@ -51,10 +52,9 @@ def _send(wanted: Wanted, message: str, server: BranchOptions, *, preview: bool,
     found = find_definitions(wanted.module)
     server.announce()
     with ExitStack() as stack:
+        # The client prints the summary; this command prints it itself, or the JSON.
+        stack.enter_context(redirect_stdout(StringIO()))
         client = stack.enter_context(closing(caraway.Client(server.address.url, server.address.token, server.branch)))
-        if as_json:
-            # The client prints the summary, which would spoil the JSON.
-            stack.enter_context(redirect_stdout(StringIO()))
         try:
             answer = client.commit(
                 message,
@@ -68,5 +68,4 @@ def _send(wanted: Wanted, message: str, server: BranchOptions, *, preview: bool,
         except CarawayError as error:
             error.args = (placed(str(error), found), *error.args[1:])
             raise
-    if as_json:
-        show_json(answer)
+    show_commit(answer, as_json=as_json)

@@ -1,6 +1,6 @@
-"""`caraway history`, `caraway diff` and `caraway rollback`: the history of a branch."""
+"""`caraway history`, `diff`, `rollback` and `promote`: the commits of branches."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -38,12 +38,12 @@ def history(
 @command
 def diff(
     *,
-    before: Annotated[str, typer.Argument(help="A commit.", metavar="A")],
-    after: Annotated[str, typer.Argument(help="The commit to compare it with.", metavar="B")],
+    before: Annotated[str, typer.Argument(help="A branch, or a commit or the beginning of its id.", metavar="A")],
+    after: Annotated[str, typer.Argument(help="The one to compare it with.", metavar="B")],
     server: ServerOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what differs between two commits; exit code 0 only if nothing does."""
+    """Show what differs between two branches or commits; exit code 0 only if nothing does."""
     params = {"from": before, "to": after}
     answer = ask("GET", "/branch/diff", server=server, params=params)
     if as_json:
@@ -59,7 +59,7 @@ def diff(
 @command
 def rollback(
     *,
-    commit: Annotated[str, typer.Argument(help="The commit to go back to.")],
+    commit: Annotated[str, typer.Argument(help="The commit to go back to, or the beginning of its id.")],
     preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
     server: BranchOptions,
     as_json: JsonOption = False,
@@ -68,8 +68,33 @@ def rollback(
     server.announce()
     params = {"preview": str(preview).lower()}
     body = {"commit_id": commit}
-    answer = ask("POST", "/branch/rollback", server=server, params=params, body=body)
+    show_commit(ask("POST", "/branch/rollback", server=server, params=params, body=body), as_json=as_json)
+
+
+@command
+def promote(
+    *,
+    source: Annotated[str, typer.Argument(help="The branch with the definitions.", metavar="BRANCH")],
+    message: Annotated[str, typer.Option("--message", "-m", help="A description of the commit.")] = "",
+    incremental: Annotated[
+        bool, typer.Option("--incremental", help="Keep what BRANCH doesn't hold; else that is an error.")
+    ] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
+    server: BranchOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Commit the definitions of a branch to another one, by default main; equal datasets keep their data."""
+    server.announce()
+    params = {"preview": str(preview).lower(), "incremental": str(incremental).lower()}
+    body = {"source": source, "message": message}
+    show_commit(ask("POST", "/branch/promote", server=server, params=params, body=body), as_json=as_json)
+
+
+def show_commit(answer: Any, *, as_json: bool) -> None:
+    """Print what a commit has changed, and its id if it was made."""
     if as_json:
         show_json(answer)
-    else:
-        out.print("".join(answer["summary"]), end="", markup=False, soft_wrap=True)
+        return
+    out.print("".join(answer["summary"]), end="", markup=False, soft_wrap=True)
+    if answer["commit_id"]:
+        out.print(f"commit {answer['commit_id']}", markup=False)

@@ -56,7 +56,8 @@ def _lines(definitions: "Definitions") -> dict[str, str]:
     found: dict[str, str] = {}
     modules = {vars(dataset)["_module"] for dataset in definitions.datasets}
     modules |= {featureset.original_cls.__module__ for featureset in definitions.featuresets}
-    names = {entity.__name__ for entity in (*definitions.datasets, *definitions.featuresets)}
+    names = {dataset.fqn() for dataset in definitions.datasets}
+    names |= {featureset.original_cls.__name__ for featureset in definitions.featuresets}
     for module in modules:
         file = getattr(sys.modules.get(module), "__file__", None)
         if file is not None:

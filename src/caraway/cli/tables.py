@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from rich.markup import escape
+from rich.measure import Measurement
 
 from caraway.cli.output import out, plain_table
 from caraway.cli.remote import show_json
+
+# More characters than any table has that is measured.
+WIDEST = 1_000_000
 
 
 class Shown(StrEnum):
@@ -34,7 +38,19 @@ def show_columns(columns: Mapping[str, Sequence[object]], shown: Shown) -> None:
             table = plain_table(*map(escape, columns))
             for row in rows:
                 table.add_row(*(escape(_cell(value)) for value in row))
-            out.print(table)
+            if Measurement.get(out, out.options.update(width=WIDEST), table).maximum <= out.width:
+                out.print(table)
+            else:
+                _show_downwards(columns)
+
+
+def _show_downwards(columns: Mapping[str, Sequence[object]]) -> None:
+    """Print a table for each row, with a line for each column: the columns don't fit beside each other."""
+    for number, row in enumerate(zip(*columns.values(), strict=True), 1):
+        table = plain_table(f"row {number}", "")
+        for name, value in zip(columns, row, strict=True):
+            table.add_row(escape(name), escape(_cell(value)))
+        out.print(table)
 
 
 def _cell(value: object) -> str:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from caraway.dtypes.durations import print_duration
 from caraway.dtypes.types import DataType
+from caraway.errors import shortened
 from caraway.expr.nodes import Node
 from caraway.graph.connectors import Connector, SystemConnector
 from caraway.graph.functions import PythonFunction
@@ -121,6 +122,9 @@ def parts_changed(
             # A pipeline is compared by its operators, so that its layout doesn't count.
             if item.name not in IGNORED and (item.name != "source_code" or not isinstance(old, PipelineSpec)):
                 a, b = getattr(old, item.name), getattr(new, item.name)
+                if isinstance(old, PipelineSpec) and item.name == "operator" and a != b:
+                    yield name, *_first_difference(old.source_code, new.source_code)
+                    continue
                 own = item.name.removesuffix("_us") + (name and f" of {name}")
                 yield from parts_changed(
                     a, b, name if isinstance(a, Metadata | Connector) else own, partial(_shown, item)
@@ -128,6 +132,15 @@ def parts_changed(
     elif repr(old) != repr(new):
         # The texts of two NaN are equal, while the numbers aren't.
         yield name, shown(old), shown(new)
+
+
+def _first_difference(old: str, new: str) -> tuple[str, str]:
+    """Return the first lines that differ in two texts, shortened; "" if a text has no such line."""
+    for pair in zip(old.splitlines(), new.splitlines(), strict=False):
+        was, now = (line.strip() for line in pair)
+        if was != now:
+            return shortened(was, MAX_SHOWN), shortened(now, MAX_SHOWN)
+    return "", ""
 
 
 def _labelled(parts: Any) -> dict[str, Any] | None:

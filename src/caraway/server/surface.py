@@ -154,6 +154,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", f"{API}/branch/log", branches.branch_log, READ_DEFINITION, answer=branches.History),
     Endpoint("GET", f"{API}/branch/diff", branches.branch_diff, READ_DEFINITION_ANYWHERE, refusals=(404,)),
     Endpoint("POST", f"{API}/branch/rollback", branches.roll_back, WRITE_DEFINITION, recorded=True, refusals=(409,)),
+    Endpoint("POST", f"{API}/branch/promote", branches.promote, WRITE_DEFINITION, recorded=True, refusals=(409,)),
     Endpoint("GET", f"{API}/datasets", definitions.list_datasets, READ_DEFINITION),
     Endpoint("GET", f"{API}/definition/{{name}}", definitions.describe, READ_DEFINITION),
     Endpoint("GET", f"{API}/xray", inspection.xray, READ_DEFINITION, answer=inspection.XrayAnswer, refusals=(404,)),

@@ -1,5 +1,6 @@
 """The reading of the state."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,27 @@ class StateReader(Store):
         return Head(
             branch=branch, commit_id=row["head"], graph=row["graph"] or b"", generations=row["generations"] or {}
         )
+
+    def commit_id(self, name: str) -> str:
+        """Return the id of the commit that is the head of a branch, or the only one whose id begins with a text.
+
+        Raises `UnknownEntityError` if there is none, or if several begin so.
+        """
+        heads = self._rows(sa.select(branches.c.head).where(branches.c.name == name), f"read branch {name}")
+        if heads and heads[0]["head"] is None:
+            raise UnknownEntityError(f"branch {name!r} has no commit yet")
+        found = [head["head"] for head in heads]
+        if not found and re.fullmatch(r"[0-9a-f]{4,32}", name):
+            query = sa.select(commits.c.id).where(commits.c.id.startswith(name)).limit(2)
+            found = [row["id"] for row in self._rows(query, "read a commit")]
+        if len(found) > 1:
+            raise UnknownEntityError(f"several commits begin with {name}, such as {' and '.join(found)}")
+        if not found:
+            raise UnknownEntityError(
+                f"there is no commit {name[:100]!r}: give a branch, or an id or its first 4 characters or more, as "
+                "`caraway history` (GET /branch/log) shows it"
+            )
+        return str(found[0])
 
     def commit(self, commit_id: str) -> CommitRecord:
         """Return a commit. Raises `UnknownEntityError` if there is no such commit."""

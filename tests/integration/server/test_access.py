@@ -133,6 +133,8 @@ def test_branches_limit_definitions_and_data(users: Guarded, guarded: ServerProc
     assert (other.status_code, "branch 'main'" in other.json()["err_msg"]) == (403, True)
     stolen = client.post("/api/v1/branch/rollback", json={"commit_id": head}, headers={"X-Caraway-Branch": "dev"})
     assert stolen.status_code == 403
+    promoted = client.post("/api/v1/branch/promote", json={"source": "main"}, headers={"X-Caraway-Branch": "dev"})
+    assert (promoted.status_code, "branch 'main'" in promoted.json()["err_msg"]) == (403, True)
     gone = client.post("/api/v1/delete", headers={"X-Caraway-Branch": "dev"})
     assert gone.status_code == 200, gone.text
 

@@ -171,6 +171,10 @@ def test_history_by_commands(own: ServerProcess, client: Client) -> None:
     code, printed = run(own, "diff", first, second)
     assert (code, printed) == (1, "+ dataset Clicks\n")
     assert run(own, "diff", first, first) == (0, "")
+    # A branch stands for its newest commit, and a beginning for the id.
+    assert run(own, "diff", first[:8], "past") == (1, "+ dataset Clicks\n")
+    for unknown in ("nothing", first[:3], "main"):
+        assert run(own, "diff", first, unknown)[0] == 1
     code, printed = told("rollback", first, "--preview")
     assert code == 0
     assert "datasets removed: Clicks" in printed
@@ -185,6 +189,32 @@ def test_history_by_commands(own: ServerProcess, client: Client) -> None:
     assert f"roll back to {first}" in printed
     assert run(own, "diff", first, "0" * 32)[0] == 1
     assert told("rollback", "no commit")[0] == 1
+
+
+def test_promotion_is_a_commit_of_another_branch(own: ServerProcess, client: Client) -> None:
+    client.init_branch("target")
+    commit_on(own, "target", Graph(datasets=(users(),)))
+    client.clone_branch("week", "target")
+    commit_on(own, "week", Graph(datasets=(clicks(),)))
+
+    def promoted(*options: str) -> Any:
+        return run(own, "promote", "week", "--branch", "target", *options)
+
+    code, printed = promoted("--preview")
+    assert (code, "datasets new: Clicks" in printed) == (0, True)
+    assert run(own, "diff", "target", "week") == (1, "+ dataset Clicks\n")
+    code, printed = promoted()
+    assert code == 0
+    assert "topics create" not in printed, "what the branch has made is used again"
+    assert run(own, "diff", "target", "week") == (0, "")
+    newest = own.http.get("/branch/log", headers=on("target")).json()["commits"][0]
+    assert (f"commit {newest['id']}\n" in printed, newest["message"]) == (True, "promote week")
+    # What the target holds alone is never removed in silence.
+    commit_on(own, "target", garden.graph())
+    assert promoted()[0] == 1
+    code, printed = promoted("--incremental")
+    assert (code, "removed" in printed) == (0, False)
+    assert run(own, "promote", "nowhere", "--branch", "target")[0] == 1
 
 
 def test_branches_and_ledger_by_commands(own: ServerProcess) -> None:

@@ -27,7 +27,7 @@ WITHOUT_COMMIT: dict[str, Any] = deepcopy(
         "paths": {path: of for path, of in DOCUMENT["paths"].items() if not path.endswith(("commit", "source/try"))},
     }
 )
-for path in ("init", "delete", "branch/rollback"):
+for path in ("init", "delete", "branch/rollback", "branch/promote"):
     del WITHOUT_COMMIT["paths"][f"/api/v1/{path}"]["post"]["parameters"]
 CHECKS = [
     not_a_server_error,

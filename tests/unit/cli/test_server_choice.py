@@ -14,7 +14,7 @@ from caraway.stack.record import StackRecord, write_record
 from tests.unit.client.stub import Stub, running
 
 runner = CliRunner()
-LIST = {"dead_letters": [], "next": None}
+LIST: dict[str, object] = {"dead_letters": [], "next": None}
 ACCEPTED = {"accepted": 1, "rejected": 0, "errors": [], "warnings": []}
 
 

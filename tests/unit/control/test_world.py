@@ -146,6 +146,9 @@ def test_differences_between_graphs() -> None:
     assert found["removed"] == ["feature Shopper.spent"]
     assert found["changed"] == ["dataset Spend", "featureset Shopper"]
     assert found["details"] == {
-        "dataset Spend": ("version 1 → 2", "operator of pipeline sum_up changed"),
+        "dataset Spend": (
+            "version 1 → 2",
+            "pipeline sum_up return clicks.filter(col('price') > 1.0) → return clicks.filter(col('price') > 5.0)",
+        ),
         "featureset Shopper": ("feature spent there → not there", "extractor Shopper.spent there → not there"),
     }

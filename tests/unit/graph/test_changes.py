@@ -224,3 +224,16 @@ def test_features_and_featuresets_and_many_changes_are_listed_up_to_a_bound() ->
     assert details[0] == "owner of feature f0 ada → bo"
     assert len(details) == SHOWN_CHANGES < 20
     assert found["features"].details["S.f7"] == ("owner ada → bo",)
+
+
+def test_a_changed_pipeline_shows_its_first_line_that_differs() -> None:
+    old = replace(sample(PipelineSpec), name="total", source_code="a\n  count=Count(window=Continuous('7d')),\nb")
+    new = replace(old, operator=Input(dataset="Other"), source_code=old.source_code.replace("7d", "9d").upper())
+    before, after = (Graph(datasets=(replace(DATASET, pipelines=(one,)),)) for one in (old, new))
+    (shown,) = changes(before, after)["datasets"].details[DATASET.name]
+    assert shown == "pipeline total a → A"
+    unlike = replace(new, source_code=old.source_code.replace("7d", "9d"))
+    (shown,) = changes(before, Graph(datasets=(replace(DATASET, pipelines=(unlike,)),)))["datasets"].details[
+        DATASET.name
+    ]
+    assert shown == "pipeline total count=Count(window=Continuous('7d')), → count=Count(window=Continuous('9d')),"

@@ -52,6 +52,7 @@ def make_app(**parts: Any) -> App:
         ("post", f"{API}/log", {**LOG, "data": [1]}, 422),
         ("post", f"{API}/wait", {"seconds": 11}, 400),
         ("post", f"{API}/branch/rollback", None, 400),
+        ("post", f"{API}/branch/promote", None, 400),
         ("get", f"{API}/branch/list", None, 200),
         ("get", f"{API}/branch/log", None, 200),
         ("get", f"{API}/branch/log?limit=x", None, 400),

@@ -1,16 +1,15 @@
 """The handlers of the control plane: branches, history, ledger."""
 
 import asyncio
-import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from caraway.control.summary import differences
-from caraway.errors import ForbiddenError, UnknownEntityError
+from caraway.errors import ForbiddenError
 from caraway.graph.branch_names import check_branch_name
-from caraway.graph.wire.graphs import decode_graph
+from caraway.graph.wire.graphs import CommitRequest, decode_graph
 from caraway.server.access.limits import Tags, approval, readable
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.bodies import Nothing
@@ -19,13 +18,14 @@ from caraway.state.allocation import AssetState
 from caraway.state.model import MAIN, BranchRecord, CommitRecord, LedgerEntry
 from caraway.state.permissions import Caller, Mode
 
-COMMIT_ID = re.compile(r"[0-9a-f]{32}")
 COMMITS_SHOWN = 50
 CLOSED_SHOWN = 20
 # The most pairs of commits whose differences are kept. To compare two large ones takes a second or more.
 MAX_DIFFERENCES = 100
 Number = Annotated[int, Meta(ge=0, lt=100_000)]
-CommitId = Annotated[str, Meta(description="the id of a commit (GET /branch/log lists the commits)")]
+CommitId = Annotated[
+    str, Meta(description="a branch, or the id of a commit (GET /branch/log lists them) or its beginning")
+]
 
 
 class InitBody(Struct):
@@ -44,6 +44,20 @@ class RollbackParameters(Struct):
     """Options of a rollback."""
 
     preview: Annotated[bool, Meta(description="true, to only show what would happen, or false")] = False
+
+
+class PromoteBody(Struct):
+    """The branch whose definitions the branch in the header gets."""
+
+    source: Annotated[str, Meta(description="the name of a branch")]
+    message: Annotated[str, Meta(description="a description of the commit")] = ""
+
+
+class PromoteParameters(Struct):
+    """Options of a promotion."""
+
+    preview: Annotated[bool, Meta(description="true, to only show what would happen, or false")] = False
+    incremental: Annotated[bool, Meta(description="true, to keep what the other branch doesn't hold")] = False
 
 
 class LogParameters(Struct):
@@ -178,10 +192,33 @@ async def roll_back(context: ServerContext, request: Request[RollbackBody, Rollb
     return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
 
 
+async def promote(context: ServerContext, request: Request[PromoteBody, PromoteParameters]) -> HttpResponse:
+    """Commit the definitions of the branch `source` to the branch in the header, under the rules of a commit."""
+    context.deployment.graphs.require_served_graph(request.branch)
+    body, options = await request.read(), request.parameters()
+    source = check_branch_name(body.source)
+    context.limits.check_branch(request.caller, (Mode.READ_DEFINITION,), source, source)
+    state = context.deployment.state
+    graph = await asyncio.to_thread(lambda: decode_graph(state.graph(state.commit_id(source))))
+    result = await asyncio.to_thread(
+        context.deployment.control.commits.commit,
+        CommitRequest(
+            message=body.message or f"promote {source}",
+            graph=graph,
+            preview=options.preview,
+            incremental=options.incremental,
+        ),
+        branch=request.branch,
+        author=request.caller.account,
+        approve=approval(request.caller, request.branch),
+    )
+    await asyncio.to_thread(context.deployment.graphs.reload)
+    return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
+
+
 async def _readable(context: ServerContext, request: Request[Any, Any], text: str) -> str:
-    """Return a text if it is the id of a commit on a branch whose definitions the caller may read; raise if not."""
-    if COMMIT_ID.fullmatch(text) is None:
-        raise UnknownEntityError(f"there is no commit {text[:100]!r}; GET /branch/log lists the commits")
+    """Return the id of a commit that a text names; raise if the caller may not read the definitions of its branch."""
+    text = await asyncio.to_thread(context.deployment.state.commit_id, text)
     caller = request.caller
     if not any(grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in caller.grants):
         record = await asyncio.to_thread(context.deployment.state.commit, text)
