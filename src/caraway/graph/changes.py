@@ -122,7 +122,12 @@ def parts_changed(
             # A pipeline is compared by its operators, so that its layout doesn't count.
             if item.name not in IGNORED and (item.name != "source_code" or not isinstance(old, PipelineSpec)):
                 a, b = getattr(old, item.name), getattr(new, item.name)
-                if isinstance(old, PipelineSpec) and item.name == "operator" and a != b:
+                if (
+                    isinstance(old, PipelineSpec)
+                    and isinstance(new, PipelineSpec)
+                    and item.name == "operator"
+                    and a != b
+                ):
                     yield name, *_first_difference(old.source_code, new.source_code)
                     continue
                 own = item.name.removesuffix("_us") + (name and f" of {name}")
