@@ -45,7 +45,7 @@ class ServerOptions:
 
     @property
     def names_a_server(self) -> bool:
-        """Whether an option or the environment names a server, and no option a data folder."""
+        """True if an option or the environment names a server, and no option a data folder."""
         return self.url is not None or (self.data is None and bool(os.environ.get(URL_VARIABLE)))
 
     def announce(self) -> None:

@@ -52,7 +52,7 @@ def status(
         report = report_stack(DataFolder(load_settings(server.data).data_dir))
         if report.url and _serves(report):
             local = ServerOptions(url=report.url, token=RunningStack(report.url, Path(report.data_dir)).token())
-            # What the server doesn't answer is left out, since the table of parts shows why.
+            # An answer that is missing is left out, since the table of parts shows why.
             with suppress(CarawayError, msgspec.ValidationError, KeyError):
                 report = with_status(report, _answer(local, "/status"))
                 report = _with_problems(report, local)

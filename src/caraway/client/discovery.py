@@ -45,7 +45,7 @@ class ServerAddress:
         url: The server, such as `http://127.0.0.1:8100`.
         token: The token; empty if none is known.
         data_dir: The data folder of its stack; None if it isn't known to be a stack of this machine.
-        elsewhere: Whether nothing chose this stack but that it is the only one that runs.
+        elsewhere: True if nothing chose this stack but that it is the only one that runs.
     """
 
     url: str

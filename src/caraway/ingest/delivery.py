@@ -15,7 +15,7 @@ from caraway.erasure.keys import ErasedKeys, HidesRecord
 from caraway.ingest.marks import Marks
 from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import Table
-from caraway.ingest.targets import Encoded, EncodedRecord, RowError, Target
+from caraway.ingest.targets import Encoded, EncodedRecord, RowError, Span, Target
 from caraway.rows.batches import Stage
 from caraway.topics.blocks import block_of, blocks_of
 from caraway.topics.dead_letters import DEAD_LETTERS, KEY_BYTES, MAX_PAYLOAD
@@ -48,11 +48,12 @@ class Writer(AnyWriter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The items to write for a slice of a payload, by topic, with the reasons why rows were refused."""
+    """The items to write for a slice of a payload, by topic, the reasons of refusals, and the span of event times."""
 
     items: Mapping[str, list[TopicItem]]
     errors: list[RowError]
     counts: RowCounts
+    span: Span | None
 
 
 class Deliverer:
@@ -96,7 +97,7 @@ class Deliverer:
             records = _not_erased(records, *self._hides[target.topic])
         items = self._unkeyed(target, records) if not target.keys else self._keyed(target, records)
         letters = self._letters(target, encoded.errors, now_us)
-        return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, counts)
+        return Delivery({target.topic: items, DEAD_LETTERS: letters}, encoded.errors, counts, encoded.span)
 
     def _counts(self, target: Target, encoded: Encoded, read: int) -> RowCounts:
         """Return what becomes of the rows of a slice; a row is refused at the stage of its first error."""

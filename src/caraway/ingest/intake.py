@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from caraway.errors import InvalidInputError, shortened
 from caraway.ingest.delivery import SLICE, AnyWriter, Deliverer, WriteFuture
 from caraway.ingest.endpoints import Endpoint
+from caraway.ingest.remarks import remarks_on_times, with_meant
 from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import Table
-from caraway.ingest.targets import RowError, Target
+from caraway.ingest.targets import RowError, Span, Target
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20
@@ -75,6 +76,7 @@ class Intake:
         self._pending: list[WriteFuture] = []
         self._errors: list[RowError] = []
         self._counts = {target.dataset: RowCounts() for target in endpoint.targets}
+        self._spans: dict[str, Span] = {}
         self._refused: dict[str, set[int]] = {target.dataset: set() for target in endpoint.targets}
 
     async def run(self, *, in_thread: bool, step: int = SLICE) -> IngestReport:
@@ -116,6 +118,9 @@ class Intake:
     def _slice(self, target: Target, start: int, stop: int) -> None:
         delivery = self._deliverer.deliver(target, start, stop, time.time_ns() // 1000)
         self._counts[target.dataset].add(delivery.counts)
+        if delivery.span is not None:
+            oldest, newest = self._spans.get(target.dataset, delivery.span)
+            self._spans[target.dataset] = min(oldest, delivery.span[0]), max(newest, delivery.span[1])
         for topic, items in delivery.items.items():
             if items:
                 self._pending.append(self._writer.write(topic, items))
@@ -130,17 +135,22 @@ class Intake:
         refused = set().union(*self._refused.values())
         taken = {dataset: total - len(rows) for dataset, rows in self._refused.items()}
         unknown = self._endpoint.unknown_fields(self._rows)
-        warnings: tuple[str, ...] = ()
+        now_us = time.time_ns() // 1000
+        warnings = dict.fromkeys(
+            remark
+            for target in self._endpoint.targets
+            for remark in remarks_on_times(target, self._rows, self._spans.get(target.dataset), now_us)
+        )
         if unknown:
             datasets = ", ".join(target.dataset for target in self._endpoint.targets)
             more = f" and {len(unknown) - MAX_LISTED_FIELDS:,} more" if len(unknown) > MAX_LISTED_FIELDS else ""
             shown = ", ".join(map(shortened, unknown[:MAX_LISTED_FIELDS]))
-            warnings = (f"fields that {datasets} doesn't have were ignored: {shown}{more}",)
+            warnings[f"fields that {datasets} doesn't have were ignored: {shown}{more}"] = None
         return IngestReport(
             accepted=total - len(refused),
             rejected=len(refused),
-            errors=tuple(self._errors),
-            warnings=warnings,
+            errors=with_meant(self._errors, unknown),
+            warnings=tuple(warnings),
             taken=taken,
             counts=self._counts,
         )

@@ -39,6 +39,8 @@ class RowError:
     stage: Stage = Stage.CAST
 
 
+# The oldest and the newest event time of some rows, in microseconds since the epoch.
+Span = tuple[int, int]
 # A record for a dataset's topic: the number of the row that it comes from, its number among the records of that row (a
 # change may delete one key and insert another), key and value.
 EncodedRecord = tuple[int, int, bytes | None, bytes]
@@ -50,12 +52,13 @@ _Change = tuple[int, int, int, object, Sequence[object]]
 class Encoded:
     """A slice of a payload, encoded for one dataset: records of valid rows, errors of invalid ones.
 
-    `left_out` counts the rows that make neither, by the reason.
+    `left_out` counts the rows that make neither, by the reason. `span` is that of the event times; None without any.
     """
 
     records: list[EncodedRecord]
     errors: list[RowError]
     left_out: Mapping[LeftOut, int]
+    span: Span | None
 
 
 class Target:
@@ -167,7 +170,7 @@ class Target:
             errors += self._unexpected(kept, values)
             bad.update(error.row for error in errors)
         times = columns[self._codec.schema.timestamp]
-        self._see(times)
+        span = self._see(times)
         numbers = range(start, stop)
         stored = [columns[name] for name in self._columns]
         records = None if bad else self._puts(numbers, repeat(0), times, stored, ingested_us)
@@ -175,7 +178,7 @@ class Target:
             changes = zip(numbers, repeat(0), repeat(PUT), times, _rows(stored, len(numbers)), strict=False)
             records = self._records(changes, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
-        return Encoded(records, errors, {})
+        return Encoded(records, errors, {}, span)
 
     def _puts(
         self,
@@ -237,8 +240,7 @@ class Target:
         )
         if records is None:
             return None
-        self._see(times)
-        return Encoded(records, [], {})
+        return Encoded(records, [], {}, self._see(times))
 
     def _encode_changes(self, rows: Mapping[int, object], ingested_us: int, errors: list[RowError]) -> Encoded:
         """Return the records of rows for which a cast of their columns isn't enough."""
@@ -246,7 +248,7 @@ class Target:
         mapped = admitted_changes(self.plan.dataset, self.plan.source, objects, self._how)
         errors += [self._error(error.row, _spelled(error), error.field, error.stage) for error in mapped.errors]
         changes = mapped.changes
-        self._see([change.at_us for change in changes])
+        span = self._see([change.at_us for change in changes])
         if self._strict is not None:
             inserts = [change for change in changes if change.kind is ChangeKind.INSERT]
             columns = {name: [change.row.get(name) for change in inserts] for name in self._casts}
@@ -264,7 +266,7 @@ class Target:
         records = self._of_changes(changes, places, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         left_out = Counter(mapped.left_out.get(number, LeftOut.NO_CHANGE) for number in rows if number not in made)
-        return Encoded(records, errors, left_out)
+        return Encoded(records, errors, left_out, span)
 
     def _of_changes(
         self, changes: Sequence[CapturedChange], places: Sequence[int], ingested_us: int, errors: list[RowError]
@@ -315,12 +317,14 @@ class Target:
         stage = Stage.EXPECTATION
         return [self._error(numbers[refusal.row], refusal.message, refusal.field, stage) for refusal in found]
 
-    def _see(self, times: Iterable[object]) -> None:
-        """Note event times; those of rows that can't be read are None."""
+    def _see(self, times: Iterable[object]) -> Span | None:
+        """Note event times, and return their span; those of rows that can't be read are None."""
         known = [time_us for time_us in times if isinstance(time_us, int)]
-        if known:
-            newest = max(known)
-            self.newest_us = newest if self.newest_us is None else max(newest, self.newest_us)
+        if not known:
+            return None
+        newest = max(known)
+        self.newest_us = newest if self.newest_us is None else max(newest, self.newest_us)
+        return min(known), newest
 
     def _error(self, row: int, message: str, field: str = "", stage: Stage = Stage.CAST) -> RowError:
         return RowError(

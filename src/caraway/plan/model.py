@@ -156,12 +156,16 @@ def definition_of(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """Rows of a source of a dataset go to `topic`."""
+    """Rows of a source of a dataset go to `topic`.
+
+    `longest_window_us` is the longest of the windows in which its rows count; None if they also count elsewhere.
+    """
 
     source: SourceSpec
     dataset: DatasetSpec
     topic: TopicPlan
     fields: tuple[Column, ...]
+    longest_window_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.plan import model
+from caraway.plan.longest_window import longest_window
 from caraway.plan.lowering import lowered
 from caraway.plan.modes import mode_of
 from caraway.plan.pruning import pruned
@@ -88,7 +89,7 @@ def plan_graph(graph: Graph) -> model.GraphPlan:
             *(_index(p) for p in in_order if _is_indexed(p.spec)),
             *(_emitting(p, rows) for p, rows in emitted),
         ),
-        ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
+        ingests=tuple(_ingest(p, source, graph) for p in in_order for source in distinct_sources(p.spec.sources)),
         sinks=tuple(_sink(p, sink) for p in in_order for sink in dict.fromkeys(p.spec.sinks)),
         checks=tuple(_check(p) for p in in_order if _is_checked(p.spec)),
     )
@@ -144,7 +145,7 @@ def _sink(planned: _Planned, sink: SinkSpec) -> model.SinkPlan:
     )
 
 
-def _ingest(planned: _Planned, source: SourceSpec) -> model.IngestPlan:
+def _ingest(planned: _Planned, source: SourceSpec, graph: Graph) -> model.IngestPlan:
     """Return how rows of a source are ingested. Raises `CommitError` if the server can't read such a source."""
     where = f"dataset {planned.spec.name}, source {source.connector.identifier}"
     connector = source.connector
@@ -155,7 +156,13 @@ def _ingest(planned: _Planned, source: SourceSpec) -> model.IngestPlan:
         )
     if reason := connector.unreadable():
         raise CommitError(f"{where}: {reason}")
-    return model.IngestPlan(source=source, dataset=planned.spec, topic=planned.topic, fields=_fields(planned.spec))
+    return model.IngestPlan(
+        source=source,
+        dataset=planned.spec,
+        topic=planned.topic,
+        fields=_fields(planned.spec),
+        longest_window_us=None if planned.spec.index else longest_window(planned.spec.name, graph),
+    )
 
 
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:

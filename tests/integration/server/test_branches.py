@@ -209,7 +209,7 @@ def test_promotion_is_a_commit_of_another_branch(own: ServerProcess, client: Cli
     assert run(own, "diff", "target", "week") == (0, "")
     newest = own.http.get("/branch/log", headers=on("target")).json()["commits"][0]
     assert (f"commit {newest['id']}\n" in printed, newest["message"]) == (True, "promote week")
-    # What the target holds alone is never removed in silence.
+    # An entity that only the target holds is never removed in silence.
     commit_on(own, "target", garden.graph())
     assert promoted()[0] == 1
     code, printed = promoted("--incremental")

@@ -1,6 +1,7 @@
 """The outcome of the rows of a log request. The writer keeps records in memory; Kafka has its own tests."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -26,9 +27,12 @@ from caraway.dtypes.types import (
 )
 from caraway.erasure.keys import ErasedKeys, erasure_of
 from caraway.errors import ConflictError, InvalidInputError, TooLargeError, UnavailableError, UnknownEntityError
+from caraway.graph.aggregates import AggregateFunction, AggregateSpec
 from caraway.graph.connectors import WebhookConnector
+from caraway.graph.operators import Aggregate, Input
 from caraway.graph.sources import Cdc, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, PipelineSpec
+from caraway.graph.windows import ContinuousWindow
 from caraway.ingest.backpressure import Backpressure, BehindError, Bounds, Late
 from caraway.ingest.delivery import SLICE, Deliverer
 from caraway.ingest.endpoints import Endpoint, Endpoints
@@ -39,6 +43,7 @@ from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.service import IngestService
 from caraway.ingest.table import MAX_ROWS, table
 from caraway.ingest.targets import Target
+from caraway.plan.longest_window import longest_window
 from caraway.plan.planner import plan_graph
 from caraway.rows.batches import LeftOut
 from caraway.topics.blocks import MAX_RECORDS, records_in
@@ -133,9 +138,11 @@ def log(
     writer: MemoryWriter | None = None,
     request: RequestKey | None = None,
     erased: ErasedKeys | None = None,
+    *,
+    endpoints: Endpoints = ENDPOINTS,
 ) -> IngestReport:
     service = IngestService(writer or MemoryWriter(), "nowhere:1", erased)
-    return asyncio.run(service.put(ENDPOINTS.find("hook", endpoint), data, request))
+    return asyncio.run(service.put(endpoints.find("hook", endpoint), data, request))
 
 
 @pytest.mark.parametrize("form", ["rows", "columns", "text of rows", "text of columns"])
@@ -279,6 +286,67 @@ def test_unknown_fields_are_warned_of() -> None:
     report = log([GOOD | {"usr": 1, "z": 2}])
     assert (report.accepted, report.rejected) == (1, 0)
     assert report.warnings == ("fields that Sales doesn't have were ignored: usr, z",)
+
+
+def test_a_missing_field_is_connected_with_one_that_was_ignored() -> None:
+    report = log([{**{name: value for name, value in GOOD.items() if name != "amount"}, "amuont": 1.5}])
+    (error,) = report.errors
+    assert error.message == "is missing; expected float; did you mean it by 'amuont', which was ignored?"
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        ("2024-01-02T03:04:05Z", ""),
+        ("2024-01-02T03:04:05-05:00", ""),
+        ("2024-01-02", ""),
+        (int(time.time()), ""),
+        (int(time.time()) + 30, ""),
+        ("2024-01-02T03:04:05", "times of at have no zone and are taken as UTC"),
+        ("2024-01-02 03:04:05.25", "times of at have no zone and are taken as UTC"),
+        (int(time.time()) + 365 * 86_400, "rows for Sales have times in the future"),
+    ],
+)
+def test_times_that_look_like_a_mistake_are_taken_with_a_warning(at: object, told: str) -> None:
+    report = log([GOOD | {"at": at}])
+    assert report.accepted == 1
+    assert [warning.startswith(told) for warning in report.warnings] == ([True] if told else [])
+
+
+def test_rows_older_than_every_window_are_taken_with_a_warning() -> None:
+    def counted(*windows: ContinuousWindow) -> DatasetSpec:
+        aggregates = tuple(
+            AggregateSpec(
+                function=AggregateFunction.COUNT,
+                of=None,
+                into=f"count_{number}",
+                default=None,
+                dtype=INT,
+                window=window,
+            )
+            for number, window in enumerate(windows)
+        )
+        fields = (FieldSpec(name="user", dtype=STRING, key=True), FieldSpec(name="at", dtype=DATETIME, timestamp=True))
+        made = Aggregate(of=Input(dataset="Sales"), keys=("user",), aggregates=aggregates)
+        return replace(
+            USERS,
+            name="Counts",
+            fields=(*fields, *(FieldSpec(name=f"count_{number}", dtype=INT) for number in range(len(windows)))),
+            sources=(),
+            pipelines=(PipelineSpec(name="count", inputs=("Sales",), operator=made),),
+        )
+
+    day = 86_400_000_000
+    old = int(time.time()) - 3 * 86_400
+    short, long = ContinuousWindow(length_us=day), ContinuousWindow(length_us=2 * day)
+    for windows, warned in (((short, long), True), ((short, ContinuousWindow(length_us=4 * day)), False)):
+        endpoints = Endpoints(plan_graph(Graph(datasets=(SALES, counted(*windows)))))
+        warnings = log([GOOD | {"at": old}], endpoints=endpoints).warnings
+        assert [warning.startswith("rows for Sales are older than 2d, the longest") for warning in warnings] == (
+            [True] if warned else []
+        )
+    assert longest_window("Sales", Graph(datasets=(SALES, counted(short, ContinuousWindow(length_us=None))))) is None
+    assert longest_window("Sales", GRAPH) is None
 
 
 def test_all_rows_refused_is_an_error() -> None:
