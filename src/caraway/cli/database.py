@@ -10,6 +10,7 @@ from typing import Annotated
 import sqlalchemy as sa
 import typer
 
+from caraway.cli.output import err
 from caraway.cli.server_options import DataOption
 from caraway.config.settings import load_settings
 from caraway.errors import UnavailableError
@@ -38,14 +39,20 @@ class DatabaseOptions:
 
 
 @contextmanager
-def opened(chosen: DatabaseOptions) -> Iterator[sa.Engine]:
+def opened(chosen: DatabaseOptions, *, changes: bool = False) -> Iterator[sa.Engine]:
     """Open the Postgres that the options choose: that of the URL, or that of the stack in the data folder.
+
+    For a command that changes something, it prints on the standard error which Postgres that is.
 
     Raises:
         UnavailableError: No URL is given and no stack runs in the data folder; or Postgres has no tables yet.
     """
     engine = connect(chosen.database or _url(chosen.data))
     try:
+        if changes:
+            err.print(
+                f"→ Postgres at {engine.url.set(drivername='postgresql', password=None)}", markup=False, soft_wrap=True
+            )
         _require_tables(engine)
         yield engine
     finally:

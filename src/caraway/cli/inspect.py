@@ -1,6 +1,7 @@
 """`caraway inspect`, `caraway lineage` and `caraway xray`: what a branch holds, where it comes from, and its rows."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ from rich.markup import escape
 from caraway.cli.options import command
 from caraway.cli.output import cut, out, plain_table
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
+from caraway.dtypes.durations import print_duration
 from caraway.errors import UnknownEntityError
 from caraway.graph.trees import following, steps_from
 
@@ -100,7 +102,7 @@ def xray(
             out.print(f"[bold]{kind} {escape(str(found.get('name', '')))}[/bold]")
             for key, value in found.items():
                 if key != "name" and value not in ("", [], {}, None):
-                    out.print(f"  {key}: {_listed(value)}", markup=False, soft_wrap=True)
+                    out.print(f"  {key}: {_property(key, value)}", markup=False, soft_wrap=True)
 
 
 def _around(answer: Json, name: str) -> dict[str, Any]:
@@ -118,11 +120,22 @@ def _around(answer: Json, name: str) -> dict[str, Any]:
     return {"nodes": [node for node in answer["nodes"] if node["id"] in above | below], "edges": edges}
 
 
+def _property(name: str, value: object) -> str:
+    """Return a property as people read it: durations and instants are sent in microseconds."""
+    if isinstance(value, int) and name in {"history", "retention"}:
+        return print_duration(value)
+    if isinstance(value, int) and name.startswith("last_"):
+        return datetime.fromtimestamp(value / 1e6, UTC).isoformat()
+    return _listed(value)
+
+
 def _listed(value: object) -> str:
     match value:
         case dict():
-            return ", ".join(f"{key} {each}" for key, each in value.items())
+            # Most metadata of most fields is empty.
+            shown = ((key, _listed(each)) for key, each in value.items() if each not in ("", [], {}, None, False))
+            return ", ".join(f"{key} {text}".rstrip() for key, text in shown)
         case list():
-            return ", ".join(map(str, value))
+            return ", ".join(map(_listed, value))
         case _:
             return str(value)

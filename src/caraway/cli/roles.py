@@ -40,7 +40,7 @@ def define(
     database: DatabaseOptions,
 ) -> None:
     """Define what a role grants. Servers apply it within two seconds."""
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         known = access(engine)
         grant = Grant(
             modes=frozenset(may),
@@ -72,7 +72,7 @@ def list_roles(database: DatabaseOptions, as_json: JsonOption = False) -> None:
 @command
 def delete(name: NameArgument, database: DatabaseOptions) -> None:
     """Remove a role that no account has."""
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         access(engine).delete_role(name)
         out.print(f"deleted role {name}", markup=False)
 
@@ -81,7 +81,7 @@ def delete(name: NameArgument, database: DatabaseOptions) -> None:
 @command
 def give(account: AccountArgument, name: NameArgument, database: DatabaseOptions) -> None:
     """Assign a role to an account."""
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         access(engine).give_role(account, name)
         out.print(f"{account} has role {name}", markup=False)
 
@@ -90,7 +90,7 @@ def give(account: AccountArgument, name: NameArgument, database: DatabaseOptions
 @command
 def take(account: AccountArgument, name: NameArgument, database: DatabaseOptions) -> None:
     """Remove a role from an account."""
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         access(engine).take_role(account, name)
         out.print(f"{account} doesn't have role {name}", markup=False)
 

@@ -15,7 +15,7 @@ def rotate(database: DatabaseOptions) -> None:
 
     Copy the key file to all machines of the deployment at once.
     """
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         audit = AuditLog(engine)
         number = audit.begin(Act(account=operator(), token_id="", action="rotate_secrets", branch=""))
         store = SecretStore(engine, open_keyring(load_settings(database.data).key_file))

@@ -31,7 +31,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a token and print it: it is shown this once, and only its hash is kept."""
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         token_id, token = access(engine).create_token(
             account,
             roles_given=role or (),
@@ -71,6 +71,6 @@ def revoke(
     database: DatabaseOptions,
 ) -> None:
     """End a token; servers refuse it within two seconds."""
-    with opened(database) as engine:
+    with opened(database, changes=True) as engine:
         access(engine).revoke_token(token_id)
         out.print(f"revoked {token_id}", markup=False)

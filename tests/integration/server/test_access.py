@@ -214,7 +214,9 @@ def test_the_commands_for_tokens_and_roles(guarded: ServerProcess, tmp_path: Pat
         assert result.exit_code == code, result.output
         return result.output
 
-    run("roles", "define", "reader", "--may", "read-data", "--branch", "main", "--without", "pii")
+    first = run("roles", "define", "reader", "--may", "read-data", "--branch", "main", "--without", "pii")
+    assert first.startswith("→ Postgres at postgresql://")
+    assert f"/{database.partition('?')[0].rpartition('/')[2]}" in first
     run("roles", "define", "reader", "--may", "read-definition", "--more")
     listed = run("roles", "list")
     assert "read-data on all entities without pii of branches main" in listed
