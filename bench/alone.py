@@ -139,7 +139,7 @@ def serve(
         functions = FunctionPool(processes=2, seconds=10.0)
         functions.start()
         engine = QueryEngine(
-            Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compile
+            Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compiler("bench")
         )
         served = Served(ServedGraph("bench", definitions, plan, Endpoints(plan), engine))
         endpoints = bound(READS, ReadContext(limits=AccessLimits(served), keep=lambda *_, **__: None))

@@ -149,7 +149,7 @@ class ServerSettings(_Section):
             This machine's name, `localhost`, `host` and addresses need not be listed.
         allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
         allow_network_without_tokens: True: a server without tokens may listen on an address that other machines reach.
-        extractor_processes: Processes that run Python extractors, so as many at a time.
+        extractor_processes: The Python extractors that run at a time, each in a process of its own commit.
         extractor_seconds: The most seconds for one call of an extractor; after it the process is ended and the request
             fails.
         extractor_memory_mb: Memory that an extractor may take, in MiB, beyond what its process has with all modules

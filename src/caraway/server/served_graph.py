@@ -134,6 +134,7 @@ class ServedGraphs:
         """
         with self._reloading:
             needed = self._read()
+            self._functions.end_unused({served.version for served in self._served.values()})
             if needed is self.needed:
                 return
             self._follow(needed)
@@ -156,7 +157,7 @@ class ServedGraphs:
             served = compiled.get(version)
             if served is None or served.plan != planned.plan:
                 reader = DatasetReader(self._index, planned.plan.indexes)
-                queries = QueryEngine(Catalog(version, planned.graph), reader, self._functions.compile)
+                queries = QueryEngine(Catalog(version, planned.graph), reader, self._functions.compiler(version))
                 served = compiled[version] = ServedGraph(version, planned.graph, planned.plan, endpoints, queries)
             head = planned if branch.head is None else needed.commits[branch.head]
             found[branch.name] = replace(served, endpoints=endpoints, rebuilding=_rebuilt(planned.plan, head.plan))

@@ -126,6 +126,7 @@ class SkewWatch:
         rows = sorted((row for row in drawn.rows if row.branch in branches), key=attrgetter("commit"))
         for commit, of_commit in groupby(rows, key=attrgetter("commit")):
             self._compare(commit, list(of_commit), counted)
+            self._parts.functions.end_unused(())
         findings = Findings(
             topic_id=name, since=since, until=drawn.until, counts=counted.counts, samples=counted.samples
         )
@@ -181,7 +182,7 @@ class SkewWatch:
             PlacedTopics(self._servers, self._settings.objects_url, cuts),
             topics=frozenset(cuts),
             erased=self._parts.erased,
-            compile_python=self._parts.functions.compile,
+            compile_python=self._parts.functions.compiler(commit),
             memory_mb=self._settings.skew.memory_mb,
         )
 

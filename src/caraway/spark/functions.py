@@ -31,19 +31,19 @@ _OUT = "$out"
 
 def verdict(step: FilterFunction, before: Stream, plan: JobPlan, column: str) -> Stream:
     """Add a column that is true if a filter keeps the row."""
-    out = _called(step, before, {column: BOOL}, before.puts())
+    out = _called(step, before, {column: BOOL}, before.puts(), plan)
     return _taken(out, {column: column}, "filter", None, plan)
 
 
 def assigned(step: AssignFunction, before: Stream, plan: JobPlan, column: str) -> Stream:
     """Add a column with the values of an assigned one."""
-    out = _called(step, before, {step.column: step.dtype}, _has_row(before))
+    out = _called(step, before, {step.column: step.dtype}, _has_row(before), plan)
     return _taken(out, {column: step.column}, "assign", step.column, plan)
 
 
 def transformed(step: Transform, before: Stream, plan: JobPlan, columns: Mapping[str, DataType]) -> Stream:
     """Add the columns that a transform makes, under their names after a `$`."""
-    out = _called(step, before, columns, _has_row(before))
+    out = _called(step, before, columns, _has_row(before), plan)
     return _taken(out, {f"${column}": column for column in columns}, "transform", None, plan)
 
 
@@ -61,18 +61,19 @@ def _has_row(before: Stream) -> Column:
     return before.puts() | (before.own() & reduce(lambda a, b: a & b, required, F.lit(True)))
 
 
-def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], called: Column) -> Stream:
+def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], called: Column, plan: JobPlan) -> Stream:
     """Add a struct column of the function's results and, for a row that has none, the message and traceback."""
     schema = before.schema
     fields = [spark.StructField(column, spark_type(dtype)) for column, dtype in result.items()]
     reasons = [spark.StructField(field, spark.StringType()) for field in ("message", "traceback")]
     dtype = spark.StructType([*fields, *reasons])
     packed = UserCall(replace(step, of=Input(dataset="")), schema, tuple(result.items())).packed()
+    job = plan.job_id
     arrow, limits, address = to_arrow_type(dtype), limits_of(before.frame.sparkSession), secret_address()
 
     # PySpark sees by the annotations that the function takes and returns whole columns as Arrow arrays.
     def call(*columns: pa.Array) -> pa.Array:
-        return run_apart(packed, arrow, columns[0], columns[1:], limits, address=address)
+        return run_apart(packed, arrow, columns[0], columns[1:], limits, job=job, address=address)
 
     inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
     # Spark would call a deterministic function once for each column that is taken out of its result. It calls one that

@@ -91,10 +91,12 @@ def _signs(frame: pd.DataFrame) -> "pd.Series[int]":
 @pytest.mark.slow
 def test_a_function_in_its_own_process_has_secrets_and_its_letter_has_none(port: SecretPort) -> None:
     call, columns, wanted = call_of(_signs), columns_of(4, 5), pa.array([True, True])
-    found = children.run_apart(call.packed(), TYPE, wanted, columns, LIMITS, address=port.address).to_pylist()
+    found = children.run_apart(
+        call.packed(), TYPE, wanted, columns, LIMITS, job="job", address=port.address
+    ).to_pylist()
     assert [row["made"] for row in found] == [4 + len(VALUE), None]
     assert "raised ValueError: can't sign with ***" in found[1]["message"]
     assert VALUE not in str(found)
     assert VALUE.encode() not in call.packed()
-    without = children.run_apart(call.packed(), TYPE, wanted, columns, LIMITS).to_pylist()
+    without = children.run_apart(call.packed(), TYPE, wanted, columns, LIMITS, job="job").to_pylist()
     assert "secrets are known inside pipelines and extractors only" in without[0]["message"]

@@ -1,8 +1,10 @@
 """Users' functions run in processes of their own, so that one that hangs or dies fails its own request only.
 
 A pool keeps some idle processes. A request takes one, sends it the columns that a function reads, answers its lookups,
-and receives the columns that it returns. A process that doesn't answer in time is killed, and a new one takes its
-place.
+and receives the columns that it returns. A process that doesn't answer in time is killed.
+
+A process runs the functions of one commit only. So a function can't see or change the rows of functions of other
+branches, and is gone when its commit is no longer served.
 
 After its first call a function is traced (`caraway.functions.tracing`). If that finds it equal to expressions, these
 are computed in the server from then on.
@@ -13,7 +15,7 @@ The processes may only compute (`caraway.functions.confinement`).
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -42,7 +44,7 @@ TRACE_SECONDS = 1.0
 LOAD_SECONDS = 30.0
 
 _NUMBERS = itertools.count()
-# After one of these errors the process has ended or may still run the function, so another process replaces it.
+# After one of these errors the process has ended or may still run the function, so another process runs the next call.
 _FATAL = (TimeoutError, MemoryError, EOFError, OSError)
 
 
@@ -115,9 +117,16 @@ class FunctionPool:
         finally:
             process.end()
 
-    def compile(self, step: PythonStep, make_lookups: MakeLookups) -> LaterRun:
-        """Return the function that adds the outputs of a Python extractor to a batch; see `compile_function`."""
-        return _Remote(self, next(_NUMBERS), step, make_lookups)
+    def compiler(self, commit: str) -> Callable[[PythonStep, MakeLookups], LaterRun]:
+        """Return the function that compiles the Python extractors of a commit; see `compile_function`.
+
+        The extractors run in processes that run functions of this commit only.
+        """
+        return lambda step, make_lookups: _Remote(self, commit, next(_NUMBERS), step, make_lookups)
+
+    def end_unused(self, commits: Collection[str]) -> None:
+        """End the idle processes of other commits than these, and those that haven't been used for long."""
+        self._workers.end_unused(commits)
 
     def call(self, remote: "_Remote", batch: Batch) -> Columns:
         """Run a function and wait for it.
@@ -127,7 +136,7 @@ class FunctionPool:
             UnavailableError: All processes are busy.
         """
         try:
-            worker = self._workers.take(self.seconds)
+            worker = self._workers.take(remote.commit, self.seconds)
         except TimeoutError:
             raise self._busy(remote) from None
         try:
@@ -136,10 +145,10 @@ class FunctionPool:
             self._workers.give(worker)
             raise
         except _FATAL as error:
-            raise self._ended(remote, error, self._workers.replace(worker)) from None
+            raise self._ended(remote, error, self._workers.discard(worker)) from None
         except BaseException:
             # The channel may be in the middle of a message, so this process can't be used again.
-            self._workers.replace(worker)
+            self._workers.discard(worker)
             raise
         self._workers.give(worker)
         self._trace_later(remote)
@@ -148,7 +157,7 @@ class FunctionPool:
     async def call_async(self, remote: "_Remote", batch: Batch) -> Columns:
         """Run a function without blocking the event loop; see `call`."""
         try:
-            worker = await self._workers.take_async(self.seconds)
+            worker = await self._workers.take_async(remote.commit, self.seconds)
         except TimeoutError:
             raise self._busy(remote) from None
         try:
@@ -158,12 +167,12 @@ class FunctionPool:
             raise
         except _FATAL as error:
             loop = asyncio.get_running_loop()
-            how = await loop.run_in_executor(self._threads, self._workers.replace, worker)
+            how = await loop.run_in_executor(self._threads, self._workers.discard, worker)
             raise self._ended(remote, error, how) from None
         except BaseException:
-            # The request was cancelled while its function ran, so it must end at once. Another thread replaces the
-            # process.
-            self._threads.submit(self._workers.replace, worker)
+            # The request was cancelled while its function ran, so it must end at once. Another thread ends
+            # the process.
+            self._threads.submit(self._workers.discard, worker)
             raise
         self._workers.give(worker)
         self._trace_later(remote)
@@ -179,8 +188,8 @@ class FunctionPool:
 
     def _trace(self, remote: "_Remote") -> None:
         try:
-            # A wait for an idle process would block one of the few threads, which also replace processes that hang.
-            worker = self._workers.take(0)
+            # A wait for an idle process would block one of the few threads, which also end processes that hang.
+            worker = self._workers.take(remote.commit, 0)
         except (TimeoutError, CarawayError):
             # All processes are busy, so the next call of the function tries again.
             remote.asked = False
@@ -190,7 +199,7 @@ class FunctionPool:
         except BaseException:
             # The function never ended or ended the process, so it isn't traced again. The channel may be in the middle
             # of an answer, so the process can't be used again.
-            self._workers.replace(worker)
+            self._workers.discard(worker)
             raise
         self._workers.give(worker)
         if found is not None:
@@ -212,13 +221,14 @@ class FunctionPool:
 
 @dataclass(slots=True)
 class _Remote:
-    """A step whose function runs in another process, which knows the function by `number`.
+    """A step of a commit whose function runs in another process, which knows the function by `number`.
 
     `asked` is true once tracing was started. `traced` computes the step in this process if tracing has found
     expressions. If these raise an error, the function is called, so that users see the error of the function.
     """
 
     pool: FunctionPool
+    commit: str
     number: int
     step: PythonStep
     make_lookups: MakeLookups

@@ -21,8 +21,8 @@ from caraway.query.batch import Batch
 from caraway.query.datasets import DatasetLookups, FoundRows, Question
 from caraway.query.model import PythonStep
 
-# The most functions that a process keeps loaded. Each commit brings new ones. At this number the process forgets all of
-# them, and each is sent to it again with its next call.
+# The most functions that a process keeps loaded. Each kind of query brings new ones. At this number the process forgets
+# all of them, and each is sent to it again with its next call.
 MAX_KNOWN = 200
 # The function that the process runs.
 TARGET = "caraway.functions.extractors.process:serve"
@@ -35,7 +35,12 @@ Talk = Generator[object, Any, Columns]
 
 
 class FunctionWorker:
-    """A process that runs users' functions, one call after the other."""
+    """A process that runs users' functions, one call after the other.
+
+    Attributes:
+        commit: The commit whose functions the process runs; None before its first call.
+        used_at: The time of the monotonic clock at which its last call ended; 0 before that.
+    """
 
     def __init__(self, memory_mb: int | None, secrets: SecretProvider, confinement: Confinement) -> None:
         """Start the process; its functions may use `memory_mb` MiB of memory, and get their secrets from `secrets`.
@@ -44,6 +49,8 @@ class FunctionWorker:
             UnconfinedError: The confinement is required, and this system lacks a part of it.
             OSError: The process can't be started.
         """
+        self.commit: str | None = None
+        self.used_at = 0.0
         self._secrets = secrets
         self._process = ConfinedProcess(TARGET, confinement, memory_mb)
         self._channel = self._process.channel

@@ -15,7 +15,7 @@ from caraway.cluster.shares import Shares
 from caraway.config.settings import SourcesSettings
 from caraway.erasure.keys import ErasedKeys
 from caraway.errors import UnavailableError
-from caraway.functions.sources.calls import FunctionCalls
+from caraway.functions.sources.calls import FunctionCalls, SeparateCalls
 from caraway.ingest.sources.live_rows import live_rows_of
 from caraway.ingest.sources.positions import SourcePositions
 from caraway.ingest.sources.reader import OpenReader, Position, Progress, Resolve, SourceContext, SourceReader
@@ -135,9 +135,8 @@ class Sources:
         self._settings = settings
         self._objects_url = objects_url
         self._is_late = is_late
-        # The process in which users' functions of all webhooks run. Each source that the server reads has a process of
-        # its own, so that slow functions of one don't delay the others.
-        self.call = functions()
+        # The processes in which users' functions of webhooks run. Each source that is read has its own process.
+        self.call = SeparateCalls(functions)
         self.positions = SourcePositions(engine)
         self.receipts = Receipts(self.positions, name_of)
         """Notes of rows that come to bounded webhooks."""
@@ -203,6 +202,7 @@ class Sources:
             mine = self._shares.mine(known)
             wanted = {name: plan for name, plan in known.items() if name in mine}
             follow(self._running, wanted, self._run, STOP_S)
+        self.call.end_idle()
 
     def _run(self, name: str, plan: IngestPlan) -> "_Running":
         # Each source has a producer of its own, whose rows its worker alone awaits. So a write can be known by a drain,

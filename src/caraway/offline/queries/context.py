@@ -70,7 +70,8 @@ class QueryContext:
 
     def plan(self, reader: SeriesReader) -> OfflinePlan:
         """Return the plan of the query, whose lookups read through `reader`; it can't call users' functions yet."""
-        engine = OfflineEngine(Catalog(self.commit, self.planned.graph), reader, self.functions.compile, self.watch)
+        catalog = Catalog(self.commit, self.planned.graph)
+        engine = OfflineEngine(catalog, reader, self.functions.compiler(self.commit), self.watch)
         return engine.plan(self.request.inputs, self.request.outputs)
 
     def compiled(self, reader: SeriesReader) -> OfflinePlan:

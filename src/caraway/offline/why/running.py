@@ -96,7 +96,9 @@ def explanation(
         as_known=asked.as_known,
         branch=query.branch,
     )
-    return explain(catalog, reader, histories, question, compile_python=context.functions.compile, hidden=hidden)
+    return explain(
+        catalog, reader, histories, question, compile_python=context.functions.compiler(query.commit), hidden=hidden
+    )
 
 
 def hides(refused: Mapping[str, str], catalog: Catalog) -> Hidden:

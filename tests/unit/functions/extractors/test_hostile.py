@@ -14,7 +14,7 @@ from caraway.query.answers import holds
 from caraway.query.batch import Batch, LaterRun
 from tests.unit.functions.extractors import hostile
 from tests.unit.functions.extractors.hostile import ANSWERS, ENDLESS
-from tests.unit.functions.extractors.test_pool import no_lookups, same, step
+from tests.unit.functions.extractors.test_pool import COMMIT, no_lookups, same, step
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def pool() -> Iterator[FunctionPool]:
 
 
 def compiled(pool: FunctionPool, kind: str) -> LaterRun:
-    return pool.compile(replace(step(same), extractor=kind), no_lookups)
+    return pool.compiler(COMMIT)(replace(step(same), extractor=kind), no_lookups)
 
 
 @pytest.mark.slow

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import psutil
 import pyarrow as pa
 import pytest
 
 from caraway.dtypes.types import INT, STRING
 from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
 from caraway.functions.confinement.policy import Confinement
+from caraway.functions.extractors import workers
 from caraway.functions.extractors.pool import FunctionPool
 from caraway.query.batch import Batch, LaterRun, Traceable
 from caraway.query.datasets import DatasetLookups
@@ -38,6 +40,7 @@ SECONDS = 1.5
 MEMORY_MB = 200
 OUTPUTS = ["State.advice", "State.water", "State.species"]
 DATA = {"Tap.pot": [1, 2]}
+COMMIT = "commit"
 NOW_US = time.time_ns() // 1000
 ROWS = {
     ("Pots", (1,)): [(NOW_US - 10**6, {"pot": 1, "species": "oak", "size": 12.5, "bought": NOW_US - 10**6})],
@@ -55,7 +58,7 @@ def pool() -> Iterator[FunctionPool]:
 
 def test_answers_are_those_of_this_process(pool: FunctionPool) -> None:
     here = QueryEngine(CATALOG, DictReader(ROWS))
-    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile)
+    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compiler(COMMIT))
     expected = here.plan(["Tap.pot"], OUTPUTS).run(DATA)
     assert expected["State.advice"] == ["daily", "none"]
     for _ in range(3):
@@ -68,7 +71,7 @@ FAULTY = ["broken", "nameless", "short", "wrong", "nulls", "forbidden", "number"
 @pytest.mark.parametrize("feature", FAULTY)
 def test_failures_are_told_alike(pool: FunctionPool, feature: str) -> None:
     told = []
-    for compile_python in (compile_function, pool.compile):
+    for compile_python in (compile_function, pool.compiler(COMMIT)):
         engine = QueryEngine(CATALOG, DictReader(ROWS), compile_python)
         with pytest.raises(ExtractorError) as error:
             engine.plan(["Tap.pot"], [f"Faulty.{feature}"]).run(DATA)
@@ -112,15 +115,15 @@ def no_lookups(*_: object) -> DatasetLookups:
     return DatasetLookups(CATALOG, DictReader({}), past=False, allowed=())
 
 
-def run(pool: FunctionPool, of: PythonStep, x: int) -> object:
+def run(pool: FunctionPool, of: PythonStep, x: int, commit: str = COMMIT) -> object:
     batch = Batch({"A.x": [x]}, 1, 0, past=False)
-    pool.compile(of, no_lookups)(batch)
+    pool.compiler(commit)(of, no_lookups)(batch)
     return batch.columns["A.y"]
 
 
-async def run_later(pool: FunctionPool, of: PythonStep, x: int) -> object:
+async def run_later(pool: FunctionPool, of: PythonStep, x: int, commit: str = COMMIT) -> object:
     batch = Batch({"A.x": [x]}, 1, 0, past=False)
-    await pool.compile(of, no_lookups).later(batch)
+    await pool.compiler(commit)(of, no_lookups).later(batch)
     return batch.columns["A.y"]
 
 
@@ -207,10 +210,10 @@ def test_large_columns_and_lookups_travel_on_a_loop_too(pool: FunctionPool) -> N
         pickled=by_value(same),
     )
     batch = Batch({"A.x": list(words)}, len(words), 0, past=False)
-    asyncio.run(pool.compile(of, no_lookups).later(batch))
+    asyncio.run(pool.compiler(COMMIT)(of, no_lookups).later(batch))
     assert batch.columns["A.y"] == words
     expected = QueryEngine(CATALOG, DictReader(ROWS)).plan(["Tap.pot"], OUTPUTS)
-    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile).plan(["Tap.pot"], OUTPUTS)
+    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compiler(COMMIT)).plan(["Tap.pot"], OUTPUTS)
     assert there.answer(asyncio.run(there.evaluate_async(DATA))) == expected.run(DATA)
 
 
@@ -245,7 +248,7 @@ def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
             for mine, other in (("a", "b"), ("b", "a"))
         )
         plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=steps, outputs=())
-        runs = tuple(pool.compile(step, no_lookups) for step in steps)
+        runs = tuple(pool.compiler(COMMIT)(step, no_lookups) for step in steps)
         batch = Batch({"A.x": [7]}, 1, 0, past=False)
         # If the steps ran one after the other, the first would wait for the second for ever.
         asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_async(batch))
@@ -302,6 +305,7 @@ ORPHANED = """
 import os, signal, threading, time
 import psutil
 from tests.unit.functions.extractors.test_pool import loop_if_odd, run, step
+from caraway.functions.extractors import workers
 from caraway.functions.extractors.pool import FunctionPool
 
 def used() -> float:
@@ -344,7 +348,7 @@ def hide_and_seek(cls: Any, ts: Any, x: Any) -> Any:
 
 
 def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionPool) -> None:
-    compiled = pool.compile(step(double_of_small), no_lookups)
+    compiled = pool.compiler(COMMIT)(step(double_of_small), no_lookups)
     assert isinstance(compiled, Traceable)
 
     def value(x: object) -> object:
@@ -358,7 +362,7 @@ def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionP
     plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=(step(double_of_small),), outputs=())
     told = explain(CompiledPlan(plan, (compiled,), (), (), (), runs_user_code=True)).steps[0].details
     assert told == ("computed without its function:", 'A.y = (col("A.x") * 2)')
-    busy = [pool.compile(step(loop_if_odd), no_lookups) for _ in range(2)]
+    busy = [pool.compiler(COMMIT)(step(loop_if_odd), no_lookups) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         hanging = [threads.submit(looping, Batch({"A.x": [1]}, 1, 0, past=False)) for looping in busy]
         # Both processes are busy, and the traced function doesn't wait for one.
@@ -378,7 +382,7 @@ async def later(compiled: LaterRun, x: int) -> object:
 
 
 def test_who_hides_from_being_traced_costs_a_process_once(pool: FunctionPool) -> None:
-    compiled = pool.compile(step(hide_and_seek), no_lookups)
+    compiled = pool.compiler(COMMIT)(step(hide_and_seek), no_lookups)
     assert isinstance(compiled, Traceable)
     for attempt in range(4):
         batch = Batch({"A.x": [attempt * 5]}, 1, 0, past=False)
@@ -409,3 +413,59 @@ def test_functions_are_checked_one_by_one_in_a_process_of_their_own(pool: Functi
         "",
     ]
     assert pool.lacking([]) == []
+
+
+def take_over(cls: Any, ts: Any, x: Any) -> Any:
+    """Have every later call of the process return another value."""
+    from caraway.functions.confinement.values import packed  # noqa: PLC0415 (in its process)
+    from caraway.functions.extractors import process  # noqa: PLC0415
+
+    del cls, ts
+    process._answer = lambda *_, **__: packed(["done", [[999]]])
+    return x.rename("y")
+
+
+def process_number(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    return x.rename("y") * 0 + os.getpid()
+
+
+@pytest.fixture
+def single() -> Iterator[FunctionPool]:
+    made = FunctionPool(1, 30.0)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_function_reaches_no_function_of_another_commit(single: FunctionPool) -> None:
+    assert run(single, step(take_over), 1, "dev") == [1]
+    assert run(single, step(same), 7, "main") == [7]
+    assert asyncio.run(run_later(single, step(same), 8, "main")) == [8]
+    # The attack itself works: it harms its own commit, which can do whatever it likes with its own functions.
+    assert run(single, step(same), 7, "dev") == [999]
+
+
+def test_each_commit_keeps_its_process_and_loses_it_when_it_is_no_longer_served(single: FunctionPool) -> None:
+    pids = {commit: run(single, step(process_number), 1, commit) for commit in ("a", "b", "c")}
+    assert len({str(pid) for pid in pids.values()}) == 3
+    assert {commit: run(single, step(process_number), 1, commit) for commit in pids} == pids
+    single.end_unused({"a", "c"})
+    assert not psutil.pid_exists(pids["b"][0])  # type: ignore[index]
+    assert run(single, step(process_number), 1, "a") == pids["a"]
+    assert run(single, step(process_number), 1, "c") == pids["c"]
+
+
+def test_a_process_that_was_idle_for_long_is_ended(single: FunctionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run(single, step(process_number), 1)
+    single.end_unused({COMMIT})
+    assert run(single, step(process_number), 1) == first
+    monkeypatch.setattr(workers, "IDLE_S", 0.0)
+    single.end_unused({COMMIT})
+    assert run(single, step(process_number), 1) != first
+
+
+def test_many_commits_hold_few_processes(single: FunctionPool) -> None:
+    pids = [run(single, step(process_number), 1, f"commit {number}")[0] for number in range(11)]  # type: ignore[index]
+    # The eight that were used last are kept.
+    eventually(lambda: [psutil.pid_exists(pid) for pid in pids] == [False] * 3 + [True] * 8, limit=30)

@@ -205,10 +205,41 @@ def _devours(frame: pd.DataFrame) -> "pd.Series[int]":
 def test_the_row_that_is_to_blame_has_no_value_and_all_others_have(function: Numbers, reason: str) -> None:
     # Spark's worker runs a function like this.
     wanted = pa.array([True] * 9)
-    found = children.run_apart(call_of(function).packed(), TYPE, wanted, columns_of(*range(9)), LIMITS).to_pylist()
+    found = children.run_apart(
+        call_of(function).packed(), TYPE, wanted, columns_of(*range(9)), LIMITS, job="a"
+    ).to_pylist()
     assert [row["made"] for row in found] == [None if number == 5 else number + 1 for number in range(9)]
     assert [bool(row["message"]) for row in found] == [number == 5 for number in range(9)]
     assert f"assign: column made: its function {function.__name__} {reason}" in str(found[5]["message"])
+
+
+def _takes_over(frame: pd.DataFrame) -> "pd.Series[int]":
+    # From now on, the process answers each call with the answer for this one.
+    from caraway.functions.pipelines import process  # noqa: PLC0415 (in its process)
+
+    made = frame["number"] * 0 + 999
+    answer = pa.array([{"made": 999}], TYPE)
+    vars(process)["run"] = lambda *_: answer
+    return made
+
+
+@pytest.mark.slow
+def test_a_function_reaches_no_function_of_another_job() -> None:
+    def made(function: Numbers, number: int, job: str) -> object:
+        columns = columns_of(number)
+        found = children.run_apart(call_of(function).packed(), TYPE, pa.array([True]), columns, LIMITS, job=job)
+        return found.to_pylist()[0]["made"]
+
+    assert made(_takes_over, 1, "dev") == 999
+    assert made(_exits, 7, "main") == 8
+    # The attack itself works, on its own job.
+    assert made(_exits, 7, "dev") == 999
+    pid = made(_pid, 1, "main")
+    for number in range(4):
+        assert psutil.pid_exists(pid)  # type: ignore[arg-type]
+        made(_pid, 1, f"job {number}")
+    assert not psutil.pid_exists(pid)  # type: ignore[arg-type]
+    children._end_children()
 
 
 def test_exhausted_memory_is_no_rows_fault_yet() -> None:

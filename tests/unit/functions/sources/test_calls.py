@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.functions.capture.shipping import python_function
 from caraway.functions.confinement.policy import Confinement
-from caraway.functions.sources.calls import MAX_ENDED, FunctionCalls
+from caraway.functions.sources import calls as source_calls
+from caraway.functions.sources.calls import MAX_ENDED, MAX_IDLE, FunctionCalls, SeparateCalls
 from caraway.graph.functions import PythonFunction
 from caraway.lib import secrets
 from caraway.rows.calls import call_here, refuse_functions
@@ -112,6 +114,44 @@ def test_a_function_has_no_network(calls: FunctionCalls) -> None:
 
     _, errors = calls(shipped(connects), FRAME)
     assert "Refused" not in errors[0]
+
+
+def takes_over(frame: pd.DataFrame) -> "pd.Series[Any]":
+    # From now on, the process answers each call with values of its own.
+    from caraway.functions.sources import process  # noqa: PLC0415 (in its process)
+
+    vars(process)["call_here"] = lambda _, frame: ([999] * len(frame), {})
+    return frame["n"]
+
+
+def process_number(position: int) -> PythonFunction:
+    return shipped(lambda frame: frame["n"] * 0 + os.getpid() + position - position)
+
+
+@pytest.fixture
+def separate() -> Iterator[SeparateCalls]:
+    made = SeparateCalls(lambda: FunctionCalls(20.0, 512, confinement=Confinement(), secrets=secret))
+    yield made
+    made.stop()
+
+
+def test_a_function_reaches_no_other_function_of_a_webhook(separate: SeparateCalls) -> None:
+    assert separate(shipped(takes_over), FRAME) == ([1, 2, 3], {})
+    assert separate(shipped(lambda frame: frame["n"]), FRAME) == ([1, 2, 3], {})
+    # The attack itself works, on the same function.
+    assert separate(shipped(takes_over), FRAME) == ([999, 999, 999], {})
+
+
+def test_processes_of_webhooks_are_few_and_end_when_they_are_idle(
+    separate: SeparateCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = [separate(process_number(number), FRAME)[0][0] for number in range(MAX_IDLE + 2)]
+    assert [psutil.pid_exists(int(str(pid))) for pid in pids] == [False] * 2 + [True] * MAX_IDLE
+    separate.end_idle()
+    assert psutil.pid_exists(int(str(pids[-1])))
+    monkeypatch.setattr(source_calls, "IDLE_S", 0.0)
+    separate.end_idle()
+    assert not any(psutil.pid_exists(int(str(pid))) for pid in pids)
 
 
 def test_without_processes_all_rows_are_refused() -> None:
