@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
         parent: The process that started this one. This process ends when its parent does.
     """
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
+    # The fork server has used `tempfile`, which remembers the folder that it found then.
+    tempfile.tempdir = str(scratch)
     os.chdir(scratch)
     # File descriptor 0 is /dev/null by now, but the fork has copied the `sys.stdin` object of the fork server with its
     # state, so a new object replaces it.
@@ -51,10 +54,13 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     _limit_threads(policy.user if os.geteuid() == 0 else os.geteuid())
     in_force: list[str] = []
     missing: list[str] = []
-    for part in (_network, _files, _user, _calls):
+    for part in (_network, _files, _user):
         for good, text in part(policy, scratch):
             (in_force if good else missing).append(text)
+    # After `_user`, since a change of user clears this setting, and before the filter of calls, which refuses it.
     _end_with(parent)
+    for good, text in _calls(policy):
+        (in_force if good else missing).append(text)
     return Report(in_force=(*in_force, "an empty environment"), missing=tuple(missing))
 
 
@@ -141,7 +147,7 @@ def _limit_threads(user: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (running + THREADS, running + THREADS))
 
 
-def _calls(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
+def _calls(policy: Confinement) -> Iterator[tuple[bool, str]]:
     if not seccomp.is_known():
         yield False, "network and processes aren't limited: the numbers of this processor's system calls aren't known"
         return
@@ -155,7 +161,7 @@ def _calls(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
 
 
 def _end_with(parent: int) -> None:
-    """Make the kernel end this process when `parent` ends; a later change of user would clear that setting."""
+    """Make the kernel end this process when `parent` ends."""
     if system.LINUX:
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:

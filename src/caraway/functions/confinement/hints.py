@@ -4,10 +4,13 @@ import errno
 import socket
 
 _NETWORK = "functions have no network here; functions.network=true (CARAWAY_FUNCTIONS__NETWORK) allows it"
-_PROCESSES = "functions can't start processes here; functions.processes=true (CARAWAY_FUNCTIONS__PROCESSES) allows it"
+_CALLS = (
+    "functions can neither start processes nor administer the system here; functions.processes=true "
+    "(CARAWAY_FUNCTIONS__PROCESSES) allows processes"
+)
 _FILES = (
-    "functions read no files but Python's and write below their working directory; functions.readable "
-    "(CARAWAY_FUNCTIONS__READABLE) names further ones"
+    "functions read no files but Python's, write below their working directory, and change no modes, owners and times; "
+    "functions.readable (CARAWAY_FUNCTIONS__READABLE) names further files"
 )
 _NO_WAY = {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH}
 # The most errors in a chain of causes that are searched for a refusal by the confinement. Libraries make shorter
@@ -34,7 +37,7 @@ def _hint(error: BaseException) -> str | None:
             case OSError(errno=number) if number in _NO_WAY:
                 return _NETWORK
             case OSError(errno=errno.EPERM, filename=None):
-                return _PROCESSES
+                return _CALLS
             case PermissionError():
                 return _FILES
         reason = getattr(cause, "reason", None)

@@ -30,7 +30,7 @@ SETTINGS = (
 )
 # The C library needs these files to look up the names of other machines.
 RESOLVING = ("/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/resolv.conf", "/run/systemd/resolve")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 def python_places() -> list[Path]:

@@ -146,7 +146,7 @@ class Workers:
         return future
 
     def _end_turn(self) -> None:
-        """Give the turn to the request that has waited longest, or keep it for the next one."""
+        """Pass the turn to the oldest of the requests that wait, or keep it for the next request."""
         with self._lock:
             while self._waiting:
                 future = self._waiting.popleft()

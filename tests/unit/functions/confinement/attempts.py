@@ -1,11 +1,16 @@
 """The attempts of a hostile function, each in a process of its own; an attempt returns "done", or its error."""
 
 import ctypes
+import errno
+import fcntl
+import mmap
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +19,9 @@ from caraway.functions.confinement.channel import Channel
 from caraway.functions.confinement.values import packed, unpacked
 
 PTRACE_ATTACH = 16
+PR_SET_PDEATHSIG = 1
+# fcntl's operation and ioctl's that name the process which gets signals of a descriptor.
+F_SETSIG, FIOSETOWN = 10, 0x8901
 
 
 def serve(channel: Channel) -> None:
@@ -74,10 +82,74 @@ def _threads(_: str) -> str:
     return "done"
 
 
+def _end_later_than_its_parent() -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+# Each changes a file or descriptor that the function itself has made and owns, so only the filter of calls refuses it.
+CHANGES: dict[str, Callable[[int], object]] = {
+    "chmod": lambda _: os.chmod("file", 0o700),  # noqa: PTH101 (the call itself)
+    "chown": lambda _: os.chown("file", os.getuid(), os.getgid()),
+    "end later": lambda _: _end_later_than_its_parent(),
+    "fallocate": lambda file: os.posix_fallocate(file, 0, 1),
+    "fchmod": lambda file: os.fchmod(file, 0o700),
+    "fchown": lambda file: os.fchown(file, os.getuid(), os.getgid()),
+    "ftruncate": lambda file: os.ftruncate(file, 0),
+    "futimens": lambda file: os.utime(file),
+    "lchown": lambda _: os.lchown("file", os.getuid(), os.getgid()),
+    "memory file": lambda _: os.memfd_create("large"),
+    "mkfifo": lambda _: os.mkfifo("pipe"),
+    "open for nothing": lambda _: os.open("file", os.O_WRONLY | os.O_RDWR),
+    "open to read and truncate": lambda _: os.open("file", os.O_RDONLY | os.O_TRUNC),
+    "removexattr": lambda _: os.removexattr("file", "user.a"),
+    "set owner": lambda file: fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid()),
+    "set owner by ioctl": lambda file: fcntl.ioctl(file, FIOSETOWN, os.getpid().to_bytes(4, "little")),
+    "set signal": lambda file: fcntl.fcntl(file, F_SETSIG, signal.SIGTERM),
+    "setxattr": lambda _: os.setxattr("file", "user.a", b"b"),
+    "shared memory": lambda _: mmap.mmap(-1, 1 << 20),
+    "shared memory of a device": lambda _: os.open("/dev/zero", os.O_RDWR),
+    "socket to any": lambda _: socket.socketpair(type=socket.SOCK_DGRAM),
+    "truncate": lambda _: os.truncate("file", 0),
+    "utime": lambda _: os.utime("file"),
+}
+
+
+def _change(name: str) -> str:
+    with Path("file").open("w") as file:
+        try:
+            CHANGES[name](file.fileno())
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+    return "done"
+
+
+def _file_of_its_own(_: str) -> str:
+    """Use a file as libraries do."""
+    Path("folder").mkdir()
+    with Path("folder/a").open("w+b") as file:
+        file.write(b"abcdef")
+        file.seek(2)
+        file.flush()
+        with mmap.mmap(file.fileno(), 6) as shared:
+            shared[0:1] = b"x"
+    Path("folder/a").rename("folder/b")
+    Path("folder/a").symlink_to("b")
+    shutil.copyfile("folder/a", "folder/c")
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"x")
+    content = Path("folder/c").read_text(encoding="utf-8")
+    shutil.rmtree("folder")
+    return content
+
+
 ATTEMPTS: dict[str, Callable[[str], object]] = {
     "bomb": _bomb,
+    "change": _change,
     "connect": _connect,
     "descriptors": lambda _: sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()),
+    "file": _file_of_its_own,
     "environment": lambda _: sorted(f"{name}={value}" for name, value in os.environ.items()),
     "import": lambda name: type(__import__(name)).__name__,
     "kill": _kill,

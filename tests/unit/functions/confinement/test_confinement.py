@@ -1,5 +1,6 @@
 """Tests that a process of users' functions can compute and nothing else, as root and as an ordinary user."""
 
+import errno
 import json
 import os
 import pickle
@@ -27,6 +28,7 @@ from caraway.functions.confinement.process import ConfinedProcess
 from caraway.functions.confinement.values import packed, unpacked
 from tests.other_users import python_for_all
 from tests.timeouts import deadline_in
+from tests.unit.functions.confinement.attempts import CHANGES
 
 pytestmark = [
     pytest.mark.slow,
@@ -141,6 +143,20 @@ def test_no_other_process_is_started_touched_or_looked_into() -> None:
             for pid in (os.getpid(), os.getppid()):
                 assert attempt(name, pid).startswith("PermissionError"), name
         assert attempt("threads").startswith("stopped after ")
+
+
+def test_a_function_changes_nothing_about_files_but_their_content() -> None:
+    for policy in (Confinement(), Confinement(network=True, processes=True)):
+        with trying(policy) as attempt:
+            found = {name: attempt("change", name) for name in CHANGES}
+            assert attempt("file") == "xbcdef"
+        assert found == {
+            **dict.fromkeys(CHANGES, "EPERM"),
+            "memory file": "ENOSYS",
+            "shared memory": errno.errorcode[errno.EOPNOTSUPP],
+            "shared memory of a device": "EACCES",
+            "socket to any": "EACCES",
+        }
 
 
 def test_processes_can_be_allowed() -> None:
