@@ -87,12 +87,10 @@ def _network(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
 def _files(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
     system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)
     asked = [
-        *places.python_places(),
-        *policy.readable,
         *(Path(path) for path in (*places.SYSTEM, *places.SETTINGS)),
         *(Path(path) for path in places.RESOLVING if policy.network),
     ]
-    readable, listed = places.around(asked, policy.hidden)
+    readable, listed = places.around([*places.python_places(), *policy.readable, *asked], policy.hidden)
     try:
         landlock.restrict(
             readable=readable,
@@ -108,32 +106,42 @@ def _files(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
 
 
 def _user(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
-    if os.geteuid() != 0:
+    # Only root may take capabilities from the set that bounds those of later programs; `no_new_privs` bounds them for
+    # other users. The sets of this process are emptied below.
+    for capability in range(64):
         with suppress(OSError):
-            system.keep_capabilities()
+            system.prctl(system.PR_CAPBSET_DROP, capability)
+    kept: list[int] = []
+    if os.geteuid() != 0:
         yield True, f"user {os.geteuid()}, who is the platform's"
-        return
-    user = policy.user
-    # Python may be in a folder that this user can't enter, such as /root. Then the process keeps the capability
-    # CAP_DAC_READ_SEARCH, to read files of other users. Landlock restricts these to Python's files; without Landlock
-    # the process keeps no capability.
-    must_see = landlock.version() > 0 and not places.open_to_all([*places.python_places(), *policy.readable])
-    try:
-        os.chown(scratch, user, user)
-        if must_see:
+    else:
+        user, needed = policy.user, _needed(policy)
+        try:
+            os.chown(scratch, user, user)
+            os.setgroups([])
+            os.setresgid(user, user, user)
             system.prctl(system.PR_SET_KEEPCAPS, 1)
-        for capability in range(64):
-            with suppress(OSError):
-                system.prctl(system.PR_CAPBSET_DROP, capability)
-        os.setgroups([])
-        os.setresgid(user, user, user)
-        os.setresuid(user, user, user)
-        if must_see:
-            system.keep_capabilities(system.CAP_DAC_READ_SEARCH)
+            os.setresuid(user, user, user)
+        except OSError as error:
+            yield False, f"it runs as user {os.geteuid()}: it can't become user {user} ({error.strerror})"
+        else:
+            kept = needed
+            yield True, f"user {user}"
+    try:
+        system.keep_capabilities(*kept)
     except OSError as error:
-        yield False, f"it runs as user {os.geteuid()}: it can't become user {user} ({error.strerror})"
-        return
-    yield True, f"user {user}"
+        yield False, f"it keeps capabilities of user {os.geteuid()} ({error.strerror})"
+
+
+def _needed(policy: Confinement) -> list[int]:
+    """Return the capabilities without which another user than root can't read the files that functions may read.
+
+    Python may be in a folder that this user can't enter, such as /root. Then the process keeps the capability to read
+    files of other users. Landlock restricts these to Python's files; without Landlock the process keeps no capability.
+    """
+    readable, _ = places.around([*places.python_places(), *policy.readable], policy.hidden)
+    sees = landlock.version() == 0 or places.open_to_all(readable)
+    return [] if sees else [system.CAP_DAC_READ_SEARCH]
 
 
 def _limit_threads(user: int) -> None:

@@ -105,7 +105,7 @@ class _Server:
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        arguments = [str(theirs.fileno()), json.dumps([path for path in sys.path if path]), self._module]
+        arguments = [str(theirs.fileno()), json.dumps(_search_path(self._module)), self._module]
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-s", "-P", str(_STARTER), *arguments],
@@ -116,6 +116,19 @@ class _Server:
             )
         self._control, self._owner = ours, os.getpid()
         return ours
+
+
+def _search_path(module: str) -> list[str]:
+    """Return the search path of the fork server of a module: that of this process, without the folder of its start.
+
+    `python -m` puts the working directory first on the path, and functions may read all folders of their path. So that
+    one, which may be somebody's home, is left out, unless it has the module.
+    """
+    first, *others = sys.path
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    has_module = Path(first, *module.split(".")).with_suffix(".py").exists()
+    keeps = sys.flags.safe_path or first in named or has_module
+    return [path for path in ([first] if keeps else []) + others if path]
 
 
 _servers: dict[str, _Server] = {}

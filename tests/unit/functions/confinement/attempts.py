@@ -19,7 +19,8 @@ from caraway.functions.confinement.channel import Channel
 from caraway.functions.confinement.values import packed, unpacked
 
 PTRACE_ATTACH = 16
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_CAPBSET_READ = 1, 23
+CAPABILITY_VERSION = 0x20080522
 # fcntl's operation and ioctl's that name the process which gets signals of a descriptor.
 F_SETSIG, FIOSETOWN = 10, 0x8901
 
@@ -144,8 +145,19 @@ def _file_of_its_own(_: str) -> str:
     return content
 
 
+def _capabilities(_: str) -> list[list[int]]:
+    """Return the effective, permitted, inheritable and bounding capabilities."""
+    libc = ctypes.CDLL(None)
+    sets = (ctypes.c_uint32 * 6)()
+    libc.capget((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), sets)
+    held = [sets[position] | sets[position + 3] << 32 for position in range(3)]
+    bounding = [number for number in range(41) if libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) == 1]
+    return [*([number for number in range(64) if one >> number & 1] for one in held), bounding]
+
+
 ATTEMPTS: dict[str, Callable[[str], object]] = {
     "bomb": _bomb,
+    "capabilities": _capabilities,
     "change": _change,
     "connect": _connect,
     "descriptors": lambda _: sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()),
