@@ -98,7 +98,7 @@ def test_a_page_has_no_fault(browser: webdriver.Chrome, axe: str, console: Site,
     with served(console) as url:
         assert looked_at(browser, axe, url, [*ADDRESSES, address_of_job(console), *ERRORS]) == ""
         shown = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
-        assert (shown == "rgb(255, 255, 255)") == (scheme == "light")
+        assert (shown == "rgb(244, 245, 247)") == (scheme == "light")
 
 
 def test_a_page_about_faults_has_none_itself(browser: webdriver.Chrome, axe: str, console: Site, scheme: str) -> None:
