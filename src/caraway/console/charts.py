@@ -1,6 +1,7 @@
-"""Charts of pass rates and of ages over time, as coordinates for SVG."""
+"""Charts of pass rates, and of figures such as ages and lags over time, as coordinates for SVG."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,10 +13,9 @@ MAX_POINTS = 120
 # The rates at which the axis may begin. Most rates are close to 1, where a chart from 0 on would show a straight line.
 FLOORS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5, 0.0)
 HOUR = timedelta(hours=1)
-# The most points of a line of ages. A point of several minutes has the greatest age of them.
-MAX_AGES = 240
-# The ages, in seconds, at which the axis of ages may end.
-CEILINGS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600, 6 * 3_600, 24 * 3_600)
+# The size of the drawing of a line, which is stretched to its place, and the most points of it. A point of several
+# minutes has the greatest value of them.
+LINE_WIDTH, LINE_HEIGHT, LINE_POINTS = 600, 100, 240
 MINUTE_S = 60.0
 
 
@@ -129,20 +129,22 @@ def _added(hours: Sequence[Point], size: int) -> list[Point]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgeChart(Frame):
-    """A line of ages over time.
+class Line:
+    """A figure over time.
 
     Attributes:
-        line: The path of the line, which is interrupted where there are no ages.
-        ceiling: The age at the top in seconds.
-        greatest: The greatest age in seconds.
+        path: The path of the line, which is interrupted where there are no values.
+        area: The path of what is below the line.
+        ceiling: The value at the top.
+        greatest: The greatest value.
         greatest_at: Its minute, in seconds since the epoch, as `first` and `last` are.
-        newest: The age of the last minute in seconds.
+        newest: The value of the last minute.
         first: The first minute.
         last: The last minute.
     """
 
-    line: str
+    path: str
+    area: str
     ceiling: float
     greatest: float
     greatest_at: float
@@ -151,8 +153,8 @@ class AgeChart(Frame):
     last: float
 
 
-def ages_of(past: Sequence[tuple[float, float]]) -> AgeChart | None:
-    """Return the chart of ages, given minutes in seconds since the epoch and ages in seconds, oldest first.
+def line_of(past: Sequence[tuple[float, float]]) -> Line | None:
+    """Return the line of a figure, given minutes in seconds since the epoch and values from 0 on, oldest first.
 
     There is None of less than two minutes.
     """
@@ -160,22 +162,25 @@ def ages_of(past: Sequence[tuple[float, float]]) -> AgeChart | None:
         return None
     first, last = past[0][0], past[-1][0]
     greatest_at, greatest = max(past, key=lambda one: one[1])
-    ceiling = next((found for found in CEILINGS if found >= greatest), greatest)
-    size = -(-round((last - first) / MINUTE_S + 1) // MAX_AGES)
-    oldest: dict[int, float] = {}
-    for at, seconds in past:
+    ceiling = ceiling_of(greatest)
+    size = -(-round((last - first) / MINUTE_S + 1) // LINE_POINTS)
+    highest: dict[int, float] = {}
+    for at, value in past:
         place = round((at - first) / MINUTE_S) // size
-        oldest[place] = max(seconds, oldest.get(place, 0.0))
-    pieces, before = list[str](), -2
-    width = max(1, *oldest)
-    for place, seconds in oldest.items():
-        x = round(LEFT + place / width * (WIDTH - LEFT - 8), 1)
-        y = round(TOP + (1 - seconds / ceiling) * (HEIGHT - BOTTOM - TOP), 1)
+        highest[place] = max(value, highest.get(place, 0.0))
+    width = max(1, *highest)
+    pieces, areas, before, x = list[str](), list[str](), -2, 0.0
+    for place, value in highest.items():
         joined = place == before + 1
+        if not joined and areas:
+            areas.append(f"V{LINE_HEIGHT}z")
+        x, y = round(place / width * LINE_WIDTH, 1), round((1 - value / ceiling) * LINE_HEIGHT, 1)
         pieces.append(f"{'L' if joined else 'M'}{x} {y}" + ("" if joined else "h1.5"))
+        areas.append(f"L{x} {y}" if joined else f"M{x} {LINE_HEIGHT}V{y}")
         before = place
-    return AgeChart(
-        line="".join(pieces),
+    return Line(
+        path="".join(pieces),
+        area="".join([*areas, f"V{LINE_HEIGHT}z"]),
         ceiling=ceiling,
         greatest=greatest,
         greatest_at=greatest_at,
@@ -183,3 +188,20 @@ def ages_of(past: Sequence[tuple[float, float]]) -> AgeChart | None:
         first=first,
         last=last,
     )
+
+
+def ceiling_of(value: float) -> float:
+    """Return the least of the numbers 1, 2 and 5 times a power of ten that is a value or more; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((factor * power for factor in (1, 2, 5) if factor * power >= value), 10 * power)
+
+
+def oldest_of(histories: Iterable[Iterable[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """Return the greatest of several figures in each minute, oldest first."""
+    found: dict[float, float] = {}
+    for history in histories:
+        for at, value in history:
+            found[at] = max(value, found.get(at, value))
+    return sorted(found.items())

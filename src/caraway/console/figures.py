@@ -46,6 +46,11 @@ def seconds(value: float | None) -> str:
     return f"{value * 1000:,.0f} ms" if value < 1 else f"{value:.1f} s" if value < 60 else duration(value)
 
 
+def amount(value: float | None, unit: str) -> str:
+    """Return a value of a chart: a time if its unit is `s`, else a number with its unit; and a dash for None."""
+    return seconds(value) if unit == "s" else UNKNOWN if value is None else f"{number(value)}{unit}"
+
+
 def share(value: float | None) -> str:
     """Return a share as percentage, and a dash for None. A share below 1 is never shown as 100%."""
     if value is None:

@@ -25,6 +25,7 @@ def _environment() -> Environment:
         "number": figures.number,
         "duration": figures.duration,
         "seconds": figures.seconds,
+        "amount": figures.amount,
         "share": figures.share,
         "span": figures.span,
         "clock": figures.clock,

@@ -12,6 +12,8 @@ from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.backpressure import Backpressure, Late
 from caraway.plan.model import GraphPlan
 from caraway.recurring import Recurring
+from caraway.server.history import History
+from caraway.server.rates import Rates
 from caraway.state.model import JobRecord, JobState
 
 LOG = structlog.get_logger(__name__)
@@ -26,6 +28,10 @@ LOGGED_S = 30.0
 # The seconds between two lines of the log about indexes that are behind; each line lists at most `LISTED` of them.
 LOG_INTERVAL_S = 60.0
 LISTED = 10
+# The minutes of the charts of lags and rates, and the most figures of each: less than 2 MB in all.
+CHARTED, FIGURES = 3 * 60, 60
+# The name of the figure with the greatest lag of all indexes.
+WORST = "greatest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +51,21 @@ class _Reads:
         return frozenset(found)
 
 
+def pace_of(job_id: str) -> str:
+    """Return the name of the figure with a job's rows a second."""
+    return f"{job_id} rows"
+
+
 NOTHING = _Reads({}, {}, {})
 
 
 class Lags:
-    """Looks at the lags of this server's indexes and of the jobs, in threads of its own."""
+    """Looks at the lags of this server's indexes and of the jobs, in threads of its own.
+
+    Attributes:
+        past: The lags of the last hours in seconds, by the names of indexes and jobs, and the rows a second of jobs.
+        traffic: The rates of the last hours (`caraway.server.rates`).
+    """
 
     def __init__(
         self,
@@ -57,6 +73,7 @@ class Lags:
         jobs: Callable[[], Iterable[JobRecord]],
         backpressure: Backpressure,
         clock: Callable[[], float] = time.time,
+        rates: Rates | None = None,
     ) -> None:
         """Prepare; nothing is looked at before `start`.
 
@@ -65,7 +82,11 @@ class Lags:
             jobs: Reads the jobs that must run, from Postgres.
             backpressure: Learns to which topics nothing should be written.
             clock: Returns the time in seconds since the epoch.
+            rates: Tells the rates of queries and rows once a minute; None: they aren't known.
         """
+        self.past, self.traffic = History(CHARTED, FIGURES), History(CHARTED, FIGURES)
+        self._rates = rates
+        self._job_figures: Mapping[str, float] = {}
         self._positions = positions
         self._jobs = jobs
         self._backpressure = backpressure
@@ -117,19 +138,29 @@ class Lags:
         for job, found in self._late_jobs.items():
             late |= dict.fromkeys(reads.sources_of(reads.jobs.get(job, frozenset())), found)
         self._backpressure.set(late)
+        now = self._clock()
+        worst = max((lag.seconds for lag in lags), default=0.0)
+        self.past.note(now, {WORST: worst, **self._job_figures, **{lag.asset: lag.seconds for lag in lags}})
+        if self._rates is not None:
+            self.traffic.note(now, self._rates.since_last(now))
 
     def refresh_jobs(self) -> None:
         """Read the lags of the jobs. Raises `UnavailableError` if Postgres doesn't answer; then no job counts."""
         try:
             jobs = self._jobs()
         except UnavailableError:
-            self._late_jobs = {}
+            self._late_jobs, self._job_figures = {}, {}
             raise
         bounds = self._backpressure.bounds
         late: dict[str, Late] = {}
+        figures: dict[str, float] = {}
         for job in jobs:
             # A job that fails doesn't get on by waiting, so it refuses nothing.
             records, seconds = job.progress.get("lag_records"), job.progress.get("lag_seconds")
+            pace = job.progress.get("rows_per_second")
+            if job.state is JobState.RUNNING:
+                known = {job.job_id: seconds, pace_of(job.job_id): pace}
+                figures |= {name: value for name, value in known.items() if isinstance(value, int | float)}
             if (
                 job.state is JobState.RUNNING
                 and isinstance(records, int)
@@ -137,7 +168,7 @@ class Lags:
                 and bounds.exceeded_by(records, seconds)
             ):
                 late[job.job_id] = Late(name=f"the job of {job.dataset}", records=records, seconds=seconds)
-        self._late_jobs = late
+        self._late_jobs, self._job_figures = late, figures
 
     def _log(self, lags: Iterable[IndexLag]) -> None:
         """Write a line if an index is behind for long, at most one each `LOG_INTERVAL_S`, and one when it is back."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from prometheus_client import generate_latest
+from prometheus_client import REGISTRY, generate_latest
 
 from caraway.archive.reports import ArchiveReports
 from caraway.children.forking import ForkServer
@@ -48,13 +48,14 @@ from caraway.server.access.gate import Gate
 from caraway.server.deployment import Deployment
 from caraway.server.divided_server_index import DividedServerIndex
 from caraway.server.expiry import Expiry
-from caraway.server.figures import page
+from caraway.server.figures import AllFigures, page
 from caraway.server.freshness.arrivals import Arrivals
 from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
 from caraway.server.offline_runner import OfflineRunner
 from caraway.server.quality_runner import QualityRunner
+from caraway.server.rates import Rates
 from caraway.server.reconciling import Reconciling
 from caraway.server.served_graph import ServedGraphs
 from caraway.server.server_index import ServerIndex
@@ -245,7 +246,12 @@ def deploy(settings: Settings, *, shared: Path | None = None) -> Deployment:
     backpressure = Backpressure(Bounds(records=server.max_lag_records, seconds=server.max_lag_seconds))
     newest, lags, letters, freshness = (
         NewestReader(servers),
-        Lags(index.positions, state.running_jobs, backpressure),
+        Lags(
+            index.positions,
+            state.running_jobs,
+            backpressure,
+            rates=Rates((REGISTRY if shared is None else AllFigures(shared)).collect),
+        ),
         LetterReader(servers),
         FreshnessWatch(
             servers,

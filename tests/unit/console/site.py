@@ -27,8 +27,11 @@ from caraway.server.access.sites import Sites
 from caraway.server.app import App
 from caraway.server.freshness.freshness import Freshness
 from caraway.server.handlers.context import ServerContext
+from caraway.server.history import History
 from caraway.server.http.endpoints import Router, bound
+from caraway.server.lags import WORST, pace_of
 from caraway.server.pages.surface import pages
+from caraway.server.rates import ERRORS, MEAN, QUERIES, ROWS, SLOWEST, extractions_of, rows_of
 from caraway.server.served_graph import ServedGraph
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.server.tracing.spans import Tracer
@@ -179,6 +182,18 @@ def site(
         {"dataset": index.dataset, "asset": index.asset.hex(), "lag": 0, "newest_ingested_us": 1_700_000_000_000_000}
         for index in plan.indexes
     ]
+    # Three hours in which an index and a job fell behind for some minutes.
+    past, traffic = History(), History()
+    behind = [index.asset.hex() for index in plan.indexes if index.dataset == "Wetness"]
+    for minute in range(180):
+        late = 40.0 if 70 <= minute < 80 else 0.02
+        paces = {pace_of(job.job_id): 12.5 + minute % 7 for job in plan.jobs}
+        past.note(
+            60 * minute, {WORST: late, **dict.fromkeys([*behind, *(job.job_id for job in plan.jobs)], late), **paces}
+        )
+        rates = {ROWS: 120.0 + minute % 11, QUERIES: 30.0 + minute % 5, ERRORS: float(minute == 75)}
+        parts = {rows_of("Pots"): 20.0, extractions_of("Species.mean"): 15.0}
+        traffic.note(60 * minute, {**rates, **parts, MEAN: 0.0021, SLOWEST: 0.05 if late > 1 else 0.01})
     replays = Replayed()
     owners = {
         digest_of(role): TokenOwner(Caller(account=role, token_id=role, grants=grants), None)
@@ -230,7 +245,7 @@ def site(
         ),
         index=MADE(positions=list, status=lambda: {"indexes": [dict(index) for index in indexes]}),
         health=MADE(problems=dict),
-        lags=MADE(look=lambda: tuple(lags)),
+        lags=MADE(look=lambda: tuple(lags), past=past, traffic=traffic),
         sinks=MADE(statuses=list),
         sources=MADE(statuses=list),
         newest=MADE(newest=lambda *_, **__: []),

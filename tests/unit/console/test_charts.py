@@ -8,7 +8,21 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caraway.console.charts import BOTTOM, HEIGHT, LEFT, MAX_AGES, MAX_POINTS, TOP, WIDTH, ages_of, chart_of
+from caraway.console.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    LINE_HEIGHT,
+    LINE_POINTS,
+    LINE_WIDTH,
+    MAX_POINTS,
+    TOP,
+    WIDTH,
+    ceiling_of,
+    chart_of,
+    line_of,
+    oldest_of,
+)
 from caraway.console.explanations import shortened
 from caraway.console.figures import share
 from caraway.why.showing import Line
@@ -57,20 +71,31 @@ def test_the_line_of_a_chart_is_interrupted_where_there_are_no_rows() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 1_440), st.floats(0, 1e6)), unique_by=lambda one: one[0]))
 @settings(max_examples=examples(200))
-def test_a_chart_of_ages_stays_within_its_axes(minutes: list[tuple[int, float]]) -> None:
-    past = [(1.7e9 + 60 * minute, seconds) for minute, seconds in sorted(minutes)]
-    chart = ages_of(past)
-    assert (chart is None) == (len(past) < 2)
-    if chart is not None:
-        places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", chart.line)]
-        assert len(places) <= MAX_AGES
-        assert all(LEFT <= x <= WIDTH and TOP <= y <= HEIGHT - BOTTOM for x, y in places)
-        # The greatest age is in the picture, at its height.
-        height = TOP + (1 - chart.greatest / chart.ceiling) * (HEIGHT - BOTTOM - TOP)
-        assert min(y for _, y in places) == round(height, 1)
-        if past[-1][0] - past[0][0] < 60 * MAX_AGES:
+def test_a_line_stays_within_its_frame(minutes: list[tuple[int, float]]) -> None:
+    past = [(1.7e9 + 60 * minute, value) for minute, value in sorted(minutes)]
+    line = line_of(past)
+    assert (line is None) == (len(past) < 2)
+    if line is not None:
+        places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", line.path)]
+        assert len(places) <= LINE_POINTS
+        assert all(0 <= x <= LINE_WIDTH and 0 <= y <= LINE_HEIGHT for x, y in places)
+        # The greatest value is in the picture, at its height, and what is below the line is closed.
+        assert min(y for _, y in places) == round((1 - line.greatest / line.ceiling) * LINE_HEIGHT, 1)
+        assert line.area.count("M") == line.area.count("z") == line.path.count("M")
+        if past[-1][0] - past[0][0] < 60 * LINE_POINTS:
             assert len(places) == len(past)
-            assert chart.line.count("L") == sum(b - a == 60 for (a, _), (b, _) in pairwise(past))
+            assert line.path.count("L") == sum(b - a == 60 for (a, _), (b, _) in pairwise(past))
+
+
+@given(st.floats(1e-9, 1e9))
+def test_the_top_of_a_line_is_a_round_number(value: float) -> None:
+    ceiling = ceiling_of(value)
+    assert value <= ceiling < 2.6 * value
+    assert f"{ceiling:.0e}"[0] in "125"
+
+
+def test_the_oldest_of_several_counts_in_each_minute() -> None:
+    assert oldest_of([[(60, 1.0), (120, 5.0)], [(120, 2.0), (180, 0.5)]]) == [(60, 1.0), (120, 5.0), (180, 0.5)]
 
 
 def lines(depth: int = 3) -> st.SearchStrategy[Line]:

@@ -10,7 +10,7 @@ from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.backpressure import RETRY_AFTER_S, Backpressure, BehindError, Bounds
 from caraway.plan.model import GraphPlan
 from caraway.server.http.errors import error_response
-from caraway.server.lags import LOG_INTERVAL_S, LOGGED_S, Lags
+from caraway.server.lags import LOG_INTERVAL_S, LOGGED_S, Lags, pace_of
 from caraway.state.model import JobRecord, JobState
 from tests.unit.server.reports import index_status, job_record
 from tests.unit.server.visits import Busy, Hourly, Pages, Visits, plan_of
@@ -146,3 +146,17 @@ def test_the_log_has_one_line_a_minute_and_one_when_the_index_is_back(plan: Grap
         world.look(Busy=7)
     assert [line["log_level"] for line in lines] == ["warning", "warning", "info"]
     assert lines[-1]["datasets"] == ["Busy"]
+
+
+def test_lags_of_the_last_hours_are_kept(plan: GraphPlan) -> None:
+    world = World(plan)
+    world.look()
+    progress = {"lag_seconds": 4.5, "lag_records": 9, "rows_per_second": 12.5}
+    world.reports = [job_record(plan.jobs[0], state=JobState.RUNNING, progress=progress)]
+    world.lags.refresh_jobs()
+    world.look(30, Busy=5)
+    world.look(30, Busy=5)
+    busy = next(index.asset.hex() for index in plan.indexes if index.dataset == "Busy")
+    assert max(seconds for _, seconds in world.lags.past.of(busy)) == 60.0
+    job_id = plan.jobs[0].job_id
+    assert [world.lags.past.of(name)[-1][1] for name in (job_id, pace_of(job_id))] == [4.5, 12.5]

@@ -18,7 +18,7 @@ from caraway.server import metrics
 from caraway.server.freshness.arrivals import Arrivals, OutputReader
 from caraway.server.freshness.events import Events
 from caraway.server.freshness.heartbeats import LONG_AGO, Heartbeats, Served
-from caraway.server.freshness.history import AgeHistory
+from caraway.server.history import History
 from caraway.server.tracing.spans import Trace
 from caraway.state.model import JobRecord
 from caraway.topics.markers import MARKER_KEY
@@ -121,7 +121,7 @@ class FreshnessWatch:
         self._served: Mapping[str, Served] = {}
         self._stored: Mapping[str, _Stored] = {}
         self._last_stored = b""
-        self._history = AgeHistory()
+        self._history = History()
         self._recurring = Recurring("freshness", self.step, self._pause, at_once=True, finish=self._outputs.close)
 
     def start(self) -> None:

@@ -11,8 +11,8 @@ from caraway.errors import UnavailableError
 from caraway.server.access.limits import permitted
 from caraway.server.freshness.freshness import Freshness
 from caraway.server.freshness.heartbeats import explain
-from caraway.server.freshness.history import STEP_S
 from caraway.server.handlers.context import ServerContext
+from caraway.server.history import STEP_S
 from caraway.server.http.bodies import Nothing
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state.permissions import Mode

@@ -1,11 +1,11 @@
 """The pages of single entities: datasets, featuresets, features, sources, sinks and jobs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from caraway.console.catalogue import Catalogue
-from caraway.console.charts import ages_of
+from caraway.console.charts import line_of, oldest_of
 from caraway.console.problems import Problem, problems_of
 from caraway.dtypes.types import type_name
 from caraway.errors import UnknownEntityError
@@ -22,12 +22,16 @@ from caraway.graph.specs import (
 )
 from caraway.query.catalog import meant
 from caraway.server.http.messages import HttpResponse, Request
+from caraway.server.lags import pace_of
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import given
+from caraway.server.rates import extractions_of, rows_of
 from caraway.state.permissions import Mode
 
 # The rows of a sample, and the most characters of a value in it.
 SAMPLE, LONGEST = 5, 80
+# The most datasets of a feature whose ages are in its chart.
+CHARTED = 10
 
 
 async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
@@ -35,11 +39,12 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     catalogue, name = context.catalogue(request), given(request, "name")
     spec = _known(name, catalogue.datasets, "dataset")
     status = await context.ask(request, "status")
-    history = await context.ask_if_allowed(request, "freshness_history", dataset=name)
-    past = [] if isinstance(history, str) else [one for one in history["datasets"] if one["dataset"] == name]
     rows, fields = await _sample(context, request, name, spec.fields)
     served = context.server.deployment.graphs.require_served_graph(request.branch)
     node = node_id(NodeKind.DATASET, name)
+    indexes = [index for index in status["index"].get("indexes", ()) if index["dataset"] == name]
+    lags = context.server.deployment.lags
+    lag = line_of(lags.past.of(indexes[0]["asset"])) if indexes else None
     return context.page(
         request,
         "dataset.html",
@@ -48,10 +53,14 @@ async def dataset(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         tags=sorted(catalogue.tags.get(name, ())),
         fields=[(field, type_name(field.dtype), _role(field)) for field in spec.fields],
         problems=_about(catalogue, node, status),
-        indexes=[index for index in status["index"].get("indexes", ()) if index["dataset"] == name],
+        indexes=indexes,
+        lines=[
+            ("Age of what queries read", line_of(await _past_ages(context, request, [name])), "s"),
+            ("Lag of its index", lag, "s"),
+            ("Rows from its sources", line_of(lags.traffic.of(rows_of(name))), " a second"),
+        ],
         jobs=[job for job in status["jobs"] if job["dataset"] == name and job["desired"] == "running"],
         ages=await _ages(context, request, {name}),
-        past=ages_of(list(zip(past[0]["at"], past[0]["seconds"], strict=True))) if past else None,
         topics=[topic.name for topic in served.plan.topics if topic.dataset == name],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
@@ -97,6 +106,10 @@ async def feature(context: PageContext, request: Request[Any, Any]) -> HttpRespo
         problems=_about(catalogue, node, status),
         ages=await _ages(context, request, read),
         freshness=[(dataset, lags.get(dataset)) for dataset in read],
+        lines=[
+            ("Age of the oldest data that it reads", line_of(await _past_ages(context, request, read[:CHARTED])), "s"),
+            ("Extractions", line_of(context.server.deployment.lags.traffic.of(extractions_of(name))), " a second"),
+        ],
         above=catalogue.above.get(node, ()),
         below=catalogue.below.get(node, ()),
         node=node,
@@ -156,12 +169,14 @@ async def job(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
         for problem in problems_of(status, catalogue.datasets, datetime.now(UTC))
         if found["dataset"] in problem.datasets
     ]
+    past = context.server.deployment.lags.past
     return context.page(
         request,
         "job.html",
         job=found,
         inputs=[] if plan is None else [topic.dataset for topic in plan.inputs if topic.dataset in catalogue.datasets],
         output="" if plan is None else plan.output.name,
+        lines=[("Behind", line_of(past.of(name)), "s"), ("Rows", line_of(past.of(pace_of(name))), " a second")],
         problems=problems,
         source=code,
     )
@@ -203,6 +218,15 @@ async def _ages(context: PageContext, request: Request[Any, Any], datasets: Coll
     """Return how old what queries read of some datasets is, or why nobody knows."""
     answer = await context.ask_if_allowed(request, "freshness")
     return answer if isinstance(answer, str) else [one for one in answer["datasets"] if one["dataset"] in datasets]
+
+
+async def _past_ages(
+    context: PageContext, request: Request[Any, Any], datasets: Iterable[str]
+) -> list[tuple[float, float]]:
+    """Return the greatest age of some datasets in each minute of the last day that the server measured."""
+    answers = [await context.ask_if_allowed(request, "freshness_history", dataset=name) for name in datasets]
+    known = [one for answer in answers if not isinstance(answer, str) for one in answer["datasets"]]
+    return oldest_of(zip(one["at"], one["seconds"], strict=True) for one in known)
 
 
 async def _sample(

@@ -7,13 +7,16 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from caraway.console.catalogue import Kind
+from caraway.console.charts import Line, line_of
 from caraway.errors import InvalidInputError
 from caraway.server.http.messages import HttpResponse, Request
+from caraway.server.lags import WORST, Lags
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import given, whole
+from caraway.server.rates import ERRORS, MEAN, QUERIES, ROWS, SLOWEST
 
 # The rows of a page of the catalog, and of a list on the overview.
-ROWS, LISTED = 50, 15
+PER_PAGE, LISTED = 50, 15
 
 
 @dataclass(slots=True)
@@ -40,13 +43,16 @@ async def overview(context: PageContext, request: Request[Any, Any]) -> HttpResp
     indexes = [index for index in status["index"].get("indexes", ()) if index["dataset"] in catalogue.datasets]
     indexes.sort(key=lambda index: (-(index["lag_seconds"] or 0.0), -(index["lag"] or 0), index["dataset"]))
     jobs = wanted_jobs(status, catalogue.datasets)
+    lags = context.server.deployment.lags
     return context.page(
         request,
         "overview.html",
         wrong=await context.ask(request, "problems"),
         status=status,
         counts={kind: sum(entry.kind is kind for entry in catalogue.entries) for kind in Kind},
+        lines=_lines(lags),
         indexes=indexes[:LISTED],
+        lags={index["dataset"]: line_of(lags.past.of(index["asset"])) for index in indexes[:LISTED]},
         more=max(0, len(indexes) - LISTED),
         jobs=jobs[:LISTED],
         more_jobs=max(0, len(jobs) - LISTED),
@@ -56,14 +62,29 @@ async def overview(context: PageContext, request: Request[Any, Any]) -> HttpResp
     )
 
 
+# A line of a chart, with its title and its unit.
+Titled = tuple[str, Line | None, str]
+
+
+def _lines(lags: Lags) -> list[Titled]:
+    """Return the lines of what the whole server did in the last hours."""
+    rates = {ROWS: "Rows from sources", QUERIES: "Queries", ERRORS: "Queries that failed"}
+    times = {MEAN: "Mean time of a query", SLOWEST: "99 of 100 queries took at most"}
+    return [
+        ("Greatest lag of an index", line_of(lags.past.of(WORST)), "s"),
+        *((title, line_of(lags.traffic.of(name)), " a second") for name, title in rates.items()),
+        *((title, line_of(lags.traffic.of(name)), "s") for name, title in times.items()),
+    ]
+
+
 async def catalog(context: PageContext, request: Request[Any, Any]) -> HttpResponse:
     """Return the page with all entities that have the words that are searched."""
     words, page = given(request, "q"), whole(request, "page", 1, 1_000_000)
     kind = kind_of(given(request, "kind"))
     catalogue = context.catalogue(request)
     found = catalogue.search(words, kind)
-    pages = max(1, -(-len(found) // ROWS))
-    shown = found[(page - 1) * ROWS : page * ROWS]
+    pages = max(1, -(-len(found) // PER_PAGE))
+    shown = found[(page - 1) * PER_PAGE : page * PER_PAGE]
     return context.page(
         request,
         "catalog.html",
