@@ -1,4 +1,4 @@
-"""The picture of an entity's lineage: the entities around it in columns, as coordinates for SVG."""
+"""Pictures of the lineage in columns, around an entity or of the whole graph, as coordinates for SVG."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 # The most entities of a column. More of them would make a picture that nobody can read; the column then ends with a box
 # that says how many were left out.
 MAX_IN_COLUMN = 10
+# The most entities of a column of the whole graph, which is scrolled.
+# Its columns are bounded, since featuresets may be computed from each other.
+MAX_IN_WHOLE, MAX_COLUMNS = 40, 12
 # The sizes of boxes and gaps, in pixels, and the most characters of a name that fit into a box.
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 208, 40, 56, 12, 8
-LABEL = 28
+LABEL = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,25 @@ def picture_of(
     return _drawn(center, columns, left_out, below)
 
 
+def whole_picture_of(nodes: Sequence[str], below: Mapping[str, Sequence[str]]) -> Picture:
+    """Return the picture of all entities, each in the column after the last one of those it is computed from.
+
+    Args:
+        nodes: The ids of the entities; there is at least one.
+        below: By id, the ids of entities that are computed from an entity.
+    """
+    places = dict.fromkeys(nodes, 0)
+    moved = set(nodes)
+    for column in range(1, MAX_COLUMNS):
+        moved = {after for before in moved for after in below.get(before, ()) if after in places}
+        places.update(dict.fromkeys(moved, column))
+    columns: dict[int, list[str]] = {}
+    for node in nodes:
+        columns.setdefault(places[node], []).append(node)
+    left_out = {number: len(found) - MAX_IN_WHOLE for number, found in columns.items() if len(found) > MAX_IN_WHOLE}
+    return _drawn("", {number: found[:MAX_IN_WHOLE] for number, found in columns.items()}, left_out, below)
+
+
 def _drawn(
     center: str, columns: Mapping[int, Sequence[str]], left_out: Mapping[int, int], below: Mapping[str, Sequence[str]]
 ) -> Picture:
@@ -90,7 +112,8 @@ def _drawn(
 
 
 def _label(name: str) -> str:
-    return name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
+    # The names of sources differ at their ends: the system comes first, and what is read of it last.
+    return name if len(name) <= LABEL else f"{name[: LABEL // 3]}…{name[-(LABEL - LABEL // 3 - 1) :]}"
 
 
 def _line(before: Box, after: Box) -> str:

@@ -555,6 +555,24 @@ def test_a_page_names_the_engine_that_does_not_run(console: Site) -> None:
     )
 
 
+def test_the_lineage_shows_what_is_stale(console: Site) -> None:
+    page = Structure(console.get("/console/lineage").text)
+    assert re.search(r"source .* dataset Pots 34 ms .* featureset State", page.text)
+    assert "stale" not in page.text
+    console.jobs[0] = job_of(console.plan, state=JobState.FAILING, error="no such topic", attempts=4)
+    for address, stale in (
+        ("/console/lineage", ("dataset Wetness stale", "featureset Species stale")),
+        ("/console/lineage?node=dataset:Wetness", ("dataset Wetness stale", "feature Species.mean stale")),
+    ):
+        found = console.get(address)
+        page = Structure(found.text)
+        assert all(words in page.text for words in stale), page.text
+        assert page.text.count(" stale ") == 2
+        assert 'aria-label="dataset Wetness stale"' in found.text
+    limited = Structure(console.get("/console/lineage", "limited").text).text
+    assert ("Rules" in limited, "Pots" in limited, "Wetness" in limited) == (True, False, False)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
