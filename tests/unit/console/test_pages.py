@@ -306,6 +306,24 @@ def test_the_age_of_a_dataset_is_a_chart(console: Site) -> None:
     assert "at most 1 min 30 s, at 15:24" in page
 
 
+def test_a_page_of_now_is_loaded_again_until_that_is_switched_off(console: Site) -> None:
+    for address in ("/console", "/console/dataset?name=Pots", address_of_job(console), "/console/quality?dataset=Pots"):
+        page = console.get(address)
+        assert page.header("refresh") == "60", address
+        off = next(link for link in Structure(page.text).links if "refresh=off" in link)
+        stays = console.get(off)
+        assert (stays.status, stays.header("refresh"), "Load it again every 10 s" in stays.text) == (200, "", False)
+        # The address says the rest as it did, and any page can be loaded by itself again.
+        sooner = next(link for link in Structure(stays.text).links if "refresh=10" in link)
+        assert console.get(sooner).header("refresh") == "10"
+        assert address.partition("?")[2] in sooner
+    assert console.get("/console?refresh=1").status == 400
+    # Nothing that somebody enters into a form is lost, and an error isn't asked for again and again.
+    forms = ("/console/query", "/console/why", "/console/dead-letter?name=0-7", "/console/drift", "/console/tokens")
+    for address in (*forms, "/console/dataset?name=Pot", "/console/query?refresh=10"):
+        assert console.get(address).header("refresh") == "", address
+
+
 def test_lags_rates_and_times_of_the_last_hours_are_lines(console: Site) -> None:
     at_most = r"Greatest lag of an index, from .* at most 40\.0 s, at the end 20 ms .*"
     rates = r"Queries that failed, .* at most 1 a second, at the end 0 a second .* took at most, .* at most 50 ms,"
@@ -493,6 +511,8 @@ def test_the_overview_says_what_was_found_in_rows_and_features(console: Site) ->
     ):
         assert text in shown.text, text
     assert shown.text.count("waiting dead letters") == 1
+    # The title, which the tab of the browser has, says how many there are.
+    assert shown.text.startswith("8 wrong: Overview")
     # Another commit's values, and those that differ only because rows came late, are no fault of now.
     assert "unknown 5" not in shown.text
     assert "State.species: of" not in shown.text

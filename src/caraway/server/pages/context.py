@@ -14,11 +14,16 @@ from caraway.errors import CarawayError, ForbiddenError, InvalidInputError
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import ADMINISTRATION, Endpoint
 from caraway.server.http.messages import HttpResponse, Request
-from caraway.server.pages.session import code_of, html
+from caraway.server.pages.parameters import given
+from caraway.server.pages.session import HOME, code_of, fields_in, html
 from caraway.state.permissions import ANYBODY
 
 # The most graphs whose catalogues are kept: those of the branches and roles that people look at.
 MAX_CATALOGUES = 8
+# The pages that show how something is now, and have no form whose entries would be lost, are loaded again by themselves
+# after so many seconds. An address may choose how many, or that its page isn't.
+LIVE = frozenset(f"{HOME}{page}" for page in ("", "/dataset", "/feature", "/job", "/source", "/sink", "/quality"))
+REFRESH = {"": 60, "60": 60, "10": 10, "off": None}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,9 +109,20 @@ class PageContext:
             branch = None if request.branch == "main" else request.branch
             return link(path, **{"branch": branch, **parameters})
 
+        chosen = given(request, "refresh") if request.path in LIVE and http_status == 200 else "off"
+        if chosen not in REFRESH:
+            raise InvalidInputError(f"refresh is {chosen[:40]!r}; one of these is expected: 10, 60, off")
+        refresh, fields = REFRESH[chosen], fields_in(request.query_string)
+        here = {name: values[-1] for name, values in fields.items()}
         text = render(
             template,
             to=to,
+            refresh=refresh,
+            choices=[
+                (words, link(request.path.removeprefix(HOME), **{**here, "refresh": choice}))
+                for choice, words in {"10": "every 10 s", "60": "every 60 s", "off": "never"}.items()
+                if request.path in LIVE and REFRESH[choice] != refresh
+            ],
             branch=request.branch,
             account=request.caller.account,
             signed_in=request.caller is not ANYBODY,
@@ -116,4 +132,4 @@ class PageContext:
             path=request.path,
             **values,
         )
-        return html(text, http_status)
+        return html(text, http_status, refresh)

@@ -105,9 +105,11 @@ class Console:
 CONSOLE = Console()
 
 
-def html(text: str, status: int = 200) -> HttpResponse:
-    """Return a page, which no cache may keep."""
+def html(text: str, status: int = 200, refresh: int | None = None) -> HttpResponse:
+    """Return a page, which no cache may keep, and which a browser loads again after `refresh` seconds."""
     headers = [("content-type", "text/html; charset=utf-8"), ("cache-control", "no-store"), *SECURITY]
+    if refresh is not None:
+        headers.append(("refresh", str(refresh)))
     return HttpResponse(status, headers, text.encode())
 
 
