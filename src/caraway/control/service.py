@@ -31,6 +31,7 @@ from caraway.state.model import MAIN, Head, NewCommit
 Count = Callable[[Iterable[str]], Mapping[str, int]]
 RoomFor = Callable[[GraphPlan, Container[str]], Room | None]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
+Share = Callable[[CommitChange], None]
 # Returns a line for each source that can't be read.
 TrySources = Callable[[Sequence[IngestPlan]], Sequence[str]]
 # Returns for each pickled function why it can't run with the modules that are installed here; "" if it can.
@@ -66,6 +67,10 @@ def approve_all(_: Iterable[tuple[str, Collection[str]]]) -> None:
     """Approve any change."""
 
 
+def share_all(_: CommitChange) -> None:
+    """Allow that any assets of other branches are shared."""
+
+
 def find_all(_: SecretRef) -> None:
     """Accept every secret."""
 
@@ -84,6 +89,9 @@ class Heads(Protocol):
 
     def offered(self, wanted: Sequence[Blueprint], branch: str, restores: str | None) -> Sequence[Collection[str]]:
         """Return the ids of the assets that a commit on a branch may reuse, those that it prefers first."""
+
+    def references(self, ids: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the branches that refer to each of some assets."""
 
 
 class Commits(Protocol):
@@ -138,7 +146,13 @@ class CommitService:
         self._reconciler = reconciler
 
     def commit(
-        self, request: CommitRequest, *, branch: str = MAIN, author: str = "", approve: Approve = approve_all
+        self,
+        request: CommitRequest,
+        *,
+        branch: str = MAIN,
+        author: str = "",
+        approve: Approve = approve_all,
+        share: Share = share_all,
     ) -> CommitOutcome:
         """Make (or preview) a commit on a branch.
 
@@ -146,6 +160,7 @@ class CommitService:
         branch's head. A crash before the transaction changes nothing; after it, any worker of the ledger does the rest.
 
         `approve` is called with all entities that change and their tags; it raises if the author may not change them.
+        `share` is called with the change; it raises if the author may not share what the branch would share.
 
         Raises:
             CommitError: The definitions don't fit each other or what the branch holds.
@@ -164,6 +179,7 @@ class CommitService:
         warnings = self._check_secrets(before, after)
         self._check_imports(before, after)
         change = self._change(head, before, after)
+        share(change)
         if not request.backfill:
             _refuse_backfill(change)
         self._check_sources(change)
@@ -180,12 +196,13 @@ class CommitService:
         author: str = "",
         preview: bool = False,
         approve: Approve = approve_all,
+        share: Share = share_all,
     ) -> CommitOutcome:
         """Commit the definitions of an earlier commit again; its assets are reused if they still exist.
 
         Only a rollback gets back the data of assets that no branch needs any more, for as long as they are kept.
 
-        `approve` is as in `commit`.
+        `approve` and `share` are as in `commit`.
 
         Raises:
             UnknownEntityError: There is no such branch or commit.
@@ -200,6 +217,7 @@ class CommitService:
         # definition, so missing secrets give warnings only.
         warnings = self._check_secrets(after, after)
         change = self._change(head, before, after, restores=commit_id)
+        share(change)
         if preview:
             return _previewed(change, warnings)
         message = f"roll back to {commit_id}"
@@ -274,6 +292,7 @@ class CommitService:
             plan_before=apply_generations(on_branch(plan_graph(before), head.branch), head.generations),
             plan_after=plan_after,
             allocation=allocation,
+            shared=allocation.shared(head.branch, self._heads.references([asset.id for asset in allocation.assets])),
             backfills=self._backfills(plan_after, allocation),
             room=self._room(plan_after, allocation.created_names),
         )
@@ -311,6 +330,7 @@ class CommitService:
             summary=summary,
             plan=change.plan,
             restores=restores,
+            shares=frozenset(change.shared),
         )
         self._commits.publish(commit)
         self._reconciler.converge()

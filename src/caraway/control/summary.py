@@ -3,7 +3,7 @@
 The changes of jobs and indexes come from the same plan that the engines follow.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from caraway.control.backfill import Backfill
@@ -25,8 +25,9 @@ class CommitChange:
     """A branch before and after a commit, as definitions and as plans, and the assets that it needs afterwards.
 
     `changes` has the changes of each kind of entity. `plan` is the plan of `after`, and `plan_after` the same plan with
-    the names of its assets. `backfills` is None if
-    the number of records isn't known, and `room` if the number of slots isn't, or no job is new.
+    the names of its assets. `shared` has the ids of the assets that only other branches have so far, with these
+    branches. `backfills` is None if the number of records isn't known, and `room` if the number of slots isn't, or no
+    job is new.
     """
 
     before: Graph
@@ -36,6 +37,7 @@ class CommitChange:
     plan_before: GraphPlan
     plan_after: GraphPlan
     allocation: Allocation
+    shared: Mapping[str, Collection[str]]
     backfills: tuple[Backfill, ...] | None = None
     room: Room | None = None
 

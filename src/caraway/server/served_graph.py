@@ -183,5 +183,14 @@ class ServedGraphs:
             return served
         if self._served:
             raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(self._served)}")
+        raise self._unread()
+
+    def require_needed(self) -> Needed:
+        """Return all assets that the branches need. Raises `UnavailableError` if the graph hasn't been read yet."""
+        if self.needed is None:
+            raise self._unread()
+        return self.needed
+
+    def _unread(self) -> UnavailableError:
         reason = self.watch.problem() or "it is being read"
-        raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
+        return UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")

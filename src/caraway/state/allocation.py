@@ -65,6 +65,13 @@ class Allocation:
     created: tuple[Asset, ...]
     condemned: tuple[Asset, ...]
 
+    def shared(self, branch: str, references: Mapping[str, Collection[str]]) -> Mapping[str, Collection[str]]:
+        """Return the ids of the assets that only other branches have so far, with these branches.
+
+        `references` are the branches that refer to each asset.
+        """
+        return {a.id: held for a in self.assets if (held := references.get(a.id, ())) and branch not in held}
+
     @property
     def created_names(self) -> frozenset[str]:
         """The names of the new assets; that of an index without the topic that it may write."""

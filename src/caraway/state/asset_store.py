@@ -123,6 +123,17 @@ def read_offered(
     return tuple(frozenset(group) for group in groups.values())
 
 
+def read_references(connection: sa.Connection, ids: Collection[str] | None = None) -> Mapping[str, frozenset[str]]:
+    """Return, for each asset that is needed, of all or of some, the branches that refer to it."""
+    query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
+    if ids is not None:
+        query = query.where(asset_references.c.asset_id == sa.any_(sa.literal(sorted(ids), ARRAY(sa.Text))))
+    found: dict[str, set[str]] = {}
+    for row in connection.execute(query):
+        found.setdefault(row.asset_id, set()).add(row.branch)
+    return {asset_id: frozenset(names) for asset_id, names in found.items()}
+
+
 def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at: Moment) -> None:
     """Write the new assets of an allocation, and begin to destroy those that it condemns."""
     if allocation.condemned:

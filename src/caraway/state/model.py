@@ -52,7 +52,8 @@ class Head:
 class NewCommit:
     """A commit to be written: `graph` is the whole branch afterwards, as protobuf; `id` is chosen by the caller.
 
-    `restores` is the commit that a rollback goes back to, whose assets are reused as far as they still exist.
+    `restores` is the commit that a rollback goes back to, whose assets are reused as far as they still exist. `shares`
+    are the ids of the assets of other branches that the author may use; None: all of them.
     """
 
     id: str
@@ -65,6 +66,7 @@ class NewCommit:
     summary: tuple[str, ...]
     plan: GraphPlan
     restores: str | None = None
+    shares: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,10 @@ class Caller:
         """Return whether the caller may use a mode on all entities of a branch, whatever their tags."""
         return any(grant.of_all and grant.reaches(mode, branch) for grant in self.grants)
 
+    def may_everywhere(self, mode: Mode) -> bool:
+        """Return whether the caller may use a mode on all entities of all branches."""
+        return any(grant.of_all and grant.branches is None and mode in grant.modes for grant in self.grants)
+
     def refused(self, mode: Mode, branch: str, entities: Iterable[tuple[str, Collection[str]]]) -> list[str]:
         """Return the names of those of the entities, given with their tags, on which the caller may not use a mode."""
         grants = [grant for grant in self.grants if grant.reaches(mode, branch)]

@@ -34,6 +34,11 @@ class Needed:
     ingests: tuple[IngestPlan, ...] = ()
     sinks: tuple[SinkPlan, ...] = ()
 
+    def of(self, branch: str) -> Mapping[str, Planned]:
+        """Return the commits that a branch serves and has as its head, by their ids; none if there is no branch."""
+        names = [name for b in self.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
+        return {name: self.commits[name] for name in names}
+
 
 class Plans:
     """Plans the commits in use, and keeps their plans. Not thread safe."""

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from caraway.errors import UnknownEntityError
 from caraway.state.allocation import Asset
-from caraway.state.asset_store import read_asset_store, read_offered
+from caraway.state.asset_store import read_asset_store, read_offered, read_references
 from caraway.state.blueprints import AssetKind, Blueprint
 from caraway.state.database import TIMEOUT_SECONDS, Store
 from caraway.state.model import (
@@ -23,7 +23,7 @@ from caraway.state.model import (
     LeaseRecord,
     LedgerEntry,
 )
-from caraway.state.tables import asset_references, assets, branches, commits, jobs, leases, ledger
+from caraway.state.tables import assets, branches, commits, jobs, leases, ledger
 
 COMMIT_COLUMNS = [column for column in commits.c if column.name not in {"graph", "generations"}]
 
@@ -145,13 +145,9 @@ class StateReader(Store):
             lambda connection: read_offered(connection, wanted, branch, restores), "read the references"
         )
 
-    def references(self) -> Mapping[str, frozenset[str]]:
-        """Return, for each asset that is needed, the branches that refer to it."""
-        query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
-        found: dict[str, set[str]] = {}
-        for row in self._rows(query, "read the references"):
-            found.setdefault(row["asset_id"], set()).add(row["branch"])
-        return {asset_id: frozenset(names) for asset_id, names in found.items()}
+    def references(self, ids: Collection[str] | None = None) -> Mapping[str, frozenset[str]]:
+        """Return, for each asset that is needed, of all or of some, the branches that refer to it."""
+        return self._in_transaction(lambda connection: read_references(connection, ids), "read the references")
 
     def ledger(self, *, closed: int = 0) -> tuple[LedgerEntry, ...]:
         """Return the open entries of the ledger by due time, and the last `closed` entries that were closed."""

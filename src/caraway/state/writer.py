@@ -21,7 +21,7 @@ class StateWriter(AssetWriter):
         Publishing a commit with the same id again changes nothing, so that it can be repeated after a lost connection.
 
         Raises:
-            ConflictError: The branch has moved on from `commit.parent`.
+            ConflictError: The branch has moved on from `commit.parent`, or another branch has begun to use an asset.
             UnknownEntityError: There is no such branch.
             UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown; the history shows.
         """
@@ -69,6 +69,14 @@ def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
     existing = asset_store.read_asset_store(connection, {blueprint.content for blueprint in wanted})
     offered = asset_store.read_offered(connection, wanted, commit.branch, commit.restores)
     allocation = allocate(wanted, existing, offered)
+    if commit.shares is not None:
+        references = asset_store.read_references(connection, [asset.id for asset in allocation.assets])
+        if not commit.shares.issuperset(allocation.shared(commit.branch, references)):
+            raise ConflictError(
+                "another branch has begun to use the same topics, jobs or indexes while this commit was being "
+                "prepared. Nothing of this commit was applied; commit again, so that it is checked whether you may "
+                "share them"
+            )
     if allocation.generations:
         connection.execute(
             sa.update(commits).where(commits.c.id == commit.id).values(generations=dict(allocation.generations))

@@ -1,12 +1,17 @@
 """Tests of a server with tokens: access at every endpoint, the audit log, and that no token leaks."""
 
+# mypy: disable-error-code="attr-defined"
+
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+from caraway import connectors, dataset, field, meta
 from caraway.cli import app
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import CommitRequest, encode_commit
@@ -17,6 +22,7 @@ from tests.integration.databases import content_of
 from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
+from tests.integration.server.test_sources import graph_of
 from tests.tls import TLS
 from tests.unit.query import garden
 
@@ -31,6 +37,18 @@ def users(guarded_garden: Guarded) -> Guarded:
 @pytest.fixture(scope="module")
 def guarded(guarded_garden: Guarded) -> ServerProcess:
     return guarded_garden.server
+
+
+READS = frozenset({Mode.READ_DEFINITION, Mode.READ_DATA})
+
+
+@connectors.source(garden.hook.endpoint("guests"), disorder="1h", cdc="upsert")
+@meta(owner="a@b.co")
+@dataset(index=True)
+class Guests:
+    name: str = field(key=True, erase_key=True)
+    age: int
+    at: datetime = field(timestamp=True)
 
 
 def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
@@ -137,6 +155,56 @@ def test_branches_limit_definitions_and_data(users: Guarded, guarded: ServerProc
     assert (promoted.status_code, "branch 'main'" in promoted.json()["err_msg"]) == (403, True)
     gone = client.post("/api/v1/delete", headers={"X-Caraway-Branch": "dev"})
     assert gone.status_code == 200, gone.text
+
+
+def test_a_branch_is_a_limit(users: Guarded, guarded: ServerProcess) -> None:
+    """Neither a rollback, nor an equal definition, nor an erasure, nor a log on a branch reaches the data of main."""
+    content = encode_commit(CommitRequest(message="guests", graph=graph_of(Guests), incremental=True))
+    assert guarded.http.post("/commit", content=content).status_code == 200
+    guarded.log("guests", [{"name": "ada", "age": 36, "at": "2026-01-01T00:00:00Z"}])
+    ada = {"keys": [{"name": "ada"}]}
+    eventually(lambda: guarded.http.post("/dataset/Guests/lookup", json=ada).json()["found"] == [True], guarded.said)
+    for name, cloned in (("empty", None), ("copy", "main")):
+        made = guarded.http.post("/init", json={"clone_from": cloned}, headers={"X-Caraway-Branch": name})
+        assert made.status_code == 200, made.text
+    head = guarded.http.get("/branch/log").json()["commits"][0]["id"]
+    own = Grant(modes=frozenset(Mode), branches=frozenset({"empty", "copy"}))
+    public = Grant(
+        modes=frozenset({Mode.READ_DEFINITION, Mode.READ_DATA}),
+        branches=frozenset({"main"}),
+        without=frozenset({"pii"}),
+    )
+    ways: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "commit": ("empty", "commit", {"content": content}),
+        "rollback": ("empty", "branch/rollback", {"json": {"commit_id": head}}),
+        "erase": ("copy", "dataset/Guests/erase", {"json": {"erase_keys": [{"name": "ada"}]}}),
+        "log": ("copy", "log", {"json": {"webhook": "garden", "endpoint": "guests", "data": []}}),
+    }
+    wanted = {
+        "commit": "lacks read-data on branch 'main' for Guests",
+        "rollback": "lacks read-definition on branch 'main'",
+        "erase": "lacks write-data on branch 'main' for Guests",
+        "log": "lacks write-data on branch 'main' for Guests",
+    }
+    # Somebody who may read the dataset on main may share it, but not all else that a commit of main brings along.
+    halved = {**wanted, "rollback": "lacks read-definition on branch 'main' for: Pots"}
+    for account, grants, texts in (("branch-only", (own,), wanted), ("half-reader", (own, public), halved)):
+        client = users.user(account, *grants)
+        for way, (branch, path, body) in ways.items():
+            answer = client.post(f"/api/v1/{path}", headers={"X-Caraway-Branch": branch}, **body)
+            allowed = (account, way) == ("half-reader", "commit")
+            assert answer.status_code == (200 if allowed else 403), (account, way, answer.text)
+            assert allowed or texts[way] in answer.json()["err_msg"], (account, way, answer.text)
+    assert guarded.http.post("/dataset/Guests/lookup", json=ada).json()["found"] == [True]
+    # A clone by somebody who may do both needs no further right, nor does who writes to the older branch.
+    writer = users.user("main-only", Grant(modes=frozenset({Mode.WRITE_DATA}), branches=frozenset({"main"})))
+    row = {"name": "bob", "age": 4, "at": "2026-01-01T00:00:00Z"}
+    logged = writer.post("/api/v1/log", json={"webhook": "garden", "endpoint": "guests", "data": [row]})
+    assert logged.status_code == 200, logged.text
+    everything = users.user("everywhere", Grant(modes=frozenset(Mode)))
+    for way, (branch, path, body) in ways.items():
+        answer = everything.post(f"/api/v1/{path}", headers={"X-Caraway-Branch": branch}, **body)
+        assert answer.status_code == 200, (way, answer.text)
 
 
 def test_what_was_changed_and_refused_is_written_down(users: Guarded, guarded: ServerProcess) -> None:

@@ -158,6 +158,22 @@ def test_jobs_that_go_on_keep_what_was_reported(engine: sa.Engine, reader: State
     assert job.progress == {"offsets": {"0": 7}}
 
 
+def test_a_commit_shares_no_more_than_its_author_may(
+    engine: sa.Engine, reader: StateReader, writer: StateWriter
+) -> None:
+    Branches(engine).create("dev")
+    writer.publish(new_commit("a", None, FIRST))
+    ids = frozenset(asset.id for asset in reader.assets())
+    for shares in (frozenset(), ids - {min(ids)}):
+        with pytest.raises(ConflictError, match="has begun to use"):
+            writer.publish(new_commit("b", None, FIRST, branch="dev", shares=shares))
+    assert reader.head_id("dev") is None
+    writer.publish(new_commit("b", None, FIRST, branch="dev", shares=ids))
+    # A branch needs no right to what it has already.
+    writer.publish(new_commit("c", "b", FIRST, branch="dev", shares=frozenset()))
+    assert set(reader.references().values()) == {frozenset({"main", "dev"})}
+
+
 def test_a_clone_shares_all_and_goes_its_own_way(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
     branches = Branches(engine)
     writer.publish(new_commit("a", None, FIRST))

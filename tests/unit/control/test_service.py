@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from caraway.control.service import CommitService
-from caraway.control.summary import differences
+from caraway.control.summary import CommitChange, differences
 from caraway.dtypes.types import BOOL, INT
-from caraway.errors import CommitError, ConflictError, UnavailableError
+from caraway.errors import CommitError, ConflictError, ForbiddenError, UnavailableError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.connectors import TableConnector
 from caraway.graph.functions import PythonFunction
@@ -35,6 +35,11 @@ class World:
     commits: list[NewCommit] = field(default_factory=list)
     asset_store: dict[str, Asset] = field(default_factory=dict)
     actions: list[str] = field(default_factory=list)
+    # The branches that refer to assets, by the assets' ids.
+    held: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def references(self, ids: Collection[str]) -> dict[str, frozenset[str]]:
+        return {asset_id: self.held[asset_id] for asset_id in ids if asset_id in self.held}
 
     def head(self, branch: str) -> Head:
         last = self.commits[-1] if self.commits else None
@@ -74,6 +79,33 @@ def world() -> World:
 @pytest.fixture
 def service(world: World) -> CommitService:
     return CommitService(world, world, world)
+
+
+def test_a_commit_asks_for_what_only_other_branches_have(world: World, service: CommitService) -> None:
+    service.commit(CommitRequest(message="first", graph=FIRST))
+    assert world.commits[0].shares == frozenset()
+    topics = sorted(name for name in world.asset_store if name.startswith("topic:"))
+    world.held = {topics[0]: frozenset({"other"}), topics[1]: frozenset({"other", "main"})}
+    asked: list[CommitChange] = []
+    changed = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
+    service.commit(CommitRequest(message="second", graph=changed, incremental=True), share=asked.append)
+    service.roll_back(world.commits[0].id, share=asked.append)
+    for change, commit in zip(asked, world.commits[1:], strict=True):
+        used = {asset.id for asset in change.allocation.assets} & {topics[0]}
+        assert change.shared.keys() == used
+        assert commit.shares == frozenset(used)
+    assert asked[1].shared == {topics[0]: {"other"}}
+
+    def refuse(_: CommitChange) -> None:
+        raise ForbiddenError("not yours")
+
+    made = len(world.commits)
+    for preview in (True, False):
+        with pytest.raises(ForbiddenError):
+            service.roll_back(world.commits[0].id, share=refuse, preview=preview)
+        with pytest.raises(ForbiddenError):
+            service.commit(CommitRequest(message="third", graph=FIRST, preview=preview), share=refuse)
+    assert len(world.commits) == made
 
 
 def _lines(service: CommitService, graph: Graph, **options: bool) -> str:

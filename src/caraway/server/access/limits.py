@@ -111,8 +111,8 @@ class AccessLimits:
     def __init__(self, graphs: ServedGraphs) -> None:
         """Restrict what callers see of these graphs."""
         self._graphs = graphs
-        # A commit's graph never changes.
-        self._tags: dict[str, Tags] = {}
+        # The graphs are kept, so that no other graph can get the `id` of one.
+        self._tags: dict[int, tuple[Graph, Tags]] = {}
 
     def seen(self, request: Request[Any, Any]) -> ServedGraph:
         """Return the graph that the request's branch serves, restricted to what the request's caller may query.
@@ -130,7 +130,7 @@ class AccessLimits:
     def check_log(self, request: Request[Any, Any], served: ServedGraph, endpoint: Endpoint) -> None:
         """Check that the caller may write to the datasets that an endpoint feeds in the request's branch.
 
-        Other branches that read the endpoint get the rows too: their commits define that they read it.
+        Other branches that read the endpoint get the rows too (`caraway.server.access.sharing`).
 
         Raises:
             ForbiddenError: The caller may not write to one of the datasets.
@@ -185,16 +185,24 @@ class AccessLimits:
                 continue
             if not caller.may(mode, branch):
                 raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r}")
-            require(caller, mode, branch, self.tags(self._graphs.require_served_graph(graph_of)).entities.items())
+            for planned in self._graphs.require_needed().of(graph_of).values():
+                tags = self.tags_of(planned.graph)
+                require(caller, mode, branch, tags.entities.items())
+                if mode is Mode.READ_DATA:
+                    require(caller, mode, branch, tags.fields.items())
 
     def tags(self, served: ServedGraph) -> Tags:
         """Return the tags of a served graph."""
-        tags = self._tags.get(served.version)
-        if tags is None:
+        return self.tags_of(served.graph)
+
+    def tags_of(self, graph: Graph) -> Tags:
+        """Return the tags of a graph, which are computed once."""
+        found = self._tags.get(id(graph))
+        if found is None:
             if len(self._tags) >= MAX_GRAPHS:
                 self._tags.clear()
-            tags = self._tags[served.version] = Tags.of(served.graph)
-        return tags
+            found = self._tags[id(graph)] = (graph, Tags.of(graph))
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +298,11 @@ def approval(caller: Caller, branch: str) -> Callable[[Iterable[Tagged]], None]:
     return approve
 
 
-def require(caller: Caller, mode: Mode, branch: str, entities: Iterable[Tagged]) -> None:
-    """Check that a caller has a mode on entities."""
+def require(caller: Caller, mode: Mode, branch: str, entities: Iterable[Tagged], why: str = "") -> None:
+    """Check that a caller has a mode on entities; `why` says why it is needed."""
     missing = caller.refused(mode, branch, entities)
     if missing:
         names = ", ".join(dict.fromkeys(missing))
-        raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r} for: {names[:1000]}")
+        raise ForbiddenError(
+            f"account {caller.account!r} lacks {mode} on branch {branch!r} for: {names[:1000]}{why and '; '}{why}"
+        )

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -182,11 +183,12 @@ async def roll_back(context: ServerContext, request: Request[RollbackBody, Rollb
     commit_id = (await request.read()).commit_id
     result = await asyncio.to_thread(
         context.deployment.control.commits.roll_back,
-        await _readable(context, request, commit_id),
+        await _usable(context, request, commit_id),
         branch=request.branch,
         author=request.caller.account,
         preview=request.parameters().preview,
         approve=approval(request.caller, request.branch),
+        share=partial(context.sharing.check_commit, request.caller, request.branch),
     )
     await asyncio.to_thread(context.deployment.graphs.reload)
     return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
@@ -211,6 +213,7 @@ async def promote(context: ServerContext, request: Request[PromoteBody, PromoteP
         branch=request.branch,
         author=request.caller.account,
         approve=approval(request.caller, request.branch),
+        share=partial(context.sharing.check_commit, request.caller, request.branch),
     )
     await asyncio.to_thread(context.deployment.graphs.reload)
     return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
@@ -230,10 +233,22 @@ async def _readable(context: ServerContext, request: Request[Any, Any], text: st
     return text
 
 
+async def _usable(context: ServerContext, request: Request[Any, Any], text: str) -> str:
+    """Return the id of a commit to which the caller may roll the branch back; raise if it isn't.
+
+    A commit of another branch brings the data of that branch along, as a clone does.
+    """
+    commit_id, state = await _readable(context, request, text), context.deployment.state
+    made_on = (await asyncio.to_thread(state.commit, commit_id)).branch
+    if made_on != request.branch:
+        graph = decode_graph(await asyncio.to_thread(state.graph, commit_id))
+        context.sharing.check_taken(request.caller, made_on, graph)
+    return commit_id
+
+
 async def _may_read_all(context: ServerContext, request: Request[Any, Any], commit_id: str) -> bool:
     """Return whether the caller may read all definitions of the branch on which a commit was made."""
-    grants = request.caller.grants
-    if any(grant.of_all and grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in grants):
+    if request.caller.may_everywhere(Mode.READ_DEFINITION):
         return True
     record = await asyncio.to_thread(context.deployment.state.commit, commit_id)
     return request.caller.may_all(Mode.READ_DEFINITION, record.branch)

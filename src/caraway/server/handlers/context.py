@@ -6,6 +6,7 @@ from typing import Any
 
 from caraway.ingest.service import IngestService
 from caraway.server.access.limits import AccessLimits
+from caraway.server.access.sharing import Sharing
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.queries import Queries
 
@@ -37,6 +38,7 @@ class ServerContext(ReadContext):
         document: The OpenAPI document.
         differences: The differences of the pairs of commits that were compared last.
         waits: The number of requests that wait for rows to be served.
+        sharing: Restricts callers to the branches on which they have rights.
     """
 
     deployment: Deployment
@@ -44,3 +46,7 @@ class ServerContext(ReadContext):
     document: dict[str, Any]
     differences: dict[object, dict[str, object]] = field(default_factory=dict)
     waits: int = 0
+    sharing: Sharing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sharing = Sharing(self.deployment.graphs, self.limits)

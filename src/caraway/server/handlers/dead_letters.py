@@ -127,6 +127,10 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
     repaired = (await request.read()).row
     row = dead_letter.body.get("row") if repaired is None else repaired
     endpoint = _endpoint(dead_letter, served)
+    topics = [] if endpoint is None else [target.topic for target in endpoint.targets]
+    topics += [sink.topic.name for sink in served.plan.sinks if sink.sink_id == dead_letter.body.get("sink_id")]
+    written = [(str(dead_letter.body["dataset"]), topic) for topic in topics]
+    context.sharing.check_written(request.caller, request.branch, written)
     if "sink" in dead_letter.body:
         if repaired is not None:
             raise InvalidInputError(

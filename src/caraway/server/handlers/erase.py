@@ -67,11 +67,11 @@ async def erase(context: ServerContext, request: Request[EraseBody], dataset: st
     spec = served.queries.catalog.dataset(dataset)
     tags = context.limits.tags(served).entities
     require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
+    topics = topics_of(dataset, _plans(context, request.branch))
+    context.sharing.check_written(request.caller, request.branch, [(dataset, topic) for topic in topics])
     body = await request.read()
     columns, values = parsed(spec, body.erase_keys)
     downstream = goes_downstream(spec, body.downstream)
-    plans = _plans(context, request.branch) or [served.plan]
-    topics = topics_of(dataset, plans)
     if downstream:
         await asyncio.to_thread(_require_archive, context, dataset, topics)
     number, hashed = uuid.uuid4().hex, context.deployment.keyring.current
@@ -104,7 +104,7 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     served = context.deployment.graphs.require_served_graph(request.branch)
     served.queries.catalog.dataset(dataset)
     records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
-    plans = _plans(context, request.branch) or [served.plan]
+    plans = _plans(context, request.branch)
     downstream = bool(records) and all(record.key.downstream for record in records)
     places = remaining(dataset, served.graph, topics_of(dataset, plans), downstream=downstream) if records else []
     listed = [_erasure(record, context.deployment.eraser.member) for record in records]
@@ -123,11 +123,7 @@ def _require_archive(context: ServerContext, dataset: str, topics: Sequence[str]
 
 def _plans(context: ServerContext, branch: str) -> list[GraphPlan]:
     """Return the plans of a branch: of the served commit, and of the head if it isn't served yet."""
-    needed = context.deployment.graphs.needed
-    if needed is None:
-        return []
-    names = [name for b in needed.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
-    return [needed.commits[name].plan for name in dict.fromkeys(names)]
+    return [planned.plan for planned in context.deployment.graphs.require_needed().of(branch).values()]
 
 
 def parsed(spec: DatasetSpec, rows: Sequence[dict[str, Any]]) -> tuple[tuple[Column, ...], list[list[object]]]:

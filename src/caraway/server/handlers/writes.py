@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from caraway.server.handlers.context import ServerContext
 from caraway.server.handlers.reads import ROWS, data_of
 from caraway.server.http.bodies import Flag, Nothing
 from caraway.server.http.messages import HttpResponse, Request, in_decoder, json_response
+from caraway.server.served_graph import ServedGraph
 from caraway.server.tracing.spans import TRACE, span
 
 # The most characters in the name of a webhook or endpoint. An error about an unknown name proposes the nearest known
@@ -94,6 +96,7 @@ async def commit(context: ServerContext, request: Request[Nothing, CommitParamet
         branch=request.branch,
         author=request.caller.account,
         approve=approval(request.caller, request.branch),
+        share=partial(context.sharing.check_commit, request.caller, request.branch),
     )
     if not wanted.preview:
         # This server reads the branches again before it answers. So the caller can log to new endpoints at once, and
@@ -115,7 +118,7 @@ async def log(context: ServerContext, request: Request[LogBody]) -> HttpResponse
     head = _head(request.body)
     if head is not None:
         endpoint = served.endpoints.find(head.webhook, head.endpoint)
-        context.limits.check_log(request, served, endpoint)
+        _check(context, request, served, endpoint)
         if context.ingest.leaves(endpoint):
             report = await context.ingest.put_text(endpoint, bytes(head.data), _key_of(request))
             _follow(context, endpoint, report)
@@ -123,12 +126,19 @@ async def log(context: ServerContext, request: Request[LogBody]) -> HttpResponse
     with span("parse"):
         body = await request.read()
     endpoint = served.endpoints.find(body.webhook, body.endpoint)
-    context.limits.check_log(request, served, endpoint)
+    _check(context, request, served, endpoint)
     data = await data_of(request, body.data)
     with span("write"):
         report = await context.ingest.put(endpoint, data, _key_of(request), is_large=request.is_large)
     _follow(context, endpoint, report)
     return json_response(report.to_json(), report.status)
+
+
+def _check(context: ServerContext, request: Request[LogBody], served: ServedGraph, endpoint: Endpoint) -> None:
+    """Check that the caller may write to the datasets that an endpoint feeds. Raises `ForbiddenError` if not."""
+    context.limits.check_log(request, served, endpoint)
+    written = [(target.dataset, target.topic) for target in endpoint.targets]
+    context.sharing.check_written(request.caller, request.branch, written)
 
 
 def _follow(context: ServerContext, endpoint: Endpoint, report: IngestReport) -> None:
