@@ -46,7 +46,8 @@ def shown(
 def _met(meeting: Meeting, datasets: Mapping[str, DatasetSpec], hidden: Hidden) -> Met:
     spec = datasets[meeting.dataset]
     types = {field.name: field.dtype for field in spec.fields}
-    told = Met(dataset=meeting.dataset, key=shown_row(meeting.key, types), at=shown_time(meeting.at_us))
+    key = {name: value for name, value in meeting.key.items() if hidden(meeting.dataset, name) is None}
+    told = Met(dataset=meeting.dataset, key=shown_row(key, types), at=shown_time(meeting.at_us))
     version = meeting.version
     if version is None:
         return replace(told, why=_why_none(meeting))

@@ -36,8 +36,9 @@ from caraway.server.served_graph import ServedGraph
 from caraway.server.surface import DOCUMENT, ENDPOINTS
 from caraway.server.tracing.spans import Tracer
 from caraway.state.access import AccessList, TokenOwner, digest_of
-from caraway.state.model import BranchRecord, CommitRecord, JobRecord, LeaseRecord
+from caraway.state.model import BranchHeads, BranchRecord, CommitRecord, JobRecord, LeaseRecord
 from caraway.state.permissions import Caller, Grant, Mode
+from caraway.state.plans import Needed, Planned
 from caraway.topics.letters import Letter
 from tests.unit.console.findings import Accounts, Audit, Drift, Explanations, Profiles, Quality, Skew
 from tests.unit.server.asking import HOST, Exchange, Writer, send
@@ -230,7 +231,15 @@ def site(
             of=lambda plan: [_age(index.dataset) for index in plan.indexes],
             history=lambda plan, name: {index.dataset: PAST for index in plan.indexes if index.dataset == name},
         ),
-        graphs=MADE(require_served_graph=lambda _branch="main": served, main=lambda: served, reload=lambda: None),
+        graphs=MADE(
+            require_served_graph=lambda _branch="main": served,
+            main=lambda: served,
+            reload=lambda: None,
+            all=lambda: {"main": served},
+            require_needed=lambda: Needed(
+                heads=BranchHeads(branches=(branch,)), commits={"a" * 32: Planned(graph=graph, plan=plan)}
+            ),
+        ),
         state=MADE(
             branch_heads=lambda: MADE(branches=(branch, other, empty)),
             history=lambda _branch, limit: (commit,)[:limit],

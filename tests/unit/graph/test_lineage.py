@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 
 from caraway.dtypes.types import DATETIME, INT
-from caraway.graph.lineage import effective_owners, effective_tags
-from caraway.graph.operators import Input, Join, JoinKind, Operator
+from caraway.graph.functions import PythonFunction
+from caraway.graph.lineage import effective_field_tags, effective_owners, effective_tags
+from caraway.graph.operators import Input, Join, JoinKind, Operator, Rename, Transform
 from caraway.graph.specs import (
     AliasExtractor,
     DatasetSpec,
@@ -131,3 +132,50 @@ def test_fields_and_features_belong_to_the_owner_of_what_contains_them() -> None
         "S.x": "s@x.co",
         "S.y": "y@x.co",
     }
+
+
+def test_tags_of_fields_follow_their_columns() -> None:
+    source = dataset("A", field=("pii",))
+    derived = dataset("B", of=("A",))
+    renamed = Rename(of=Input(dataset="A"), pairs=(("v", "w"),))
+    function = PythonFunction(name="f", pickled=b"", source_code="")
+    hidden = Transform(of=Input(dataset="A"), function=function, columns=None)
+    v = derived.fields[1]
+
+    def made(name: str, operator: Operator, *fields: FieldSpec) -> DatasetSpec:
+        key, _, time = derived.fields
+        return replace(
+            derived,
+            name=name,
+            fields=(key, *fields, time),
+            pipelines=(PipelineSpec(name="p", inputs=("A",), operator=operator),),
+        )
+
+    cancelled = replace(v, metadata=Metadata(tags=("~pii",)))
+    graph = Graph(
+        datasets=(
+            source,
+            derived,
+            made("C", renamed, replace(v, name="w")),
+            made("D", hidden, v),
+            made("E", Input(dataset="A"), cancelled),
+            dataset("F", of=("B",)),
+        ),
+        featuresets=(
+            FeaturesetSpec(
+                name="S",
+                features=(FeatureSpec(name="x", dtype=INT),),
+                extractors=(
+                    PythonExtractor(
+                        name="f", inputs=(), outputs=("S.x",), datasets=("B",), version=0, source_code="", pickled=b""
+                    ),
+                ),
+            ),
+        ),
+    )
+    found = effective_field_tags(graph)
+    private = {name for name, tags in found.items() if "pii" in tags}
+    assert private == {"A.v", "B.v", "C.w", "D.v", "F.v"}
+    assert found["E.v"] == {"~pii"}
+    assert effective_tags(graph)["S.x"] == {"pii"}
+    assert not any(effective_tags(graph)[each.name] for each in graph.datasets)

@@ -6,8 +6,10 @@ from caraway.errors import UnknownEntityError
 from caraway.index.feeding.worker import IndexStatus
 from caraway.ingest.endpoints import Endpoints
 from caraway.plan.planner import plan_graph
+from caraway.server.access.limits import Tags, readable
 from caraway.server.handlers.definitions import described, listed
 from caraway.server.served_graph import ServedGraph
+from caraway.state.permissions import Caller, Grant, Mode
 from tests.unit.query import garden
 from tests.unit.server.reports import index_status
 
@@ -22,7 +24,7 @@ def position(dataset: str, lag: int | None) -> IndexStatus:
 
 
 def test_the_list_of_datasets() -> None:
-    found = {each["name"]: each for each in listed(SERVED, [position("Pots", 3), position("Moisture", None)])}
+    found = {each["name"]: each for each in listed(SERVED, [position("Pots", 3), position("Moisture", None)], GRAPH)}
     assert list(found)[:4] == ["Pots", "Rules", "Readings", "Moisture"]
     assert found["Pots"] == {
         "name": "Pots",
@@ -41,9 +43,9 @@ def test_the_list_of_datasets() -> None:
 
 
 def test_a_dataset_says_who_uses_it() -> None:
-    (readings,) = described(SERVED, "Readings", [])
+    (readings,) = described(SERVED, "Readings", [], GRAPH)
     assert readings["used_by"] == ["Moisture.aggregate"]
-    (pots,) = described(SERVED, "Pots", [])
+    (pots,) = described(SERVED, "Pots", [], GRAPH)
     assert {"State.species", "State.size", "ByText.species"} <= set(pots["used_by"])  # type: ignore[call-overload]
     fields = {field["name"]: field for field in pots["fields"]}  # type: ignore[attr-defined]
     assert fields["size"] == {"name": "size", "type": "Optional[float]", "role": "", "description": ""}
@@ -52,7 +54,7 @@ def test_a_dataset_says_who_uses_it() -> None:
 
 
 def test_a_pipeline_names_its_job() -> None:
-    (pipeline,) = described(SERVED, "Moisture.aggregate", [])
+    (pipeline,) = described(SERVED, "Moisture.aggregate", [], GRAPH)
     assert (pipeline["kind"], pipeline["from"], pipeline["writes"]) == ("pipeline", ["Readings"], "Moisture")
     assert "groupby" in str(pipeline["source_code"])
     assert [job["id"] for job in pipeline["jobs"]] == [  # type: ignore[attr-defined]
@@ -71,19 +73,33 @@ def test_a_pipeline_names_its_job() -> None:
     ],
 )
 def test_a_feature_says_how_it_gets_its_value(name: str, origin: str, needs: list[str]) -> None:
-    (feature,) = described(SERVED, name, [])
+    (feature,) = described(SERVED, name, [], GRAPH)
     assert (feature["kind"], feature["from"], feature["needs"]) == ("feature", origin, needs)
 
 
 def test_a_featureset_and_a_source() -> None:
-    (tap,) = described(SERVED, "Tap", [])
+    (tap,) = described(SERVED, "Tap", [], GRAPH)
     assert [feature["name"] for feature in tap["features"]] == ["Tap.pot", "Tap.litres", "Tap.raw"]  # type: ignore[attr-defined]
-    (source,) = described(SERVED, "garden", [])
+    (source,) = described(SERVED, "garden", [], GRAPH)
     assert {"connector": "[Webhook: garden](endpoint=pots)", "dataset": "Pots"} in source["feeds"]  # type: ignore[operator]
 
 
 def test_an_unknown_name_is_refused_with_near_ones() -> None:
     with pytest.raises(UnknownEntityError, match=r"no definition 'State\.specie'; did you mean State\.species"):
-        described(SERVED, "State.specie", [])
+        described(SERVED, "State.specie", [], GRAPH)
     with pytest.raises(UnknownEntityError, match="caraway datasets"):
-        described(SERVED, "zzzzzz", [])
+        described(SERVED, "zzzzzz", [], GRAPH)
+
+
+def test_what_may_not_be_seen_is_neither_listed_nor_described() -> None:
+    tags = Tags.of(garden.tagged(Pots=["pii"], Readings__moisture=["pii"]))
+    caller = Caller(account="ada", token_id="t", grants=(Grant(modes=frozenset(Mode), without=frozenset({"pii"})),))
+    seen = readable(GRAPH, tags, caller, "main")
+    names = [each["name"] for each in listed(SERVED, [], seen)]
+    assert names == [spec.name for spec in GRAPH.datasets if spec.name != "Pots"]
+    for name in ("Pots", "State.species", "State.advice"):
+        with pytest.raises(UnknownEntityError) as caught:
+            described(SERVED, name, [], seen)
+        assert f"did you mean {name}" not in str(caught.value)
+    (readings,) = described(SERVED, "Readings", [], seen)
+    assert [field["name"] for field in readings["fields"]] == ["pot", "at"]  # type: ignore[attr-defined]

@@ -166,6 +166,24 @@ class AccessLimits:
             found = tags.readable[key] = readable(served.graph, tags, caller, branch)
         return found
 
+    def shown_datasets(self, caller: Caller) -> Callable[[str], bool]:
+        """Return whether datasets, which may be of any branch, may be named to the caller.
+
+        A dataset is if the caller may read its definition on a branch, and on none of these branches is kept from it by
+        its tags.
+        """
+        if caller.may_everywhere(Mode.READ_DEFINITION):
+            return lambda _: True
+        shown, hidden = set[str](), set[str]()
+        for branch, served in self._graphs.all().items():
+            if caller.may(Mode.READ_DEFINITION, branch):
+                tags = self.tags(served).entities
+                tagged = {spec.name: tags[spec.name] for spec in served.graph.datasets}
+                allowed = permitted(caller, Mode.READ_DEFINITION, branch, tagged)
+                shown |= allowed
+                hidden |= tagged.keys() - allowed
+        return (shown - hidden).__contains__
+
     def check_fields(
         self, request: Request[Any, Any], served: ServedGraph, mode: Mode, dataset: str, names: Iterable[str]
     ) -> None:

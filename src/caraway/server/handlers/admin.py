@@ -10,11 +10,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from caraway.cluster.members import ENGINES
 from caraway.errors import UnavailableError
+from caraway.server.access.limits import readable
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.context import ServerContext
 from caraway.server.http.endpoints import API
 from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
 from caraway.server.metrics import set_backlogs, set_freshness, set_jobs, set_lags, set_sinks, set_sources
+from caraway.state.model import MAIN
+from caraway.state.permissions import Mode
 
 VERSION = version("caraway")
 
@@ -38,21 +41,30 @@ async def health(context: ServerContext, request: Request) -> HttpResponse:
 
 
 async def status(context: ServerContext, request: Request) -> HttpResponse:
-    """Return the version, the commit, topics, the index, the sources and sinks of this server, engines and jobs."""
-    deployment = context.deployment
+    """Return the version, the commit, topics, the index, the sources and sinks of this server, engines and jobs.
+
+    Datasets, and what belongs to them, are those that the caller may read.
+    """
+    deployment, caller = context.deployment, request.caller
     served = deployment.graphs.require_served_graph()
+    graph, is_shown = served.graph, context.limits.shown_datasets(caller)
+    if not caller.may_all(Mode.READ_DEFINITION, MAIN):
+        graph = readable(graph, context.limits.tags(served), caller, MAIN)
     jobs = await asyncio.to_thread(deployment.state.jobs)
     engines = await asyncio.to_thread(deployment.state.leases, ENGINES.members)
     index = await asyncio.to_thread(_index, deployment)
+    index["indexes"] = [each for each in index["indexes"] if is_shown(each["dataset"])]
     return json_response(
         {
             "caraway": VERSION,
             "commit": served.version or None,
             "problems": deployment.health.problems(),
-            "datasets": [spec.name for spec in served.graph.datasets],
-            "featuresets": [spec.name for spec in served.graph.featuresets],
+            "datasets": [spec.name for spec in graph.datasets],
+            "featuresets": [spec.name for spec in graph.featuresets],
             "topics": [
-                {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in served.plan.topics
+                {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind}
+                for topic in served.plan.topics
+                if is_shown(topic.dataset)
             ],
             "index": index,
             "sources": [
@@ -77,6 +89,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                     "error": status.error,
                 }
                 for status in deployment.sources.statuses()
+                if is_shown(status.dataset)
             ],
             "sinks": [
                 {
@@ -93,6 +106,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                     "error": status.error,
                 }
                 for status in deployment.sinks.statuses()
+                if is_shown(status.dataset)
             ],
             "engines": [{"node": lease.owner, "alive": lease.alive, "until": lease.expires_at} for lease in engines],
             "jobs": [
@@ -110,6 +124,7 @@ async def status(context: ServerContext, request: Request) -> HttpResponse:
                     "progress": job.progress,
                 }
                 for job in jobs
+                if is_shown(job.dataset)
             ],
         }
     )

@@ -54,7 +54,9 @@ async def archive(context: ServerContext, request: Request) -> HttpResponse:
     """Return the tables of the branch's datasets, and that of served features: where they are, how large, how late."""
     deployment = context.deployment
     served = deployment.graphs.require_served_graph(request.branch)
-    topics = {**archived_topics([served.plan]), SERVED_PLAN.name: SERVED_PLAN}
+    seen = {spec.name for spec in context.limits.definitions(request, served).datasets}
+    archived = archived_topics([served.plan]).items()
+    topics = {name: topic for name, topic in archived if topic.dataset in seen} | {SERVED_PLAN.name: SERVED_PLAN}
     reports = await asyncio.to_thread(deployment.archive_reports.all)
     ends = await asyncio.to_thread(TopicEnds(deployment.bootstrap_servers).ends, topics)
     return json_response(msgspec.to_builtins(ArchiveAnswer(request.branch, answered(topics.values(), reports, ends))))

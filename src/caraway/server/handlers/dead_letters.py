@@ -16,6 +16,7 @@ import orjson
 from msgspec import Meta, Struct
 
 from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.graph.trees import datasets_read
 from caraway.ingest.endpoints import Endpoint
 from caraway.ingest.erased_letters import topics_of_step, values_of
 from caraway.ingest.requests import RequestKey
@@ -241,14 +242,18 @@ def _require(
     if request.caller.may_all(mode, request.branch):
         return
     dataset = dead_letter.body["dataset"]
-    names = [field.name for spec in served.graph.datasets if spec.name == dataset for field in spec.fields]
-    if not names:
+    specs = {spec.name: spec for spec in served.graph.datasets}
+    if dataset not in specs:
         # A job names the dataset that it makes, which may exist only between two steps of a pipeline. The served graph
         # has no such dataset, so there are no tags by which a grant that is limited to tags could allow the access.
         raise ForbiddenError(
             f"account {request.caller.account!r} has {mode} by tags only, and {dataset!r} is no dataset of the branch"
         )
-    require(request.caller, mode, request.branch, context.limits.tags(served).fields_of(dataset, names))
+    # A letter of a step shows a row that the step has read.
+    read = [name for pipeline in specs[dataset].pipelines for name in datasets_read(pipeline.operator)]
+    tags = context.limits.tags(served)
+    for spec in (specs[name] for name in (dataset, *read) if name in specs):
+        require(request.caller, mode, request.branch, tags.fields_of(spec.name, (field.name for field in spec.fields)))
 
 
 def _is_of(context: ServerContext, dead_letter: Letter, served: ServedGraph, topics: Collection[str]) -> bool:

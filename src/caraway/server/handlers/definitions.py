@@ -36,21 +36,23 @@ SHOWN_NAMES = 3
 
 
 async def list_datasets(context: ServerContext, request: Request) -> HttpResponse:
-    """Return the datasets that the branch serves."""
+    """Return the datasets that the branch serves, and whose definitions the caller may read."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     positions = await asyncio.to_thread(context.deployment.index.positions)
-    return json_response({"branch": request.branch, "datasets": listed(served, positions)})
+    found = listed(served, positions, context.limits.definitions(request, served))
+    return json_response({"branch": request.branch, "datasets": found})
 
 
 async def describe(context: ServerContext, request: Request, name: str) -> HttpResponse:
-    """Return what a name stands for, where it comes from and who uses it."""
+    """Return what a name stands for, where it comes from and who uses it, as far as the caller may read definitions."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     positions = await asyncio.to_thread(context.deployment.index.positions)
-    return json_response({"branch": request.branch, "definitions": described(served, name, positions)})
+    found = described(served, name, positions, context.limits.definitions(request, served))
+    return json_response({"branch": request.branch, "definitions": found})
 
 
-def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:
-    """Return the datasets of a served graph, in the order of their definition."""
+def listed(served: ServedGraph, positions: Sequence[IndexStatus], seen: Graph) -> list[Json]:
+    """Return the datasets of the part of a served graph that may be seen, in the order of their definition."""
     return [
         {
             "name": dataset.name,
@@ -62,31 +64,35 @@ def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:
             "from": _origins(dataset),
             **_index(dataset.name, served.plan, positions),
         }
-        for dataset in served.graph.datasets
+        for dataset in seen.datasets
     ]
 
 
-def described(served: ServedGraph, name: str, positions: Sequence[IndexStatus]) -> list[Json]:
-    """Return descriptions of all entities with a name; a dataset and a featureset may have the same one."""
-    found = [describe() for known, describe in _entities(served, positions) if known == name]
+def described(served: ServedGraph, name: str, positions: Sequence[IndexStatus], seen: Graph) -> list[Json]:
+    """Return descriptions of all entities with a name in the part of a served graph that may be seen.
+
+    A dataset and a featureset may have the same name.
+    """
+    found = [describe() for known, describe in _entities(served, positions, seen) if known == name]
     if not found:
-        near = get_close_matches(name, {known for known, _ in _entities(served, positions)}, n=SHOWN_NAMES)
+        near = get_close_matches(name, {known for known, _ in _entities(served, positions, seen)}, n=SHOWN_NAMES)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `caraway datasets` lists the datasets"
         raise UnknownEntityError(f"the branch has no definition {name[:200]!r}{hint}")
     return found
 
 
-def _entities(served: ServedGraph, positions: Sequence[IndexStatus]) -> Iterator[tuple[str, Callable[[], Json]]]:
-    """Yield each name, with a function that describes its entity."""
-    graph = served.graph
+def _entities(
+    served: ServedGraph, positions: Sequence[IndexStatus], graph: Graph
+) -> Iterator[tuple[str, Callable[[], Json]]]:
+    """Yield each name of the part of a graph that may be seen, with a function that describes its entity."""
     for dataset in graph.datasets:
-        yield dataset.name, partial(_dataset, dataset, served, positions)
+        yield dataset.name, partial(_dataset, dataset, served, positions, graph)
         for pipeline in dataset.pipelines:
             yield f"{dataset.name}.{pipeline.name}", partial(_pipeline, dataset, pipeline, served.plan)
     for featureset in graph.featuresets:
-        yield featureset.name, partial(_featureset, featureset, graph)
+        yield featureset.name, partial(_featureset, featureset, served.graph)
         for feature in featureset.features:
-            yield f"{featureset.name}.{feature.name}", partial(_feature, featureset, feature, graph)
+            yield f"{featureset.name}.{feature.name}", partial(_feature, featureset, feature, served, graph)
     fed: dict[str, list[tuple[str, str]]] = {}
     for dataset in graph.datasets:
         for source in dataset.sources:
@@ -99,8 +105,7 @@ def _source(name: str, ends: Sequence[tuple[str, str]]) -> Json:
     return {"kind": "source", "name": name, "feeds": [{"connector": end, "dataset": dataset} for end, dataset in ends]}
 
 
-def _dataset(dataset: DatasetSpec, served: ServedGraph, positions: Sequence[IndexStatus]) -> Json:
-    graph = served.graph
+def _dataset(dataset: DatasetSpec, served: ServedGraph, positions: Sequence[IndexStatus], graph: Graph) -> Json:
     readers = [
         f"{other.name}.{pipeline.name}"
         for other in graph.datasets
@@ -118,7 +123,7 @@ def _dataset(dataset: DatasetSpec, served: ServedGraph, positions: Sequence[Inde
         "kind": "dataset",
         "name": dataset.name,
         "version": dataset.version,
-        **_about(dataset.name, dataset.metadata, graph),
+        **_about(dataset.name, dataset.metadata, served.graph),
         "fields": [
             {
                 "name": field.name,
@@ -170,7 +175,7 @@ def _featureset(featureset: FeaturesetSpec, graph: Graph) -> Json:
     }
 
 
-def _feature(featureset: FeaturesetSpec, feature: FeatureSpec, graph: Graph) -> Json:
+def _feature(featureset: FeaturesetSpec, feature: FeatureSpec, served: ServedGraph, graph: Graph) -> Json:
     full = f"{featureset.name}.{feature.name}"
     extractor = _extractor(featureset, feature)
     uses = [
@@ -184,7 +189,7 @@ def _feature(featureset: FeaturesetSpec, feature: FeatureSpec, graph: Graph) -> 
         "kind": "feature",
         "name": full,
         "type": type_name(feature.dtype),
-        **_about(full, feature.metadata, graph),
+        **_about(full, feature.metadata, served.graph),
         "from": _computed(extractor),
         "needs": [] if extractor is None else list(inputs_of(extractor)),
         "used_by": list(dict.fromkeys(uses)),

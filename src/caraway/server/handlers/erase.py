@@ -103,6 +103,8 @@ async def erasures(context: ServerContext, request: Request, dataset: str) -> Ht
     """Return the erased keys, who asked for it, and the progress at each place."""
     served = context.deployment.graphs.require_served_graph(request.branch)
     served.queries.catalog.dataset(dataset)
+    tags = context.limits.tags(served).entities
+    require(request.caller, Mode.READ_DEFINITION, request.branch, [(dataset, tags.get(dataset, frozenset()))])
     records = await asyncio.to_thread(context.deployment.erasures.of, dataset, request.branch, limit=SHOWN)
     plans = _plans(context, request.branch)
     downstream = bool(records) and all(record.key.downstream for record in records)
