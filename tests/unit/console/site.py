@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from caraway.config.settings import ServerSettings
 from caraway.erasure.keys import ErasedKeys
+from caraway.errors import UnknownEntityError
 from caraway.graph.specs import Graph
 from caraway.graph.wire.graphs import encode_graph
 from caraway.index.feeding.lag import IndexLag
@@ -163,6 +164,14 @@ def site(
     branch = BranchRecord(name="main", head="a" * 32, serving="a" * 32, created_at=NOW)
     other = BranchRecord(name="dev", head="b" * 32, serving=None, created_at=NOW)
     empty = BranchRecord(name="empty", head=None, serving=None, created_at=NOW)
+
+    def commit_named(text: str) -> str:
+        """Return a commit by its id or its branch, as `StateReader.commit_id` does."""
+        found = {one.name: one.head for one in (branch, other)}.get(text, text)
+        if found not in graphs:
+            raise UnknownEntityError(f"there is no commit {text!r}")
+        return str(found)
+
     commit = CommitRecord(
         id="a" * 32,
         branch="main",
@@ -247,6 +256,7 @@ def site(
             leases=lambda _prefix: tuple(engines),
             past_topics=lambda _branch: frozenset(topic.name for topic in plan.topics),
             commit=lambda _id: commit,
+            commit_id=commit_named,
             graph=lambda commit_id: encode_graph(graphs[commit_id]),
             ledger=lambda closed: ()[:closed],
             assets=tuple,

@@ -1,9 +1,7 @@
 """The pages of branches and commits."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from caraway.errors import UnknownEntityError
 from caraway.server.http.messages import HttpResponse, Request
 from caraway.server.pages.context import PageContext
 from caraway.server.pages.parameters import given
@@ -41,13 +39,7 @@ async def diff(context: PageContext, request: Request[Any, Any]) -> HttpResponse
     ends = given(request, "from").strip(), given(request, "to").strip()
     found = None
     if all(ends):
-        heads = {
-            one["name"]: one["head"]
-            for one in (await context.ask(request, "list_branches"))["branches"]
-            if request.caller.may(Mode.READ_DEFINITION, one["name"])
-        }
-        before, after = (_commit_of(end, heads) for end in ends)
-        found = await context.ask(request, "branch_diff", **{"from": before, "to": after})
+        found = await context.ask(request, "branch_diff", **{"from": ends[0], "to": ends[1]})
     return context.page(request, "diff.html", before=ends[0], after=ends[1], diff=found)
 
 
@@ -56,13 +48,3 @@ async def preview(context: PageContext, request: Request[Any, Any]) -> HttpRespo
     name = form_of(request.body, request.headers).get("name", "")
     found = await context.ask(request, "roll_back", query_string="preview=true", commit_id=name)
     return context.page(request, "preview.html", name=name, summary=found["summary"])
-
-
-def _commit_of(text: str, heads: Mapping[str, str | None]) -> str:
-    """Return the newest commit of a branch, or any other text as it is."""
-    if text not in heads:
-        return text
-    head = heads[text]
-    if head is None:
-        raise UnknownEntityError(f"the branch {text[:100]!r} has no commits, so there is nothing to compare")
-    return head
