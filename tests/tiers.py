@@ -39,7 +39,7 @@ LONG = {
     "integration/server/test_openlineage.py": "a receiver and jobs; tests/unit/lineage_events has the events",
     "integration/server/test_outages.py": "outages of Kafka and Postgres; tests/unit/state and unit/topics retry them",
     "integration/server/test_partitions.py": "several servers with a divided index; tests/unit/sharding has its laws",
-    "integration/server/test_secured_kafka.py": "a broker with passwords; tests/unit/topics has the settings",
+    "integration/server/test_secured_kafka.py": "ways to sign in; topics/test_secured.py has TLS and passwords",
     "integration/server/test_shared_sinks.py": "kills; sinks/test_postgres_sink.py has the guarantees",
     "integration/server/test_sinks.py": "kills; sinks/test_postgres_sink.py has the guarantees",
     "integration/server/test_snapshots.py": "lost and damaged indexes; tests/unit/index has snapshots",

@@ -14,6 +14,7 @@ from tests.integration.spark import broker as brokers
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import LastingSession, tell
 from tests.services.mariadb import MariaDB, running_mariadb
+from tests.services.secured_kafka import SecuredKafka, running_secured_kafka
 
 HERE = Path(__file__).parent
 
@@ -41,6 +42,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def kafka(broker: Broker) -> str:
     """Return the addresses of the broker."""
     return broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """Start a broker with TLS and passwords for all tests; use topic names of your own."""
+    with running_secured_kafka(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

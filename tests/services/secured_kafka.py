@@ -1,4 +1,4 @@
-"""A private Kafka broker for tests, which asks for passwords: with listeners for SASL_PLAINTEXT and SASL_SSL."""
+"""A private Kafka broker for tests: it asks for passwords (SASL_PLAINTEXT, SASL_SSL) or for a certificate (SSL)."""
 
 import time
 from collections.abc import Iterator
@@ -29,15 +29,16 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 class _SecuredKafka(EmbeddedKafka):
-    """The embedded broker with two more listeners; the first one, for the test itself, asks for no password."""
+    """The embedded broker with more listeners; the first one, for the test itself, asks for no password."""
 
-    more_ports: tuple[int, int]
+    more_ports: tuple[int, int, int]
     keystore: Path
+    ca_file: Path
 
     @override
     def _security(self) -> dict[str, str]:
-        sasl, tls = self.more_ports
-        listeners = f"SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}"
+        sasl, tls, mutual = self.more_ports
+        listeners = f"SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual}"
         clients = f"CLIENT://127.0.0.1:{self.port}"
         plain = f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
         scram = f"{_MODULES}.scram.ScramLoginModule required;"
@@ -49,10 +50,14 @@ class _SecuredKafka(EmbeddedKafka):
         return {
             "listeners": f"{clients},CONTROLLER://127.0.0.1:{self._controller_port},{listeners}",
             "advertised.listeners": f"{clients},{listeners}",
-            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,"
+            "MUTUAL:SSL",
             "sasl.enabled.mechanisms": ",".join(["PLAIN", *MECHANISMS]),
-            "listener.name.tls.ssl.keystore.type": "PEM",
-            "listener.name.tls.ssl.keystore.location": str(self.keystore),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.ca_file),
+            "listener.name.mutual.ssl.client.auth": "required",
             **logins,
         }
 
@@ -63,13 +68,15 @@ class SecuredKafka:
 
     Attributes:
         open: The address at which it asks for no password.
-        addresses: Its addresses by security protocol.
-        ca_file: The certificate of the authority that signed the broker's.
+        addresses: Its addresses by security protocol. That of SSL wants a certificate of the clients.
+        ca_file: The certificate of the authority that signed the broker's and the clients'.
+        client_file: A key with its certificate, which the broker accepts from a client.
     """
 
     open: str
     addresses: dict[str, str]
     ca_file: Path
+    client_file: Path
 
     def set_password(self, mechanism: str, password: str) -> None:
         """Change the password of `USER` for a mechanism of SCRAM."""
@@ -83,9 +90,9 @@ class SecuredKafka:
 def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     """Start a broker, yield it, and stop it afterwards."""
     chosen: list[int] = []
-    for _ in range(4):
+    for _ in range(5):
         chosen.append(ports.choose(avoid=chosen))
-    port, controller, sasl, tls = chosen
+    port, controller, sasl, tls, mutual = chosen
     jars = ensure_jars(load_settings())
     options = kafka_classes(load_settings().cache_dir, jars.broker).options()
     part = _SecuredKafka(
@@ -97,9 +104,8 @@ def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         java_options=options,
         with_password=False,
     )
-    part.more_ports, part.keystore = (sasl, tls), folder / "broker.pem"
-    ca_file = folder / "ca.pem"
-    write_certificates(ca_file, part.keystore)
+    part.more_ports, part.keystore, part.ca_file = (sasl, tls, mutual), folder / "broker.pem", folder / "ca.pem"
+    write_certificates(part.ca_file, part.keystore)
     part.prepare()
     log = folder / "kafka.log"
     child = process.start(part.launch(), log, SIGTERM)
@@ -110,8 +116,10 @@ def running_secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the broker did not start: {reason}")
             time.sleep(0.1)
-        addresses = {"SASL_PLAINTEXT": f"127.0.0.1:{sasl}", "SASL_SSL": f"127.0.0.1:{tls}"}
-        running = SecuredKafka(part.bootstrap_servers, addresses, ca_file)
+        ports_of = {"PLAINTEXT": port, "SASL_PLAINTEXT": sasl, "SASL_SSL": tls, "SSL": mutual}
+        addresses = {protocol: f"127.0.0.1:{number}" for protocol, number in ports_of.items()}
+        # Nothing in the certificate says that it is a server's, so it is a client's as well.
+        running = SecuredKafka(part.bootstrap_servers, addresses, part.ca_file, part.keystore)
         for mechanism in MECHANISMS:
             running.set_password(mechanism, PASSWORD)
         yield running

@@ -28,6 +28,7 @@ from caraway.served.skew import SkewStore
 from caraway.state.database import connect, require_tables
 from caraway.state.reader import StateReader
 from caraway.state.tables import metadata
+from caraway.topics.admin import check_access
 from caraway.topics.credentials import sign_in
 
 # The archive gives way to all that answers requests: a server or a job that is behind is noticed, an archive that comes
@@ -45,12 +46,12 @@ def main() -> int:
         configure_logging(settings.log_level)
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the archive needs to know the database")
-        if settings.kafka.bootstrap_servers is None:
-            raise ConfigurationError("kafka.bootstrap_servers: the archive needs to know the brokers")
+        servers = sign_in(settings.kafka)
+        check_access(servers)
         database = connect(settings.postgres.url)
         require_tables(database, metadata.tables)
         reports = ArchiveReports(database)
-        log, servers = ErasureLog(database), sign_in(settings.kafka)
+        log = ErasureLog(database)
         erased, state = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys()), StateReader(database)
         erasures = TableErasures(log, erased)
         erased_rows = ErasedRows(erased, lambda commit: decode_graph(state.graph(commit)))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from pydantic_settings import (
@@ -23,22 +23,18 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from caraway.config.errors import ConfigurationError
+from caraway.config.kafka import KafkaSettings
 from caraway.config.mistakes import DELIMITER as ENV_DELIMITER
 from caraway.config.mistakes import PREFIX as ENV_PREFIX
 from caraway.config.mistakes import explanations, unknown_variables
+from caraway.config.section import FolderPath, Section, absolute
 
 FILE_NAME = "caraway.toml"
 DEFAULT_DATA_DIR = Path("caraway-data")
 
 
-def _absolute(path: Path) -> Path:
-    # Processes such as Kafka and the engine are started in working directories of their own and read these settings
-    # again. A relative path would mean another folder there, so it is made absolute first.
-    return path.expanduser().absolute()
-
-
 def _folder(path: str) -> str:
-    return str(_absolute(Path(path)))
+    return str(absolute(Path(path)))
 
 
 def _postgres_url(url: str) -> str:
@@ -48,7 +44,7 @@ def _postgres_url(url: str) -> str:
 
 
 def _objects_url(url: str) -> str:
-    return url if "://" in url else str(_absolute(Path(url)))
+    return url if "://" in url else str(absolute(Path(url)))
 
 
 def _spark_master(master: str) -> str:
@@ -57,39 +53,11 @@ def _spark_master(master: str) -> str:
     return master
 
 
-FolderPath = Annotated[Path, AfterValidator(_absolute)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
 
 
-# Kafka's JAAS configuration, a line of text, holds the user and the password in double quotes. Quotes and backslashes
-# in them would change how the line is read, so they are refused, and so are semicolons and white space.
-_NO_QUOTES = r'^[^"\\\s;]+$'
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class KafkaSettings(_Section):
-    """Kafka, which keeps the events.
-
-    Attributes:
-        bootstrap_servers: Brokers as `host:port,host:port`; None starts an embedded broker.
-        user: The user to sign in as (SASL/PLAIN); None: no sign-in. The stack fills this in for its own broker.
-        password: The password of the user.
-        partitions: Partitions of a new dataset topic; 1 is right for one machine.
-        heap_mb: Java heap of the embedded broker, in MiB.
-    """
-
-    bootstrap_servers: Annotated[str, Field(pattern=r"^[^\s:,]+:\d+(,[^\s:,]+:\d+)*$")] | None = None
-    user: Annotated[str, Field(pattern=_NO_QUOTES)] | None = None
-    password: Annotated[str, Field(pattern=_NO_QUOTES)] | None = Field(default=None, repr=False)
-    partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
-    heap_mb: Annotated[int, Field(ge=128)] = 384
-
-
-class PostgresSettings(_Section):
+class PostgresSettings(Section):
     """Postgres, which keeps the metadata.
 
     Attributes:
@@ -99,7 +67,7 @@ class PostgresSettings(_Section):
     url: Annotated[str, AfterValidator(_postgres_url)] | None = None
 
 
-class SparkSettings(_Section):
+class SparkSettings(Section):
     """Spark, which runs the jobs.
 
     Attributes:
@@ -133,7 +101,7 @@ class SparkSettings(_Section):
         return os.cpu_count() if self.master.startswith("local") else None
 
 
-class ServerSettings(_Section):
+class ServerSettings(Section):
     """The HTTP server.
 
     Attributes:
@@ -205,7 +173,7 @@ class ServerSettings(_Section):
         return f"http://{host}:{self.port}"
 
 
-class SourcesSettings(_Section):
+class SourcesSettings(Section):
     """Sources, from which servers read rows.
 
     Attributes:
@@ -226,7 +194,7 @@ class SourcesSettings(_Section):
     ca_file: str = ""
 
 
-class IndexSettings(_Section):
+class IndexSettings(Section):
     """The index, from which queries read.
 
     Attributes:
@@ -246,7 +214,7 @@ class IndexSettings(_Section):
     lease_seconds: Annotated[float, Field(ge=1)] = 10.0
 
 
-class ArchiveSettings(_Section):
+class ArchiveSettings(Section):
     """The archive: the records of all datasets in Delta tables in the object store.
 
     Attributes:
@@ -265,7 +233,7 @@ class ArchiveSettings(_Section):
     replaced_hours: Annotated[int, Field(ge=0)] = 24
 
 
-class OfflineSettings(_Section):
+class OfflineSettings(Section):
     """Offline queries, which compute features for many rows as of the rows' times.
 
     Attributes:
@@ -305,7 +273,7 @@ class OfflineSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
-class SkewSettings(_Section):
+class SkewSettings(Section):
     """The skew watch, which computes a sample of served features again from the archive.
 
     Attributes:
@@ -325,7 +293,7 @@ class SkewSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
-class TracesSettings(_Section):
+class TracesSettings(Section):
     """Traces of requests by OpenTelemetry.
 
     Attributes:
@@ -340,7 +308,7 @@ class TracesSettings(_Section):
     service: Annotated[str, Field(min_length=1)] = "caraway"
 
 
-class OpenLineageSettings(_Section):
+class OpenLineageSettings(Section):
     """Events of OpenLineage, which tell a catalogue of data what is computed from what.
 
     Attributes:
@@ -355,7 +323,7 @@ class OpenLineageSettings(_Section):
     namespace: Annotated[str, Field(min_length=1)] = "caraway"
 
 
-class DriftSettings(_Section):
+class DriftSettings(Section):
     """The drift watch, which profiles served features by the hour and compares them with a reference.
 
     Attributes:
@@ -373,7 +341,7 @@ class DriftSettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 8.0
 
 
-class QualitySettings(_Section):
+class QualitySettings(Section):
     """The quality watch, which checks the rows of datasets against their expectations.
 
     Attributes:
@@ -387,7 +355,7 @@ class QualitySettings(_Section):
     kept_days: Annotated[float, Field(gt=0)] = 30.0
 
 
-class AlertSettings(_Section):
+class AlertSettings(Section):
     """Alerts, which are lines of the log and requests to a webhook.
 
     Attributes:
@@ -398,7 +366,7 @@ class AlertSettings(_Section):
     webhook: str | None = None
 
 
-class SinkSettings(_Section):
+class SinkSettings(Section):
     """Sinks, to which the changes of datasets are written.
 
     Attributes:
@@ -409,7 +377,7 @@ class SinkSettings(_Section):
     names: Literal["caraway", "fennel"] = "caraway"
 
 
-class SecretsSettings(_Section):
+class SecretsSettings(Section):
     """The store of secrets, and its keys.
 
     Attributes:
@@ -428,7 +396,7 @@ class SecretsSettings(_Section):
     aws: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
-class FunctionSettings(_Section):
+class FunctionSettings(Section):
     """Users' functions, which run in processes that can compute and nothing else (docs/security.md).
 
     Attributes:
@@ -449,7 +417,7 @@ class FunctionSettings(_Section):
     environment: tuple[Annotated[str, Field(min_length=1)], ...] = ()
 
 
-class JarsSettings(_Section):
+class JarsSettings(Section):
     """The source of the Java libraries.
 
     Attributes:
@@ -536,7 +504,7 @@ class Settings(BaseSettings):
         # argument, the environment or the default.
         environment = _Environment(settings_cls)
         data_dir = init_settings().get("data_dir") or environment().get("data_dir") or DEFAULT_DATA_DIR
-        file = _absolute(Path(data_dir)) / FILE_NAME
+        file = absolute(Path(data_dir)) / FILE_NAME
         return init_settings, environment, TomlConfigSettingsSource(settings_cls, toml_file=file)
 
     def environment(self) -> dict[str, str]:

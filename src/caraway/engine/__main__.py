@@ -16,6 +16,8 @@ from caraway.secrets.store import SecretStore, hand_out
 from caraway.state.database import connect, require_tables
 from caraway.state.registry import JobRegistry
 from caraway.state.tables import metadata
+from caraway.topics.admin import check_access
+from caraway.topics.credentials import sign_in
 
 
 def main() -> int:
@@ -34,6 +36,7 @@ def main() -> int:
         logging.getLogger("py4j").setLevel(logging.ERROR)
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
+        check_access(sign_in(settings.kafka))
         database = connect(settings.postgres.url)
         require_tables(database, metadata.tables)
         member = Member(engine=database, group=ENGINES, node=f"{socket.gethostname()}:{settings.data_dir}")

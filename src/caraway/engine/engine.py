@@ -10,7 +10,6 @@ from pathlib import Path
 
 from caraway.children.ending import on_request_to_end
 from caraway.cluster.members import Member
-from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.engine.driver import Driver
 from caraway.engine.fencing import LASTING, Fence, checkpoint_for, current_checkpoint, remove_gone
@@ -59,8 +58,6 @@ class Engine:
         Engines that are given a `member` share the jobs; an engine without one runs all jobs. Each engine has a data
         folder of its own. `open_driver` starts Spark. Raises `ConfigurationError` if the settings name no brokers.
         """
-        if settings.kafka.bootstrap_servers is None:
-            raise ConfigurationError("kafka.bootstrap_servers: the engine needs to know the brokers")
         self._bootstrap_servers = sign_in(settings.kafka)
         self._settings = settings
         self._link = RegistryLink(registry)

@@ -22,6 +22,8 @@ from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import endpoints
 from caraway.server.wiring import deploy
 from caraway.server.workers import supervisor
+from caraway.topics.admin import check_access
+from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
@@ -134,6 +136,7 @@ def main() -> int:
         settings = load_settings()
         configure_logging(settings.log_level)
         require_protection(settings.server)
+        check_access(sign_in(settings.kafka))
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if settings.server.workers > 1:
             run_workers(settings)

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+import structlog
 
-from caraway.errors import UnavailableError
 from caraway.served.log import SERVED, SERVED_TOPIC_CONFIG
 from caraway.server.watch import Watch
-from caraway.topics.admin import ensure_topics
-from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.admin import BrokerAdmin, ensure_topics
 from caraway.topics.dead_letters import DEAD_LETTERS, DEAD_LETTERS_CONFIG
+
+LOG = structlog.get_logger(__name__)
 
 KAFKA_TIMEOUT_S = 3.0
 
@@ -42,16 +41,16 @@ class KafkaCheck:
         """Check the broker "host:port"."""
         self._bootstrap_servers = bootstrap_servers
         self._ready = False
-        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+        self._admin = BrokerAdmin(bootstrap_servers)
 
     def __call__(self) -> None:
         """Check once. Raises `UnavailableError` if no broker answers."""
         servers = self._bootstrap_servers
-        try:
-            self._admin.list_topics(timeout=KAFKA_TIMEOUT_S)
-        except KafkaException as error:
-            raise UnavailableError(f"no broker answers at {servers} ({error.args[0].str()})") from error
+        self._admin.cluster(KAFKA_TIMEOUT_S)
         if not self._ready:
             ensure_topics(servers, [DEAD_LETTERS], partitions=1, config=DEAD_LETTERS_CONFIG)
             ensure_topics(servers, [SERVED], partitions=1, config=SERVED_TOPIC_CONFIG)
             self._ready = True
+            self._admin.cluster(KAFKA_TIMEOUT_S)
+            if self._admin.warning:
+                LOG.warning(self._admin.warning)

@@ -24,18 +24,21 @@ class ExternalService(Recurring):
         check: Callable[[], str | None],
         *,
         on_change: Callable[[PartStatus], None],
+        warning: Callable[[], str] = str,
     ) -> None:
         super().__init__(f"caraway-{name}", self._look, self._pause_s, at_once=True)
         self.status = PartStatus(name=name, state=PartState.STARTING, external=True)
         self.has_been_ready = False
         self._check = check
+        self._warning = warning
         self._on_change = on_change
 
     def _look(self) -> None:
         reason = self._check()
         state = PartState.RUNNING if reason is None else PartState.UNRESPONSIVE
-        if (state, reason or "") != (self.status.state, self.status.message):
-            self.status = replace(self.status, state=state, message=reason or "")
+        message = self._warning() if reason is None else reason
+        if (state, message) != (self.status.state, self.status.message):
+            self.status = replace(self.status, state=state, message=message)
             self._on_change(self.status)
         self.has_been_ready |= reason is None
 

@@ -18,6 +18,8 @@ from caraway.topics.credentials import login
 
 FORMAT_SECONDS = 120.0
 USER = "caraway"
+# The settings of its clients, beside the address and the password. No other broker could keep a replica.
+EMBEDDED = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "user": USER, "replication_factor": 1}
 # 192 random bits can't be guessed, though every user of the machine reaches the port and may try without limit.
 PASSWORD_BYTES = 24
 LOG4J = Path(__file__).with_name("kafka-log4j2.properties")

@@ -25,11 +25,13 @@ from caraway.stack.errors import PartFailedError, PortInUseError
 from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import USER, EmbeddedKafka, kafka_classes
+from caraway.stack.kafka import EMBEDDED, EmbeddedKafka, kafka_classes
 from caraway.stack.postgres import EmbeddedPostgres
-from caraway.stack.probe import check_kafka, check_postgres
+from caraway.stack.probe import check_postgres
 from caraway.stack.programs import ArchiveProgram, EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
+from caraway.topics.admin import BrokerAdmin, check_access
+from caraway.topics.credentials import sign_in
 
 # The seconds for which the start waits for services outside of the stack, and for parts that have become ready and then
 # don't answer any more. The other parts have limits of their own (`caraway.children.progress`).
@@ -95,6 +97,7 @@ class Stack:
 
         Raises:
             AlreadyRunningError: Another stack runs in the data folder.
+            ConfigurationError: A Kafka of the user's own refuses the settings.
             DataFolderError: The data folder can't be used.
             PortInUseError: The port that the settings name for the server is taken.
             JarsError: A Java library can't be fetched.
@@ -183,14 +186,17 @@ class Stack:
             kafka = kafka.model_copy(
                 update={
                     "bootstrap_servers": embedded_kafka.bootstrap_servers,
-                    "user": USER,
+                    **EMBEDDED,
                     "password": embedded_kafka.password,
                 }
             )
             parts.append(embedded_kafka)
         else:
-            servers = kafka.bootstrap_servers
-            parts.append(ExternalService("kafka", lambda: check_kafka(servers), on_change=self._changed_part))
+            check_access(sign_in(kafka))
+            admin = BrokerAdmin(kafka.bootstrap_servers)
+            parts.append(
+                ExternalService("kafka", admin.problem, on_change=self._changed_part, warning=lambda: admin.warning)
+            )
         server = settings.server.model_copy(update={"port": self._server_port(), **self._token_setting()})
         spark = settings.spark.model_copy(update={"jars": settings.spark.jars or jars.connector})
         self.settings = settings.model_copy(

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from caraway.topics.credentials import client_options
+from caraway.topics.credentials import client_options, settings_of
 
 LOGGER = logging.getLogger("caraway.kafka")
 
@@ -56,9 +56,9 @@ def consumer_config(bootstrap_servers: str) -> dict[str, Any]:
 
 
 def client_config(bootstrap_servers: str) -> dict[str, Any]:
-    """Return the settings of every client: the broker's address, how to sign in, and how soon to reconnect."""
+    """Return the settings of every client: the broker's address, how to connect, and how soon to reconnect."""
     return {
-        **client_options(bootstrap_servers),
+        **client_options(settings_of(bootstrap_servers)),
         "bootstrap.servers": bootstrap_servers,
         # A lost connection is tried again after 50 ms, then with growing pauses of up to 1 s. So a restarted broker is
         # found again within a second; by default the pauses grow to 10 s.

@@ -5,7 +5,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from caraway.config.kafka import KafkaSettings
 from caraway.graph.systems import KafkaSystem, Secretish
+from caraway.topics.credentials import client_options
 
 
 def external_settings(system: KafkaSystem, resolve: Callable[[Secretish], str], ca_file: str = "") -> dict[str, Any]:
@@ -16,18 +18,18 @@ def external_settings(system: KafkaSystem, resolve: Callable[[Secretish], str], 
         resolve: Returns the values of secrets; raises `UnknownEntityError` or `UnavailableError`.
         ca_file: A file in PEM with the authorities that sign the brokers' certificates; empty for the system's own.
     """
-    settings: dict[str, Any] = {
+    kafka = KafkaSettings.model_construct(
+        security_protocol=system.security_protocol,
+        sasl_mechanism=system.sasl_mechanism,
+        user=None if system.username is None else resolve(system.username),
+        password=None if system.password is None else resolve(system.password),
+        ca_file=ca_file,
+    )
+    return {
+        **client_options(kafka),
         "bootstrap.servers": system.bootstrap_servers,
-        "security.protocol": system.security_protocol,
         "log.connection.close": False,
     }
-    if system.security_protocol != "PLAINTEXT":
-        settings["sasl.mechanism"] = system.sasl_mechanism
-    if system.security_protocol == "SASL_SSL" and ca_file:
-        settings["ssl.ca.location"] = ca_file
-    if system.username is not None and system.password is not None:
-        settings |= {"sasl.username": resolve(system.username), "sasl.password": resolve(system.password)}
-    return settings
 
 
 # The remedies of errors of the connection, by their codes.

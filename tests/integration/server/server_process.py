@@ -18,10 +18,10 @@ import orjson
 from confluent_kafka import Consumer, TopicPartition
 
 from caraway.children.forking import Forked
+from caraway.config.kafka import KafkaSettings
 from caraway.config.settings import (
     AlertSettings,
     DriftSettings,
-    KafkaSettings,
     OfflineSettings,
     OpenLineageSettings,
     PostgresSettings,

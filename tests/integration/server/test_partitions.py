@@ -19,7 +19,8 @@ import pytest
 
 from caraway import Count, F, connectors, dataset, extractor, featureset, field, meta, pipeline
 from caraway.config.errors import ConfigurationError
-from caraway.config.settings import IndexSettings, KafkaSettings, ServerSettings, Settings
+from caraway.config.kafka import KafkaSettings
+from caraway.config.settings import IndexSettings, ServerSettings, Settings
 from caraway.dtypes import Continuous, Tumbling
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs

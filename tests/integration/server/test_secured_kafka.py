@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -30,18 +30,12 @@ from caraway.sinks.kafka import KafkaWriter
 from caraway.sinks.writer import Batch, SignIn
 from tests.integration.server.server_process import ServerProcess, end_of, eventually
 from tests.integration.server.test_sources import readings_of
-from tests.services.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka, running_secured_kafka
+from tests.services.secured_kafka import MECHANISMS, PASSWORD, USER, SecuredKafka
 from tests.timeouts import deadline_in
 from tests.unit.ingest.decoding.records import DATASET
 from tests.unit.sinks.world import plan_of, writing
 
 WAYS = [(protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in ("PLAIN", *MECHANISMS)]
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with running_secured_kafka(tmp_path_factory.mktemp("secured")) as broker:
-        yield broker
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from caraway.config.settings import KafkaSettings
+from caraway.config.kafka import KafkaSettings
 from caraway.stack import ports
 from caraway.stack.jars import JarSet
-from caraway.stack.kafka import USER, EmbeddedKafka
+from caraway.stack.kafka import EMBEDDED, EmbeddedKafka
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.topics.connection import client_config
 from caraway.topics.credentials import sign_in
@@ -77,12 +77,12 @@ def test_kafka_requires_its_password_from_clients_of_broker_and_controller(tmp_p
     broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=controller_port, jars=jars.broker)
     address = broker.bootstrap_servers
     with running(broker, tmp_path / "log"):
-        settings = KafkaSettings(bootstrap_servers=address, user=USER, password=broker.password)
+        settings = KafkaSettings.model_validate({"bootstrap_servers": address, **EMBEDDED, "password": broker.password})
         assert sign_in(settings) == address
         admin = AdminClient(client_config(address))
         admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(timeout=30)
         assert "kept" in admin.list_topics(timeout=10).topics
-        sign_in(KafkaSettings(bootstrap_servers=address, user=USER, password="guessed"))
+        sign_in(settings.model_copy(update={"password": "guessed"}))
         guessing = client_config(address)
         sign_in(KafkaSettings(bootstrap_servers=address))
         nobody = client_config(address)

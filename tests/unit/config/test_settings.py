@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.config.errors import ConfigurationError
-from caraway.config.settings import KafkaSettings, ServerSettings, Settings, SparkSettings, load_settings
+from caraway.config.kafka import KafkaSettings
+from caraway.config.settings import ServerSettings, Settings, SparkSettings, load_settings
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,8 @@ from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process import start
 from caraway.children.process_table import created_at, is_alive
 from caraway.client.discovery import RunningStack, ServerAddress, find_server, running_stacks
-from caraway.config.settings import KafkaSettings, PostgresSettings, ServerSettings, Settings
+from caraway.config.kafka import KafkaSettings
+from caraway.config.settings import PostgresSettings, ServerSettings, Settings
 from caraway.stack import ports
 from caraway.stack import stack as stack_module
 from caraway.stack.errors import AlreadyRunningError, PartFailedError, PortInUseError
@@ -51,7 +53,8 @@ class FakeStack(Stack):
 def _without_services(monkeypatch: pytest.MonkeyPatch) -> None:
     jars = JarSet(broker=(), connector=(CONNECTOR,))
     monkeypatch.setattr(stack_module, "ensure_jars", lambda settings, on_progress: jars)
-    monkeypatch.setattr(stack_module, "check_kafka", lambda servers: None)
+    monkeypatch.setattr(stack_module, "check_access", lambda servers: None)
+    monkeypatch.setattr(stack_module, "BrokerAdmin", lambda servers: SimpleNamespace(problem=lambda: None, warning=""))
     monkeypatch.setattr(stack_module, "check_postgres", lambda url: None)
     monkeypatch.setattr(runner_module, "STARTING_SECONDS", 0.02)
     monkeypatch.setattr(runner_module, "BACKOFF_SECONDS", (0.0, 0.01))
@@ -302,7 +305,8 @@ def test_a_stack_waits_for_a_part_longer_than_for_services(settings: Settings, m
 
     with SlowStack(settings) as stack:
         assert set(states(stack.status()).values()) == {PartState.RUNNING}
-    monkeypatch.setattr(stack_module, "check_kafka", lambda servers: "connection refused")
+    broker = SimpleNamespace(problem=lambda: "connection refused", warning="")
+    monkeypatch.setattr(stack_module, "BrokerAdmin", lambda servers: broker)
     with pytest.raises(PartFailedError, match=r"Not ready after 0 s: .*kafka"):
         SlowStack(settings).start()
 
@@ -335,7 +339,9 @@ def test_an_external_service_is_watched(monkeypatch: pytest.MonkeyPatch) -> None
     answers: dict[str, str | None] = {"now": "connection refused"}
     monkeypatch.setattr("caraway.stack.external.WATCH_SECONDS", 0.02)
     history: list[PartStatus] = []
-    service = ExternalService("kafka", lambda: answers["now"], on_change=history.append)
+    service = ExternalService(
+        "kafka", lambda: answers["now"], on_change=history.append, warning=lambda: "one replica only"
+    )
     service.start()
     steps: list[tuple[str | None, Callable[[], bool]]] = [
         (None, lambda: service.status.state is PartState.UNRESPONSIVE),
@@ -346,7 +352,7 @@ def test_an_external_service_is_watched(monkeypatch: pytest.MonkeyPatch) -> None
         eventually(reached)
         answers["now"] = answer
     assert service.stop(None)
-    assert [status.message for status in history] == ["connection refused", "", "gone"]
+    assert [status.message for status in history] == ["connection refused", "one replica only", "gone"]
     assert all(status.external and status.pid is None for status in history)
 
 
