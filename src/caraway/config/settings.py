@@ -526,7 +526,7 @@ def load_settings(data_dir: Path | None = None) -> Settings:
     try:
         settings = Settings(**chosen)
     except ValidationError as error:
-        file = _absolute(data_dir or Path(os.environ.get(f"{ENV_PREFIX}DATA_DIR") or DEFAULT_DATA_DIR)) / FILE_NAME
+        file = absolute(data_dir or Path(os.environ.get(f"{ENV_PREFIX}DATA_DIR") or DEFAULT_DATA_DIR)) / FILE_NAME
         raise ConfigurationError("\n".join([*mistakes, *explanations(Settings, error, file)])) from error
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE_NAME} in the data folder can't be read: {error}") from error

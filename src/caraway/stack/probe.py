@@ -11,6 +11,7 @@ import httpx
 import psycopg
 
 from caraway.addresses.authorities import authorities
+from caraway.addresses.postgres_refusals import remedy_of
 
 # The limit for the answer of a part to a health check. An answer takes milliseconds unless the machine is overloaded.
 TIMEOUT_SECONDS = 3.0
@@ -28,7 +29,8 @@ def check_postgres(url: str) -> str | None:
         with psycopg.connect(url, connect_timeout=int(TIMEOUT_SECONDS), autocommit=True) as connection:
             connection.execute("SELECT 1")
     except psycopg.Error as error:
-        return str(error).strip().splitlines()[0]
+        text = str(error).strip().splitlines()[0]
+        return text + remedy_of(text)
     return None
 
 

@@ -13,11 +13,13 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from caraway.addresses.postgres_refusals import remedy_of
 from caraway.children.logs import begin_anew, quote
 from caraway.children.part import Part, PartState, PartStatus
 from caraway.children.process_table import created_at, end_leftovers, is_alive
 from caraway.children.runner import REPEATED_DEATHS, Runner
 from caraway.client.discovery import DEFAULT_PORT
+from caraway.config.errors import ConfigurationError
 from caraway.config.settings import Settings
 from caraway.stack import ports
 from caraway.stack.announcement import announce, withdraw
@@ -97,7 +99,7 @@ class Stack:
 
         Raises:
             AlreadyRunningError: Another stack runs in the data folder.
-            ConfigurationError: A Kafka of the user's own refuses the settings.
+            ConfigurationError: A Kafka or Postgres of the user's own refuses the settings.
             DataFolderError: The data folder can't be used.
             PortInUseError: The port that the settings name for the server is taken.
             JarsError: A Java library can't be fetched.
@@ -169,6 +171,8 @@ class Stack:
             parts.append(embedded_postgres)
         else:
             url = postgres.url
+            if (reason := check_postgres(url)) is not None and remedy_of(reason):
+                raise ConfigurationError(f"postgres.url: {reason}")
             parts.append(ExternalService("postgres", lambda: check_postgres(url), on_change=self._changed_part))
         self._report("Looking for the Java libraries")
         jars = ensure_jars(

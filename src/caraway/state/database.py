@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
+from caraway.addresses.postgres_refusals import remedy_of
 from caraway.errors import UnavailableError
 
 # How long an operation is repeated during an outage. After a kill, the embedded Postgres is back within some 2 s; an
@@ -144,4 +145,4 @@ def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: flo
             raise
         reason = str(error.orig).strip()
         silence = "doesn't answer" if engine in _ENDING else f"has not answered for {timeout_seconds:g} s"
-        raise UnavailableError(f"could not {what}: Postgres {silence} ({reason})") from error
+        raise UnavailableError(f"could not {what}: Postgres {silence} ({reason}{remedy_of(reason)})") from error
