@@ -70,7 +70,7 @@ test *options:
     export CARAWAY_TESTS=ci
     failed=0
     said=$(mktemp)
-    nice -n 5 {{python}} -m pytest tests/unit -m "not full" -p no:schemathesis -p no:anyio -n {{units}} --dist worksteal --durations=10 {{options}} >"$said" 2>&1 &
+    nice -n 2 {{python}} -m pytest tests/unit -m "not full" -p no:schemathesis -p no:anyio -n {{units}} --dist worksteal --durations=10 {{options}} >"$said" 2>&1 &
     units=$!
     {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}} || failed=$?
     wait "$units" || failed=$?

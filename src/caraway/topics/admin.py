@@ -31,6 +31,8 @@ _REMEDIES = {
     "/tls alert": "the broker doesn't accept the certificate: check kafka.certificate_file and kafka.key_file",
     "SASL authentication error": "check kafka.user, kafka.password and kafka.sasl_mechanism",
     "supported mechanisms": "check kafka.sasl_mechanism and kafka.security_protocol",
+    # A port without TLS closes the connection, which librdkafka doesn't always see as an error of TLS.
+    "state SSL_HANDSHAKE": "the port doesn't end the handshake of TLS, which kafka.security_protocol asks for",
 }
 # It is told at the start, and by `caraway status`.
 ALONE = (
