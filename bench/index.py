@@ -15,7 +15,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,9 @@ SECOND = 1_000_000
 HOUR, DAY = 3600 * SECOND, 86_400 * SECOND
 START_US = 1_700_000_000 * SECOND
 WINDOWS = {"hour": HOUR, "day": DAY, "forever": None}
+# The windows of the case of many keys, each of which has up to this many events in a month.
+MANY_WINDOWS = {"5m": HOUR // 12, "1h": HOUR, "1d": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
+MANY_KEYS, MANY_EVENTS = 100, 1500
 FUNCTIONS = (
     AggregateFunction.COUNT,
     AggregateFunction.SUM,
@@ -81,7 +84,9 @@ def main() -> None:
         "python": platform.python_version(),
         "geometry": {"base_bits": geometry.base_bits, "fan_bits": geometry.fan_bits, "split": geometry.split},
         "writes_per_s": writes(options.aggregate_inputs, geometry),
-        "read_us": reads(options.events, geometry) | kept_reads(options.events // 10, geometry),
+        "read_us": reads(options.events, geometry)
+        | kept_reads(options.events // 10, geometry)
+        | many_reads(min(MANY_EVENTS, options.events // MANY_KEYS), geometry),
     }
     show(figures)
     if options.json:
@@ -144,6 +149,26 @@ def reads(most: int, geometry: Geometry) -> dict[str, dict[str, float]]:
     return results
 
 
+def many_reads(each: int, geometry: Geometry) -> dict[str, dict[str, float]]:
+    """Return the time a key of reads of 25 windows, of one key and of many, if each has some events in a month."""
+    index = plan(IndexKind.AGGREGATE, windows=MANY_WINDOWS)
+    count = max(1, each) * MANY_KEYS
+    keys = [CODEC.encode_key([f"key{number}"]) or b"" for number in range(MANY_KEYS)]
+    columns, now = [spec.into for spec in index.aggregates], START_US + 30 * DAY
+    figures: dict[str, float] = {}
+    with store(geometry) as opened:
+        write(IndexWriter(opened), index, messages(count, MANY_KEYS, step_us=30 * DAY // count), BACKLOG_BATCH)
+        reader = IndexReader(opened)
+        for asked in (keys[:1], keys):
+            times = []
+            for _ in range(READS // 10):
+                started = time.perf_counter()
+                reader.read(index, asked, now, columns)
+                times.append((time.perf_counter() - started) * 1e6 / len(asked))
+            figures[f"a key, {len(asked)} asked"] = round(statistics.median(times), 1)
+    return {f"25 windows, {each:,} events in 30 days": figures}
+
+
 def kept_reads(count: int, geometry: Geometry) -> dict[str, dict[str, float]]:
     """Return the median time of reads of one key with `count` events a day, by aggregate and window."""
     results: dict[str, dict[str, float]] = {}
@@ -182,7 +207,7 @@ def keeping(length_us: int | None = None, *, window: ContinuousWindow | HoppingW
     return replace(plan(IndexKind.AGGREGATE), asset=b"bench--9", aggregates=aggregates)
 
 
-def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
+def plan(kind: IndexKind, *, revised: bool = False, windows: Mapping[str, int | None] = WINDOWS) -> IndexPlan:
     """Return the plan of an index of versions or of the aggregates."""
     aggregates = tuple(
         AggregateSpec(
@@ -194,7 +219,7 @@ def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
             dtype=FLOAT,
         )
         for function in FUNCTIONS
-        for name, window_us in WINDOWS.items()
+        for name, window_us in windows.items()
     )
     return IndexPlan(
         dataset="Bench",

@@ -119,6 +119,7 @@ def caraway_requests(events: int) -> Requests:
         "1 x 1, and 1 function": (bodies("Coded.driver", ["Coded.base", "Coded.tripled"], 1), 1),
     }
     windows, size = [f"Hundred.{name}" for name in THIRTY if not name.endswith("forever")], 10
+    found["100 x 25 windows"] = (bodies("Hundred.driver", windows, MANY), 1)
     while size <= events:
         body = orjson.dumps({"inputs": ["Hundred.driver"], "outputs": windows, "data": {"Hundred.driver": [size]}})
         found[f"25 windows, {size:,} events"] = ([body], 1)

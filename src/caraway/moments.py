@@ -142,27 +142,25 @@ class Moments:
         moments.restore(packed)
         return moments
 
-    def merge_packed(self, packed: Packed) -> None:
-        """Add the values of a packed state, without making an object of it."""
-        total, squares = packed[2], packed[3]
-        if type(total) is bytes:
-            total = int.from_bytes(total, signed=True)
-        if type(squares) is bytes:
-            squares = int.from_bytes(squares, signed=True)
-        exponent = packed[1]
-        spare = exponent - self.exponent
-        if spare < 0:
+    def merge_packed(self, states: Sequence[Packed]) -> None:
+        """Add the values of packed states, at least one, without making objects of them."""
+        exponent = min([state[1] for state in states])
+        if exponent < self.exponent:
             self._extend(exponent)
-        elif spare:
-            total <<= spare
-            squares <<= 2 * spare
-        self.count += packed[0]
-        self.total += total
-        self.squares += squares
-        if len(packed) > 4:
-            self.infinities += packed[4]
-            self.negative_infinities += packed[5]
-            self.nans += packed[6]
+        exponent = self.exponent
+        self.count += sum([state[0] for state in states])
+        for state in states:
+            total, squares, spare = state[2], state[3], state[1] - exponent
+            if type(total) is bytes:
+                total = int.from_bytes(total, signed=True)
+            if type(squares) is bytes:
+                squares = int.from_bytes(squares, signed=True)
+            self.total += total << spare
+            self.squares += squares << 2 * spare
+            if len(state) > 4:
+                self.infinities += state[4]
+                self.negative_infinities += state[5]
+                self.nans += state[6]
 
     def restore(self, packed: Sequence[Any]) -> None:
         """Take over a packed state; the object must be new."""

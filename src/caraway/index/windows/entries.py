@@ -1,12 +1,12 @@
 """The entries of one key in one state of the database."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rocksdict import RdictIter
 
-from caraway.index.aggregates.layout import AggregateInput, Layout
+from caraway.index.aggregates.layout import Layout
 from caraway.index.aggregates.partials import unpack
 from caraway.index.storage.database import check_end
 from caraway.index.storage.geometry import Geometry
@@ -41,6 +41,28 @@ class Ended(NamedTuple):
     end_us: int
     order: bytes
     record: Record
+
+
+class Inputs(NamedTuple):
+    """Some aggregate inputs in order of time: their times, the columns that the layout reads, and their ranks.
+
+    If the layout has no extras, nothing depends on ranks, and there are none.
+    """
+
+    times: Sequence[int]
+    columns: Sequence[Sequence[object]]
+    orders: Sequence[bytes]
+
+    def between(self, first: int, last: int) -> "Inputs":
+        """Return those from `first` to `last`."""
+        times, columns, orders = self
+        start, end = bisect_left(times, first), bisect_right(times, last)
+        return Inputs(times[start:end], [column[start:end] for column in columns], orders[start:end])
+
+    def followed_by(self, later: "Inputs") -> "Inputs":
+        """Return these aggregate inputs and some later ones."""
+        columns = [[*ours, *theirs] for ours, theirs in zip(self.columns, later.columns, strict=True)]
+        return Inputs([*self.times, *later.times], columns, [*self.orders, *later.orders])
 
 
 class KeyEntries:
@@ -94,23 +116,24 @@ class KeyEntries:
         check_end(iterator)
         return tiles
 
-    def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[AggregateInput]]) -> None:
-        """Append the aggregate inputs from `first` to `last` to the segments between `cuts`."""
-        iterator, decode, values = self.iterator, self._shape.codec.decode_value, self._shape.layout.values
+    def inputs(self, first: int, last: int) -> Inputs:
+        """Return the aggregate inputs from `first` to `last`."""
+        iterator, layout = self.iterator, self._shape.layout
         entries = self._prefix + RAW
-        rank = len(entries) + TIME_BYTES
         end = from_time(entries, last + 1)
         iterator.seek(from_time(entries, first))
-        while iterator.valid():
-            key = iterator.key()
-            if key >= end:
-                break
-            record = decode(iterator.value())
-            if record.row is not None:
-                time_us = record.time
-                segments[bisect_right(cuts, time_us) - 1].append((time_us, values(record), key[rank:]))
+        keys, values = [], []
+        while iterator.valid() and (key := iterator.key()) < end:
+            keys.append(key)
+            values.append(iterator.value())
             iterator.next()
         check_end(iterator)
+        # All raw entries are puts.
+        records = self._shape.codec.decode_puts(values)
+        times = [record.time for record in records]
+        rank = len(entries) + TIME_BYTES
+        orders = [key[rank:] for key in keys] if layout.extras else []
+        return Inputs(times, layout.columns_of_rows([record.row for record in records], times), orders)
 
     def ranked(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the aggregate inputs from `first` to `last`, oldest first. The caller must not move the iterator."""

@@ -281,7 +281,7 @@ def _decoded(layout: Layout, data: bytes) -> Partial:
     if not layout.extras:
         return Partial.restored(packed)
     tile = layout.empty()
-    tile.merge_packed(packed)
+    tile.merge_packed([packed])
     tile.flags = packed[3]
     return tile
 

@@ -11,7 +11,6 @@ from caraway.index.aggregates.results import Result, results_of
 from caraway.index.records.max_event_time import read_max_event_time
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.intervals import (
-    WINDOW_REST_US,
     Interval,
     OwnWindow,
     has_max_event_time,
@@ -19,11 +18,11 @@ from caraway.index.storage.intervals import (
     latest,
     own_windows,
 )
-from caraway.index.storage.keys import FIRST_TIME_US, key_prefix
+from caraway.index.storage.keys import key_prefix
 from caraway.index.windows.changes import last_change
 from caraway.index.windows.entries import Contents, Ended, IndexShape, KeyEntries
 from caraway.index.windows.lists import ListReader
-from caraway.index.windows.range_query import RangeQuery, add_ended, totals_of
+from caraway.index.windows.range_query import totals_of
 from caraway.plan.model import IndexPlan
 
 # A function that reads a key as of a time in microseconds. It returns the values of the columns, and whether the key
@@ -50,12 +49,11 @@ class WindowReader:
         for result in wanted:
             if result.finish is not None:
                 summed.setdefault(_window(result), []).append(result)
-        # The windows are sorted from the longest to the shortest. `_continuous` goes through them backwards, and adds
-        # to each total only the rows by which a window is longer than the one before.
-        self._summed = [(window, summed[window]) for window in sorted(summed, key=_shortness)]
-        self._lengths = [_lived_us(window) for window, _ in self._summed]
+        self._summed = summed
         self._needed = frozenset[int]().union(*(result.extras for result in wanted))
-        self._windows = own_windows(plan)
+        # Discrete windows and the time of the last change depend on all windows of the plan, others only on those read.
+        needs_all = self._has_max_event_time or self._needs_time
+        self._windows = own_windows(plan) if needs_all else {*summed, *(window for _, window, _ in self._lists)}
         keys = {column.name: position for position, column in enumerate(plan.schema.keys)}
         self._needs_key = any(name in keys for name in columns)
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
@@ -89,49 +87,17 @@ class WindowReader:
         if not there and not (has_ended and _was_there(entries, ended, latest)):
             return [pick(echo, values, None) for pick in self._columns], False
         contents = Contents(entries, root if there else None, ended)
-        if self._has_max_event_time:
-            self._discrete(contents, intervals, at_us, values)
-        elif self._summed:
-            self._continuous(contents, at_us, values)
+        if not self._has_max_event_time:
+            intervals = {window: interval_at(window, at_us, None) for window in self._windows}
+        if self._summed:
+            wanted = [intervals[window] for window in self._summed]
+            totals = totals_of(self._shape, contents, wanted, self._needed)
+            for results, total in zip(self._summed.values(), totals, strict=True):
+                finish_all(results, total, at_us, values)
         for result, window, reader in self._lists:
-            interval = intervals[window] if self._has_max_event_time else interval_at(window, at_us, None)
-            values[result.name] = reader.read(contents, interval)
-        time_us = self._last_change(contents, intervals, at_us) if self._needs_time else None
+            values[result.name] = reader.read(contents, intervals[window])
+        time_us = last_change(entries, list(intervals.items()), ended) if self._needs_time else None
         return [pick(echo, values, time_us) for pick in self._columns], True
-
-    def _continuous(self, contents: Contents, at_us: int, values: dict[str, object]) -> None:
-        """Compute windows that all end at the time of the read, so each contains the next shorter one."""
-        firsts = [FIRST_TIME_US if d is None else max(FIRST_TIME_US, at_us - d + 1) for d in self._lengths]
-        parts = RangeQuery(self._shape, contents, [*firsts, at_us + 1], self._needed).parts
-        total: Partial | None = None
-        until = at_us
-        for position in range(len(parts) - 1, -1, -1):
-            if total is None:
-                total = parts[position]
-            elif parts[position].count:
-                total.merge(parts[position])
-            if contents.ended:
-                add_ended(self._shape, total, contents.ended, (firsts[position], until), at_us)
-                until = firsts[position] - 1
-            finish_all(self._summed[position][1], total, at_us, values)
-
-    def _discrete(
-        self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int, values: dict[str, object]
-    ) -> None:
-        """Compute windows that each end with their own last closed bucket."""
-        results: dict[Interval, list[Result]] = {}
-        for window, of_window in self._summed:
-            results.setdefault(intervals[window], []).extend(of_window)
-        filled = [interval for interval in results if interval[0] <= interval[1]]
-        if filled:
-            for interval, total in totals_of(self._shape, contents, filled, self._needed):
-                finish_all(results[interval], total, at_us, values)
-        for interval in results.keys() - set(filled):
-            finish_all(results[interval], self._shape.total(self._needed), at_us, values)
-
-    def _last_change(self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int) -> int | None:
-        every = [(window, intervals.get(window) or interval_at(window, at_us, None)) for window in self._windows]
-        return last_change(contents.entries, every, contents.ended)
 
 
 def max_event_time_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
@@ -157,15 +123,6 @@ def _window(result: Result) -> OwnWindow:
     if window is None:
         raise TypeError(f"{result.name} has no window of its own")
     return window
-
-
-def _lived_us(window: OwnWindow) -> int | None:
-    """Return how long a row stays in a continuous window; None for good."""
-    return None if window.length_us is None else window.length_us + WINDOW_REST_US
-
-
-def _shortness(window: OwnWindow) -> float:
-    return float("-inf") if window.length_us is None else -window.length_us
 
 
 Pick = Callable[[list[object], dict[str, object], int | None], object]
