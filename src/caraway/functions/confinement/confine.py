@@ -22,6 +22,8 @@ OPEN_FILES = 1024
 # those that its user has when it is confined: libraries start a thread for each processor, and some have several such
 # pools.
 THREADS = 512
+# The score that makes the kernel choose a process first.
+OOM_FIRST = "1000"
 
 
 def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: int) -> Report:
@@ -40,6 +42,10 @@ def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: i
     # File descriptor 0 is /dev/null by now, but the fork has copied the `sys.stdin` object of the fork server with its
     # state, so a new object replaces it.
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
+    if system.LINUX:
+        # If the machine's memory runs out, the kernel ends users' functions before it ends the platform.
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(OOM_FIRST, encoding="ascii")
     if memory_mb is not None:
         _limit_memory(memory_mb)
     if policy.mode == "off":
@@ -179,7 +185,8 @@ def _end_with(parent: int) -> None:
 def _limit_memory(memory_mb: int) -> None:
     """Limit the data memory of this process to what it holds now, and `memory_mb` MiB more.
 
-    Reserved addresses don't count. Only Linux has such a limit; elsewhere nothing is limited.
+    Reserved addresses don't count, nor does shared memory, which the filter of calls refuses. Only Linux has such a
+    limit; elsewhere nothing is limited.
     """
     status = Path("/proc/self/status")
     if not status.exists():

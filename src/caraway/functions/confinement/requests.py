@@ -37,7 +37,12 @@ class RestartedProcess:
         return self._process is None
 
     def ask(
-        self, request: object, seconds: float, secrets: SecretProvider | None, read: Callable[[object], Answer]
+        self,
+        request: object,
+        seconds: float,
+        secrets: SecretProvider | None,
+        read: Callable[[object], Answer],
+        unpack: Callable[[bytes], object] = unpacked,
     ) -> Answer:
         """Send a request, answer the questions for secrets that follow, and return what `read` makes of the answer.
 
@@ -47,6 +52,7 @@ class RestartedProcess:
             secrets: The secrets that the function may ask for; None means none.
             read: Parses the answer, which may be any value, since a function can write to the channel. It raises
                 `EOFError` for a value that is no answer.
+            unpack: Returns the value of the bytes of an answer.
 
         Raises:
             EndedError: There was no answer in time, or the process has ended.
@@ -61,7 +67,7 @@ class RestartedProcess:
         try:
             while True:
                 process.channel.send(pickled(message), deadline)
-                match unpacked(process.channel.receive(deadline)):
+                match unpack(process.channel.receive(deadline)):
                     case ["secret", str(name)] if secrets is not None:
                         message = secret_answer(secrets, name)
                     case answer:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from caraway.errors import CarawayError
 from caraway.functions.confinement.policy import Confinement
 from caraway.functions.confinement.requests import Answer, EndedError, RestartedProcess
+from caraway.functions.confinement.values import unpacked_flat
 from caraway.functions.pipelines.calls import CallBatch, struct_array, unpacked_call
 from caraway.secrets.port import SecretAddress, provider_of
 
@@ -107,7 +108,7 @@ class FunctionChild(RestartedProcess):
                     raise EOFError("an unreadable answer")
 
         try:
-            return self.ask(batch, seconds, None if address is None else provider_of(address), read)
+            return self.ask(batch, seconds, None if address is None else provider_of(address), read, unpacked_flat)
         except CarawayError as error:
             raise RuntimeError(str(error)) from error
 

@@ -165,6 +165,7 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "environment": lambda _: sorted(f"{name}={value}" for name, value in os.environ.items()),
     "import": lambda name: type(__import__(name)).__name__,
     "kill": _kill,
+    "pid": lambda _: os.getpid(),
     "program": lambda _: subprocess.run([sys.executable, "-c", ""], check=True),
     "read": _read,
     "resolve": lambda name: socket.getaddrinfo(name, 80),

@@ -159,6 +159,12 @@ def test_a_function_changes_nothing_about_files_but_their_content() -> None:
         }
 
 
+def test_functions_die_first_when_the_memory_of_the_machine_runs_out() -> None:
+    with trying(Confinement()) as attempt:
+        score = Path("/proc", attempt("pid"), "oom_score_adj").read_text(encoding="ascii")
+    assert score == "1000\n"
+
+
 def test_processes_can_be_allowed() -> None:
     with trying(Confinement(processes=True)) as attempt:
         assert attempt("bomb") == "done"
