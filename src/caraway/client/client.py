@@ -1,7 +1,7 @@
 """`Client`: commit definitions, log events, query features."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -29,6 +29,7 @@ from caraway.client.frames import (
     rows_of,
     typed_array,
     typed_column,
+    typed_values,
     untyped_array,
     untyped_column,
 )
@@ -39,7 +40,7 @@ from caraway.client.results import CommitResult, LogReport, LogResult, commit_re
 from caraway.client.secrets import Secrets
 from caraway.client.waiting import WaitResult, wait_until_served
 from caraway.datasets.dataset import Dataset
-from caraway.dtypes.types import optional
+from caraway.dtypes.types import DataType, optional
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
@@ -372,13 +373,47 @@ class Client(OfflineCalls, Content, Secrets, Branches):
             InvalidInputError: An argument is wrong, or the frame lacks a column.
             RemoteError: The server refused, or a feature can't be computed.
         """
-        input_names = list(input_features(inputs, "query"))
         wanted = output_features(outputs, "query")
+        answer = self._answer(inputs, wanted, input_dataframe, log, workflow, sampling_rate, timestamps)
+        return pd.DataFrame(_result(answer, wanted, typed_array, untyped_array), copy=False)
+
+    def query_rows(
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        input_dataframe: pd.DataFrame,
+        log: bool = False,
+        workflow: str | None = None,
+        sampling_rate: float | None = None,
+        *,
+        timestamps: "pd.Series[Any] | None" = None,
+    ) -> list[dict[str, Any]]:
+        """Compute features as `query` does, and return each row as a dict of Python values by the names of features.
+
+        Nulls are None. This takes less time than the frame that `query` returns, above all for one row.
+        """
+        wanted = output_features(outputs, "query")
+        answer = self._answer(inputs, wanted, input_dataframe, log, workflow, sampling_rate, timestamps)
+        columns = _result(answer, wanted, typed_values, list)
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def _answer(
+        self,
+        inputs: Sequence[Feature | str],
+        wanted: Named,
+        input_dataframe: pd.DataFrame,
+        log: bool,
+        workflow: str | None,
+        sampling_rate: float | None,
+        timestamps: "pd.Series[Any] | None",
+    ) -> dict[str, list[Any]]:
+        """Return the columns that the server answers to a query; nothing, unasked, if no row or feature is wanted."""
+        input_names = list(input_features(inputs, "query"))
         require_columns(input_dataframe, input_names, "query")
         if sampling_rate is not None and not 0 <= sampling_rate <= 1:
             raise InvalidInputError(f"query: sampling_rate is a share from 0 to 1, not {sampling_rate}")
         if not wanted or not len(input_dataframe):
-            return pd.DataFrame()
+            return {}
         body: dict[str, Any] = {
             "inputs": input_names,
             "outputs": list(wanted),
@@ -389,8 +424,8 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         body |= {name: value for name, value in optional_items.items() if value is not None}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(input_dataframe))
-        answer = self._connection.request("POST", "/query", self._headers(), body=body).json()
-        return pd.DataFrame(_result(answer, wanted), copy=False)
+        answer: dict[str, list[Any]] = self._connection.request("POST", "/query", self._headers(), body=body).json()
+        return answer
 
     def lookup(
         self,
@@ -468,16 +503,21 @@ class Client(OfflineCalls, Content, Secrets, Branches):
         return self._connection.request("POST", f"/dataset/{name}/erase", self._headers(), body=body)
 
 
-def _result(answer: dict[str, list[Any]], wanted: Named) -> dict[str, Any]:
-    """Return the columns of an answer as arrays, of which a frame is made faster than of series."""
+def _result(
+    answer: dict[str, list[Any]],
+    wanted: Named,
+    typed: Callable[[Sequence[Any], DataType, str], Any],
+    untyped: Callable[[Sequence[Any]], Any],
+) -> dict[str, Any]:
+    """Return the columns of an answer, which two functions make: one for features of known types, one for others."""
     columns: dict[str, Any] = {}
-    for name, dtype in wanted.items():
+    for name, dtype in wanted.items() if answer else ():
         if dtype is not None:
-            columns[name] = typed_array(answer[name], dtype, name)
+            columns[name] = typed(answer[name], dtype, name)
             continue
         # A featureset's name stands for all of its features, in the server's order.
         names = [name] if name in answer else [found for found in answer if found.startswith(f"{name}.")]
         for found in names:
             if found not in columns:
-                columns[found] = untyped_array(answer[found])
+                columns[found] = untyped(answer[found])
     return columns

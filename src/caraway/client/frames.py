@@ -12,8 +12,8 @@ import pandas as pd
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
 from caraway.dtypes.frames import objects, to_array
 from caraway.dtypes.instants import instant_us, iso_instant
-from caraway.dtypes.types import DataType, is_optional, optional, type_name
-from caraway.dtypes.values import from_json, is_null
+from caraway.dtypes.types import DataType, base_type, is_optional, optional, type_name
+from caraway.dtypes.values import decode, from_json, is_null
 from caraway.errors import InvalidInputError
 
 
@@ -89,6 +89,12 @@ def typed_array(values: Sequence[Any], dtype: DataType, name: str) -> Any:
 def typed_column(values: Sequence[Any], dtype: DataType, name: str) -> "pd.Series[Any]":
     """Return JSON values as a column of a type."""
     return pd.Series(typed_array(values, dtype, name), name=name, copy=False)
+
+
+def typed_values(values: Sequence[Any], dtype: DataType, name: str) -> list[Any]:
+    """Return JSON values as Python objects of a type; nulls are None."""
+    read = decode(base_type(dtype))
+    return [None if value is None else read(value) for value in _stored(values, dtype, name)]
 
 
 def _stored(values: Sequence[Any], dtype: DataType, name: str) -> list[Any]:

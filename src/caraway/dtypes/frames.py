@@ -47,7 +47,7 @@ def _numbers(values: Sequence[Any], kind: type, array: Any, nullable: str) -> An
     """Return a nullable array; NaN is a null."""
     if not {kind, type(None)}.issuperset(map(type, values)):
         # The array's own constructor converts values of other types, or refuses them.
-        return pd.array(values, dtype=nullable)  # type: ignore[call-overload] # its types know names only as literals
+        return pd.array(values, dtype=nullable)  # type: ignore[call-overload]
     filled = [0 if value is None else value for value in values] if None in values else values
     data: Any = np.array(filled, dtype=kind)
     mask = np.array([value is None or value != value for value in values], dtype=np.bool_)  # noqa: PLR0124 (NaN only)

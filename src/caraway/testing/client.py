@@ -13,6 +13,7 @@ from caraway.client.results import CommitResult, LogResult
 from caraway.client.waiting import WaitResult
 from caraway.client.why import WhyInputs, question_of
 from caraway.datasets.dataset import Dataset
+from caraway.dtypes.values import is_null
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
@@ -164,6 +165,11 @@ class MockClient(Client):
         at = None if timestamps is None else row_times(timestamps, len(frame))
         with hooks.secrets_of(self.get_secret):
             return compute(branch.queries, given, list(wanted), frame, at)
+
+    def query_rows(self, *given: Any, **named: Any) -> list[dict[str, Any]]:
+        """Compute features for each row of a frame, with the arguments of `query`; see `Client.query_rows`."""
+        rows = self.query(*given, **named).astype(object).to_dict("records")
+        return [{str(name): None if is_null(value) else value for name, value in row.items()} for row in rows]
 
     def query_offline(
         self,

@@ -257,9 +257,40 @@ def test_query_by_names_is_untyped() -> None:
     assert found["Pot.wet"][0] is pd.NA
 
 
+def test_query_rows() -> None:
+    answer: dict[str, Any] = {
+        "Pot.wet": [0.5, None],
+        "Pot.seen": ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00Z"],
+        "Pot.spans": [[{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}], []],
+        "Pot.pot": [1, 2],
+    }
+    asked = pd.DataFrame({"Pot.pot": [1, 2]})
+    rows = Server(answer).client().query_rows([Pot.pot], [Pot.wet, Pot.seen, Pot.spans, "Pot.pot"], asked)
+    first, second = datetime(2024, 1, 1, 0, 0, 0, 1, UTC), datetime(2024, 1, 1, tzinfo=UTC)
+    assert [list(row) for row in rows] == [list(answer), list(answer)]
+    assert [(row["Pot.wet"], row["Pot.seen"], row["Pot.pot"]) for row in rows] == [(0.5, first, 1), (None, second, 2)]
+    assert isinstance(rows[0]["Pot.spans"][0], Window)
+    assert rows[1]["Pot.spans"] == []
+    # Features given by name have the values of the answer.
+    named = Server(answer).client().query_rows(["Pot.pot"], ["Pot"], asked)
+    assert named[0] == {name: values[0] for name, values in answer.items()}
+    assert Server({}).client().query_rows([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": []})) == []
+    with pytest.raises(InvalidInputError, match=r"Pot\.pot is int"):
+        Server({"Pot.pot": [None]}).client().query_rows([Pot.pot], [Pot.pot], asked)
+
+
 def test_query_by_names_has_the_dtypes_that_pandas_infers() -> None:
-    numbers: list[list[Any]] = [[1, 2], [0.5, 1.5], [1, 0.5], [1, None], [2**63, 1]]
-    columns = [*numbers, [True, False], ["a", "b"], [[1], [2, 3]], [{}, "a"]]
+    columns: list[list[Any]] = [
+        [1, 2],
+        [0.5, 1.5],
+        [1, 0.5],
+        [True, False],
+        ["a", "b"],
+        [1, None],
+        [2**63, 1],
+        [[1], [2, 3]],
+        [{}, "a"],
+    ]
     answer: dict[str, list[Any]] = {f"Pot.f{number}": column for number, column in enumerate(columns)}
     found = Server(answer).client().query(["Pot.pot"], ["Pot"], pd.DataFrame({"Pot.pot": [1, 2]}))
     for name, values in answer.items():

@@ -69,9 +69,8 @@ def test_instants_beyond_pandas_are_told_not_wrapped_around() -> None:
 def test_numbers_are_the_arrays_that_pandas_makes(typed: tuple[DataType, str], values: list[object]) -> None:
     dtype, nullable = typed
     try:
-        expected = pd.array(values, dtype=nullable)  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError, RuntimeWarning):
-        # No column of this type has these values.
+        expected: Any = pd.array(values, dtype=nullable)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
         return
     found = to_series(values, dtype)
     pd.testing.assert_series_equal(found, pd.Series(expected))
