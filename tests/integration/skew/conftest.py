@@ -66,10 +66,13 @@ class Shop:
         self.client.wait()
         return datasets
 
-    def pay(self, user: int, price: float, at: datetime, item: str = "x") -> None:
+    def pay(self, user: int, price: float, at: datetime, item: str = "x") -> datetime:
+        """Log a payment, wait until it is served, and return the time at which it had just been accepted."""
         row = {"user": [user], "price": [price], "item": [item], "at": [at]}
         self.client.log("tills", "payments", pd.DataFrame(row))
+        accepted = datetime.now(UTC)
         self.client.wait()
+        return accepted
 
     def pay_often(
         self, seed: int, rows: int = 60, users: int = 5, apart_s: float = 7.0, *, first_user: int = 0

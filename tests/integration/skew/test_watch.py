@@ -53,8 +53,8 @@ def test_each_reason_is_told(shop: Shop) -> None:
     shop.ask([till.n, till.chance, till.seconds], [0, 2])
     # The planted answer lacks a payment that was accepted just before, as that of an index that lags would.
     before = int(shop.ask([till.n], [3])["Till.n"][0])
-    shop.pay(3, 1.0, datetime.now(UTC) - timedelta(minutes=1))
-    shop.plant(datetime.now(UTC), {"Till.user": 3}, {"Till.n": before, "Till.city": "c3"})
+    accepted = shop.pay(3, 1.0, datetime.now(UTC) - timedelta(minutes=1))
+    shop.plant(accepted, {"Till.user": 3}, {"Till.n": before, "Till.city": "c3"})
     # Nothing explains this one.
     shop.plant(datetime.now(UTC), {"Till.user": 4}, {"Till.mean": 12345.0, "Till.city": "c4"})
     found = shop.compared(6)
