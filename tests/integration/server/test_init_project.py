@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from caraway.cli import app
 from caraway.client import Client
 from tests.documented_commands import RUN_BY
+from tests.integration.jobs import running_jobs
 from tests.integration.server.server_process import ServerProcess
 from tests.markdown import console_commands, matches
 from tests.timeouts import scaled
@@ -19,7 +21,7 @@ BRANCH = "newcomer"
 NAME = "tests/integration/server/test_init_project.py::test_the_readme_of_a_new_project"
 
 
-def test_the_readme_of_a_new_project(server: ServerProcess, tmp_path: Path) -> None:
+def test_the_readme_of_a_new_project(server: ServerProcess, spark: SparkSession, tmp_path: Path) -> None:
     project = tmp_path / "shop"
     assert CliRunner().invoke(app, ["init", str(project)]).exit_code == 0
     commands = list(console_commands(project / "README.md"))
@@ -38,7 +40,7 @@ def test_the_readme_of_a_new_project(server: ServerProcess, tmp_path: Path) -> N
         "CARAWAY_BRANCH": BRANCH,
         "COLUMNS": "200",
     }
-    with Client(str(server.settings.server.url), branch=BRANCH) as client:
+    with running_jobs(server.settings, spark), Client(str(server.settings.server.url), branch=BRANCH) as client:
         client.init_branch(BRANCH)
         # One shell runs them all, since a later command uses a variable of an earlier one.
         marks = [f"--- {number}" for number in range(len(here))]
