@@ -26,7 +26,7 @@ __owner__ = "tests@example.com"
 
 
 @struct
-class Place:
+class Residence:
     city: str
     zip: Optional[int]
 
@@ -49,7 +49,7 @@ class Things:
     many: List[int]
     pairs: Dict[str, float]
     vector: Embedding[2]
-    place: Place
+    place: Residence
     at: datetime = field(timestamp=True)
 
 
@@ -70,7 +70,7 @@ class Thing:
     many: Optional[List[int]] = F(Things.many)
     pairs: Optional[Dict[str, float]] = F(Things.pairs)
     vector: Optional[Embedding[2]] = F(Things.vector)
-    place: Optional[Place] = F(Things.place)
+    place: Optional[Residence] = F(Things.place)
 
 
 VALUES: dict[str, Any] = {
@@ -137,10 +137,10 @@ def test_looked_up_columns_have_the_dtypes_of_the_contract(things: MockClient, f
 def test_looked_up_structs_are_instances_and_supplied_ones_mappings(things: MockClient) -> None:
     frame = pd.DataFrame({"Thing.key": [1, 2]})
     found, absent = things.query([Thing.key], [Thing.place], frame)["Thing.place"].tolist()
-    assert isinstance(found, Place)
-    assert found == Place(city="Rome", zip=None)
+    assert isinstance(found, Residence)
+    assert found == Residence(city="Rome", zip=None)
     assert absent is pd.NA
-    given = pd.DataFrame({"Thing.place": [Place(city="Bari", zip=7)]})
+    given = pd.DataFrame({"Thing.place": [Residence(city="Bari", zip=7)]})
     echoed = things.query([Thing.place], [Thing.place], given)["Thing.place"].tolist()
     assert echoed == [{"city": "Bari", "zip": 7}]
     assert type(echoed[0]) is dict
