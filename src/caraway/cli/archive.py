@@ -3,10 +3,8 @@
 from datetime import datetime
 
 from caraway.cli.options import command
-from caraway.cli.output import out, plain_table
+from caraway.cli.output import out, plain_table, print_bytes
 from caraway.cli.remote import BranchOptions, JsonOption, ask, show_json
-
-UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 @command
@@ -27,22 +25,12 @@ def archive(server: BranchOptions, as_json: JsonOption = False) -> None:
             found["kind"],
             _number(found["rows"]),
             _number(found["files"]),
-            size(found["bytes"]),
+            print_bytes(found["bytes"]),
             _number(found["messages"]),
             _time(found["written_at"]),
             found["url"] or "not written yet",
         )
     out.print(table if table.row_count else "Nothing is archived: nothing was committed.")
-
-
-def size(found: int | None) -> str:
-    """Return a number of bytes for people."""
-    if found is None:
-        return ""
-    value, unit = float(found), 0
-    while value >= 1024 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} {UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {UNITS[unit]}"
 
 
 def _number(found: int | None) -> str:

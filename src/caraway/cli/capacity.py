@@ -10,9 +10,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from caraway.cli.explain import graph_of
+from caraway.cli.explain import EnvOption, ModuleArgument, StackBranchOption, graph_of
 from caraway.cli.options import command
-from caraway.cli.output import out, plain_table
+from caraway.cli.output import out, plain_table, print_bytes
+from caraway.cli.remote import JsonOption
 from caraway.cli.server_options import DataOption
 from caraway.config.settings import load_settings
 from caraway.errors import InvalidInputError
@@ -47,14 +48,12 @@ class Asked:
 @command
 def capacity(
     asked: Asked,
-    module: Annotated[
-        str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
-    ] = "",
+    module: ModuleArgument = "",
     *,
-    branch: Annotated[str, typer.Option(help="The branch of the running stack.")] = MAIN,
-    env: Annotated[str, typer.Option(help="Take only definitions for this environment.")] = "",
+    branch: StackBranchOption = MAIN,
+    env: EnvOption = "",
     data: DataOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Estimate the cores, disks and shards that definitions need at some rates (docs/guides/scaling.md)."""
     load = Load(
@@ -97,8 +96,8 @@ def picture(found: Capacity) -> RenderableType:
     """Return what a plan needs as tables."""
     parts = plain_table("part", "records/s", "cores", "disk", "")
     for part in found.parts:
-        parts.add_row(part.name, f"{part.rate:,.0f}", f"{part.cores:,.2f}", _size(part.bytes), part.note)
-    parts.add_row("all", "", f"{found.cores:,.2f}", _size(found.bytes), "", style="bold")
+        parts.add_row(part.name, f"{part.rate:,.0f}", f"{part.cores:,.2f}", print_bytes(part.bytes or None), part.note)
+    parts.add_row("all", "", f"{found.cores:,.2f}", print_bytes(found.bytes or None), "", style="bold")
     shards = plain_table("shards", "busiest index thread", "takes at most")
     for one in found.shards:
         times = "any rate" if math.isinf(one.times) else f"{one.times:,.2f} x these rates"
@@ -115,11 +114,3 @@ def _advice(found: Capacity) -> str:
         f"index.shards = {found.needed_shards}, on as many servers, and kafka.partitions a multiple of it, keep each "
         "index thread below 70% of a core."
     )
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if size else ""
-        size /= 1024
-    return f"{size:,.1f} PiB"

@@ -11,6 +11,7 @@ from rich.tree import Tree
 from caraway.cli.definitions import find_definitions
 from caraway.cli.options import command
 from caraway.cli.output import out
+from caraway.cli.remote import JsonOption
 from caraway.cli.server_options import DataOption
 from caraway.client import Client
 from caraway.config.settings import Settings, load_settings
@@ -27,16 +28,21 @@ from caraway.state.database import connect
 from caraway.state.model import MAIN
 from caraway.state.reader import StateReader
 
+# The options of commands that take definitions from a module, or those that a branch of the running stack holds.
+ModuleArgument = Annotated[
+    str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
+]
+StackBranchOption = Annotated[str, typer.Option(help="The branch of the running stack.")]
+EnvOption = Annotated[str, typer.Option(help="Take only definitions for this environment.")]
+
 
 @command
 def explain(
-    module: Annotated[
-        str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
-    ] = "",
-    branch: Annotated[str, typer.Option(help="The branch of the running stack.")] = MAIN,
-    env: Annotated[str, typer.Option(help="Take only definitions for this environment.")] = "",
+    module: ModuleArgument = "",
+    branch: StackBranchOption = MAIN,
+    env: EnvOption = "",
     data: DataOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what runs for definitions: jobs with their modes, steps and state, topics, indexes, what is shared."""
     settings = load_settings(data)

@@ -13,6 +13,7 @@ from caraway.errors import CarawayError
 
 # The characters of a line of output that goes into a file or a pipe, where no terminal limits the width.
 WIDE = 160
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
@@ -21,6 +22,16 @@ err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() el
 def cut(text: str, characters: int) -> str:
     """Return a text for a table: whole, or so many characters of it with an ellipsis."""
     return text if len(text) <= characters else f"{text[:characters]}…"
+
+
+def print_bytes(found: float | None) -> str:
+    """Return a number of bytes for people; nothing if it isn't known."""
+    if found is None:
+        return ""
+    value, unit = float(found), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 or value >= 100 else f"{value:.1f} {_UNITS[unit]}"
 
 
 def plain_table(*headings: str) -> Table:

@@ -53,7 +53,7 @@ from caraway.server.freshness.arrivals import Arrivals
 from caraway.server.freshness.freshness import FreshnessWatch
 from caraway.server.health import Health, KafkaCheck
 from caraway.server.lags import Lags
-from caraway.server.offline_runner import OfflineRunner
+from caraway.server.offline_runner import PROGRAM, OfflineRunner
 from caraway.server.quality_runner import QualityRunner
 from caraway.server.rates import Rates
 from caraway.server.reconciling import Reconciling
@@ -93,7 +93,7 @@ STOP_S = 3.0
 BACKGROUND_STOP_S = 1.0
 # The programs whose processes are forked from one that has imported them: imports would take longer than most offline
 # queries, and the processes share the memory of what they import.
-FORKED = ("caraway.offline", "caraway.quality", "caraway.skew", "caraway.drift_watch")
+FORKED = (PROGRAM, "caraway.quality", "caraway.skew", "caraway.drift_watch")
 
 
 def addresses(settings: Settings) -> tuple[str, str]:

@@ -51,7 +51,7 @@ _ALLOWED = """
     timerfd_create:283:85 timerfd_gettime:287:87 timerfd_settime:286:86 times:100:153 umask:95:166 uname:63:160
     unlink:87:- unlinkat:263:35 vmsplice:278:75 wait4:61:260 waitid:247:95 write:1:64 writev:20:66
 """
-# These calls are allowed with some arguments: see `_limits`.
+# A call of this list is allowed only with the arguments that `_limits` names.
 _LIMITED = """
     clone:56:220 fcntl:72:25 ioctl:16:29 kill:62:129 mmap:9:222 open:2:- openat:257:56 prctl:157:167
     prlimit64:302:261 sched_setaffinity:203:122 sched_setattr:314:274 sched_setparam:142:118

@@ -153,7 +153,7 @@ def test_harmful_calls_are_refused_whatever_the_rights(machine: str, *, rights: 
     for name, numbers in HARMFUL.items():
         if numbers[column] is not None:
             assert verdict(numbers[column] or 0) == "EPERM", name
-    # These are calls that the kernel doesn't have yet, and those of the x32 interface.
+    # The kernel doesn't have the first two numbers yet, and the others are calls of the x32 interface.
     for later in (LATEST + 1, 1000, 0x40000000, 0x40000000 | 90):
         assert verdict(later) == "ENOSYS"
 
