@@ -1,0 +1,145 @@
+"""docs/security.md: each promise names its tests, and each finding of the reviews is defended or told as open."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.markdown import DOCS
+
+ROOT = DOCS.parent
+PAGE = (DOCS / "security.md").read_text(encoding="utf-8")
+_TEST = re.compile(r"`((?:tests/[\w/]+\.py|…)(?:::\w+)?)`")
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+
+SERVER = "tests/integration/server"
+FUNCTIONS = "tests/unit/functions"
+LIMITS = f"{SERVER}/test_open_doors_limits.py"
+CONFINED = f"{FUNCTIONS}/confinement/test_confinement.py"
+# The findings of the security reviews, with the tests of each; or, if it is open, how a sentence of the section "What
+# is not defended" begins or goes on.
+FINDINGS: dict[str, tuple[str, ...]] = {
+    "F1 files and variables by references": (
+        f"{SERVER}/test_open_doors.py::test_no_file_and_no_variable_leaves_by_a_definition",
+    ),
+    "F2 code by an Iceberg catalog": (
+        f"{SERVER}/test_open_doors.py::test_a_catalog_s_answer_runs_no_code",
+        f"{SERVER}/test_open_doors.py::test_a_table_s_properties_run_no_code_and_open_no_file",
+    ),
+    "F3 forms of strangers": (f"{LIMITS}::test_a_form_of_a_stranger_is_bounded_before_it_is_read",),
+    "F4 JSON in forms": (f"{LIMITS}::test_json_in_a_form_has_the_bounds_of_the_api",),
+    "F5 modes, owners and times of files": (
+        f"{CONFINED}::test_a_function_changes_nothing_about_files_but_their_content",
+    ),
+    "F6 functions in one process": (
+        f"{FUNCTIONS}/extractors/test_pool.py::test_a_function_reaches_no_function_of_another_commit",
+        f"{FUNCTIONS}/pipelines/test_children.py::test_a_function_reaches_no_function_of_another_job",
+        f"{FUNCTIONS}/sources/test_calls.py::test_a_function_reaches_no_other_function_of_a_webhook",
+    ),
+    "F7 branches as limits": (f"{SERVER}/test_access.py::test_a_branch_is_a_limit",),
+    "F8 roles for other clouds": ("A role in a request for an offline query",),
+    "F9 one replica": ("tests/integration/topics/test_secured.py::test_brokers_decide_how_many_replicas_there_are",),
+    "F10 exponential patterns": (f"{LIMITS}::test_no_value_takes_exponential_time_or_grows_without_bound",),
+    "F11 shared nodes": (f"{LIMITS}::test_a_small_definition_cannot_become_a_large_one",),
+    "F12 network of connectors": ("Connectors use the server's network",),
+    "F13 tags of definitions": (
+        "tests/unit/server/test_definitions.py::test_what_may_not_be_seen_is_neither_listed_nor_described",
+    ),
+    "F14 tags on the way": ("tests/unit/graph/test_lineage.py::test_tags_of_fields_follow_their_columns",),
+    "F15 memory of functions": (
+        f"{CONFINED}::test_functions_die_first_when_the_memory_of_the_machine_runs_out",
+        f"{FUNCTIONS}/confinement/test_values.py::test_no_message_takes_more_memory_than_was_counted",
+    ),
+    "F16 no TLS": ("The server speaks HTTP without TLS",),
+    "F17 ports taken by others": ("Another user of the machine can take a port",),
+    "F18 the token as a cookie": ("The console's cookie is the token",),
+    "F19 capabilities": (f"{CONFINED}::test_no_capability_is_left_but_to_read_pythons_files",),
+    "F20 the folder of the start": (f"{CONFINED}::test_the_folder_in_which_the_platform_was_started_is_out_of_reach",),
+    "F21 repeated requests read topics": ("A caller who may write data can make the server read whole topics",),
+    "F22 secrets on a command line": ("Spark's settings (`spark.conf`) are on the command line",),
+    "L1 output of functions": ("A function can overwrite, but not truncate",),
+    "L2 a silent caller of the port of secrets": ("connects to the port of functions' secrets",),
+    "L3 health for strangers": ("A stranger can read the reasons",),
+    "L4 a tool that runs code": ("An agent that approves tools",),
+    "L5 folders of others": ("`caraway up --data` trusts the folder",),
+    "L6 a token to whoever listens": ("Commands send `CARAWAY_TOKEN`",),
+    "L7 lost counts of refusals": ("A refusal that can't be written to the audit log",),
+    "L8 positions ahead of topics": ("positions of sources and indexes in Postgres are then ahead",),
+    "L9 archives after a power failure": ("Files of an archive in a folder may be lost",),
+    "L10 records that indexes skip": ("A record that an index can't apply is skipped",),
+    "L11 places that keep erased rows": ("Erased rows stay in some places",),
+    "L12 passwords in definitions": ("A password that is written in a definition",),
+    "L13 clones by tags of another commit": ("A clone of a branch is checked by the tags",),
+    "L14 root in the containers": ("The containers of `deploy/compose.yaml`",),
+    "L15 Delta prefixes": ("A prefix of a Delta table with `..`",),
+    "L16 connections held by strangers": ("A stranger who opens connections",),
+    "L17 a key that wasn't written": ("a file of keys whose folder wasn't written",),
+    "L18 calls that nobody thought of": (
+        f"{FUNCTIONS}/confinement/test_seccomp.py::test_no_call_is_allowed_that_no_table_has",
+    ),
+}
+
+
+def _section(title: str) -> str:
+    parts = _SECTION.split(PAGE)
+    return parts[parts.index(title) + 1]
+
+
+def _promises() -> list[str]:
+    rows = [line for line in _section("What is defended").splitlines() if line.startswith("| ")]
+    return [row for row in rows if not row.startswith("| against ")]
+
+
+@cache
+def _tests_of(path: str) -> frozenset[str]:
+    file = ROOT / path
+    if not file.is_file():
+        return frozenset()
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _missing(test: str) -> str | None:
+    """Return what is wrong with the name of a test, or None."""
+    path, _, name = test.partition("::")
+    if not (ROOT / path).is_file():
+        return f"there is no file {path}"
+    return f"{path} has no test {name}" if name and name not in _tests_of(path) else None
+
+
+@pytest.mark.parametrize("promise", _promises(), ids=lambda promise: promise[2:60])
+def test_a_promise_names_tests_that_exist(promise: str) -> None:
+    shown = promise.rstrip().removesuffix("|").rpartition("|")[2]
+    found = _TEST.findall(shown)
+    assert any("::" in test for test in found), f"name a test, `tests/….py::test_…`, in the last column of {promise}"
+    path = ""
+    for test in found:
+        # An ellipsis stands for the file of the test before.
+        named = path + test[1:] if test.startswith("…") else test
+        path = named.partition("::")[0]
+        assert _missing(named) is None
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.partition(" ")[0])
+def test_a_finding_is_defended_by_tests_or_told_as_open(finding: str) -> None:
+    for shown in FINDINGS[finding]:
+        if shown.startswith("tests/"):
+            assert _missing(shown) is None, f"{finding}: {_missing(shown)}"
+        else:
+            assert shown in _section("What is not defended"), (
+                f"docs/security.md no longer says {shown!r}; if {finding!r} is defended now, name its tests here"
+            )
+
+
+def test_no_finding_is_left_out() -> None:
+    expected = [*(f"F{number}" for number in range(1, 23)), *(f"L{number}" for number in range(1, 19))]
+    assert [finding.partition(" ")[0] for finding in FINDINGS] == expected
+
+
+def test_a_name_of_no_test_is_found() -> None:
+    here = Path(__file__).relative_to(ROOT).as_posix()
+    assert _missing(f"{here}::test_no_finding_is_left_out") is None
+    assert _missing(f"{here}::test_of_nothing") == f"{here} has no test test_of_nothing"
+    assert _missing("tests/docs/test_nothing.py") == "there is no file tests/docs/test_nothing.py"
