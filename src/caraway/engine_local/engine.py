@@ -133,7 +133,7 @@ class LocalEngine:
         spec = self._spec(dataset)
         _check_lookup(spec, keys, columns)
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
-        found = [self._find(spec, key, time_us) for key, time_us in zip(keys, times, strict=True)]
+        found = self._find_all(spec, keys, times)
         missing = dict.fromkeys((field.name for field in spec.fields), None) | absent_values(spec)
         echo = not self._tables[dataset].empty
         rows = [
@@ -219,13 +219,18 @@ class LocalEngine:
                 changed.add(name)
         return [name for name in self._runs if name in changed and name != dataset]
 
-    def _find(self, spec: DatasetSpec, key: tuple[object, ...], at_us: int) -> Mapping[str, object] | None:
-        parts = dict(zip(spec.keys, key, strict=True))
-        if self._erased.get(spec.name, NOTHING_ERASED).hides(parts):
-            return None
+    def _find_all(
+        self, spec: DatasetSpec, keys: Sequence[tuple[object, ...]], times_us: Sequence[int]
+    ) -> list[Mapping[str, object] | None]:
+        erased = self._erased.get(spec.name, NOTHING_ERASED)
+        parts = [dict(zip(spec.keys, key, strict=True)) for key in keys]
+        asked = [(key_of(key, spec.keys), at_us) for key, at_us in zip(parts, times_us, strict=True)]
         with _naming(spec.name):
-            version = self._tables[spec.name].find(key_of(parts, spec.keys), at_us)
-        return None if version is None else version.row
+            found = self._tables[spec.name].find_all(asked)
+        return [
+            None if version is None or erased.hides(key) else version.row
+            for key, version in zip(parts, found, strict=True)
+        ]
 
 
 @contextmanager

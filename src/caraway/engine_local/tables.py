@@ -48,11 +48,11 @@ class Table(Protocol):
     def by_key(self) -> Mapping[Key, Sequence[Version]]:
         """Return the versions of each key."""
 
-    def find(self, key: Key, at_us: int) -> Version | None:
-        """Return the version of a key that holds at a time."""
+    def find_all(self, asked: Sequence[tuple[Key, int]]) -> list[Version | None]:
+        """Return for each key and time the version that holds then."""
 
     def keyed_by(self, keys: Sequence[str]) -> "Table":
-        """Return the same table with another order of key columns, which `by_key` and `find` use."""
+        """Return the same table with another order of key columns, which `by_key` and `find_all` use."""
 
 
 class Relation:
@@ -76,9 +76,9 @@ class Relation:
             groups.setdefault(key_of(version.row, self.keys), []).append(version)
         return groups
 
-    def find(self, key: Key, at_us: int) -> Version | None:
+    def find_all(self, asked: Sequence[tuple[Key, int]]) -> list[Version | None]:
         """See `Table`."""
-        return holding(self.by_key.get(key, ()), at_us)
+        return [holding(self.by_key.get(key, ()), at_us) for key, at_us in asked]
 
     def keyed_by(self, keys: Sequence[str]) -> "Relation":
         """See `Table`."""

@@ -143,7 +143,7 @@ def _joined(operator: ops.Join, left: Traced, datasets: Mapping[str, DatasetSpec
 def _events(operator: ops.Join, left: Traced, right: Table, left_on: Sequence[str]) -> Iterator[tuple[Origin, Meeting]]:
     for (row, time_us, _), origin in zip(left.table.versions, left.origins, strict=True):
         at_us, low_us = time_us + operator.within_high_us, operator.within_low_us
-        found = right.find(key_of(row, left_on), at_us)
+        found = right.find_all([(key_of(row, left_on), at_us)])[0]
         earliest = None if low_us is None else time_us - low_us
         match = None if found is not None and earliest is not None and found.begin_us < earliest else found
         if match is not None or operator.how is ops.JoinKind.LEFT:

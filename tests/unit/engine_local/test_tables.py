@@ -21,11 +21,10 @@ def table(changes: list[tuple[str, int, int, bool]]) -> Relation:
 def test_a_key_holds_its_last_change(changes: list[tuple[str, int, int, bool]]) -> None:
     made = table(changes)
     for key in "abc":
-        for at in range(-1, 8):
+        for at, found in zip(times := range(-1, 8), made.find_all([((key,), at) for at in times]), strict=True):
             arrived = [(t, position, v, d) for position, (k, t, v, d) in enumerate(changes) if k == key and t <= at]
             newest = max(arrived, default=None)
             expected = None if newest is None or newest[3] else newest[2]
-            found = made.find((key,), at)
             assert (None if found is None else found.row["v"]) == expected
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from caraway.engine_local.aggregates.functions import Sample, compiled
+from caraway.engine_local.aggregates.functions import Sample
+from caraway.engine_local.aggregates.running import running
 from caraway.engine_local.aggregates.table import AggregateColumn, Aggregated, Group
 from caraway.engine_local.aggregates.windows import Life, buckets_of, life, session_window, sessions
 from caraway.engine_local.tables import Key, Table, Version, key_of
@@ -17,7 +18,7 @@ Groups = dict[Key, Group]
 def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], Aggregated]:
     """Return the operator as a function of its input table."""
     columns = [
-        AggregateColumn(spec.into, compiled(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates
+        AggregateColumn(spec.into, running(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates
     ]
     keys = operator.keys if operator.window is None else (*operator.keys, WINDOW_KEY)
 

@@ -42,19 +42,24 @@ def rounded(number: Total) -> float:
 
 def stored_sum(numbers: Sequence[Number], dtype: DataType, name: str) -> object:
     """Return the sum of a column's numbers in stored form; null, with a warning, if it doesn't fit the type."""
+    return stored_total(total(numbers), dtype, name)
+
+
+def stored_total(exact: Total, dtype: DataType, name: str) -> object:
+    """Return an exact sum in the stored form of a column's type; null, with a warning, if it doesn't fit the type."""
     match base_type(dtype):
         case IntType():
-            whole = sum(int(number) for number in numbers)
+            whole = int(exact)
             if INT_MIN <= whole <= INT_MAX:
                 return whole
             _too_great(name, whole, "64 bits")
         case DecimalType(scale) as decimal:
-            units = int(total(numbers) * 10**scale)
+            units = int(exact * 10**scale)
             if abs(units) < 10**DECIMAL_DIGITS:
                 return _decimal_text(units, scale)
             _too_great(name, units, f"the {DECIMAL_DIGITS} digits of {type_name(decimal)}")
         case _:
-            return rounded(total(numbers))
+            return rounded(exact)
     return None
 
 

@@ -1,13 +1,14 @@
 """The output of an aggregation, which is a function of time and computed when it is read."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 
-from caraway.engine_local.aggregates.functions import Compute, Sample
+from caraway.engine_local.aggregates.functions import Sample
+from caraway.engine_local.aggregates.running import Running, values
 from caraway.engine_local.aggregates.windows import Life
 from caraway.engine_local.tables import Key, Relation, Row, Version, key_of, ordered
 
@@ -17,10 +18,10 @@ _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 @dataclass(frozen=True, slots=True)
 class AggregateColumn:
-    """An aggregate, with its output column and the function that computes it."""
+    """An aggregate, with its output column, and what makes the running aggregate of an empty window."""
 
     name: str
-    compute: Compute
+    running: Callable[[], Running]
 
 
 @dataclass(frozen=True)
@@ -79,17 +80,20 @@ class Aggregated:
         """Return the versions of each group."""
         return self._relation.by_key
 
-    def find(self, key: Key, at_us: int) -> Version | None:
-        """Compute the row of a group at a time; its time stamp is that of the last change."""
-        group = self._groups.get(key)
-        if group is None:
-            return None
-        changes = group.changes
-        position = bisect_right(changes, at_us)
-        if not position:
-            return None
-        begin_us, end_us = changes[position - 1], changes[position] if position < len(changes) else None
-        return Version(self._row(group, begin_us, at_us), begin_us, end_us)
+    def find_all(self, asked: Sequence[tuple[Key, int]]) -> list[Version | None]:
+        """Compute the rows of groups at times; a row's time stamp is that of the last change."""
+        found: list[Version | None] = [None] * len(asked)
+        places_of: dict[Key, list[int]] = {}
+        for place, (key, at_us) in enumerate(asked):
+            group = self._groups.get(key)
+            if group is not None and at_us >= group.changes[0]:
+                places_of.setdefault(key, []).append(place)
+        for key, places in places_of.items():
+            places.sort(key=lambda place: asked[place][1])
+            versions = self._versions(self._groups[key], [asked[place][1] for place in places])
+            for place, version in zip(places, versions, strict=True):
+                found[place] = version
+        return found
 
     def keyed_by(self, keys: Sequence[str]) -> "Aggregated":
         """Return the same table with its keys in another order; see `caraway.engine_local.tables.Table`."""
@@ -100,12 +104,19 @@ class Aggregated:
 
     def _history(self) -> Iterator[Version]:
         for group in self._in_order():
-            changes = group.changes
-            for begin_us, end_us in zip(changes, [*changes[1:], None], strict=True):
-                yield Version(self._row(group, begin_us, begin_us), begin_us, end_us)
+            yield from self._versions(group, group.changes)
 
-    def _row(self, group: Group, begin_us: int, at_us: int) -> Row:
-        row: Row = {**group.key_row, self._timestamp: begin_us}
-        for column, samples in zip(self._columns, group.samples, strict=True):
-            row[column.name] = column.compute([sample for life, sample in samples if life.holds(at_us)], at_us)
-        return row
+    def _versions(self, group: Group, times_us: Sequence[int]) -> Iterator[Version]:
+        """Yield what a group holds at times, which ascend and don't come before its first change."""
+        columns = [
+            (column.name, values(samples, column.running(), times_us))
+            for column, samples in zip(self._columns, group.samples, strict=True)
+        ]
+        changes = group.changes
+        for at_us in times_us:
+            position = bisect_right(changes, at_us)
+            begin_us, end_us = changes[position - 1], changes[position] if position < len(changes) else None
+            row: Row = {**group.key_row, self._timestamp: begin_us}
+            for name, ascending in columns:
+                row[name] = next(ascending)
+            yield Version(row, begin_us, end_us)

@@ -1,8 +1,9 @@
 """Joins with a keyed dataset, either as of the times of events, or at every time."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from caraway.engine_local.tables import Relation, Row, Table, Version, key_of, ordered
+from caraway.engine_local.tables import Relation, Row, Table, Version, begin_of, key_of, ordered
 from caraway.graph.operators import Join, JoinKind
 
 
@@ -13,13 +14,12 @@ def join_events(operator: Join, left: Table, right: Table, right_keys: Sequence[
     """
     versions = []
     left_on = in_order_of(right_keys, operator)
-    for row, time_us, _ in left.versions:
-        match = right.find(key_of(row, left_on), time_us + operator.within_high_us)
+    asked = [(key_of(row, left_on), time_us + operator.within_high_us) for row, time_us, _ in left.versions]
+    for (row, time_us, _), match in zip(left.versions, right.find_all(asked), strict=True):
         low_us = operator.within_low_us
-        if match is not None and low_us is not None and match.begin_us < time_us - low_us:
-            match = None
-        if match is not None or operator.how is JoinKind.LEFT:
-            versions.append(Version(_joined(operator, row, match), time_us, None))
+        near = match if match is None or low_us is None or match.begin_us >= time_us - low_us else None
+        if near is not None or operator.how is JoinKind.LEFT:
+            versions.append(Version(_joined(operator, row, near), time_us, None))
     return Relation((), versions)
 
 
@@ -41,12 +41,14 @@ def join_tables(
 
 
 def pieces(left: Version, rights: Sequence[Version]) -> Iterator[tuple[int, int | None, Version | None]]:
-    """Yield the parts into which the right versions divide the interval of a left one.
+    """Yield the parts into which the right versions, which are in order, divide the interval of a left one.
 
     Each part comes with its right version, or None if there is none.
     """
     done_us = left.begin_us
-    for right in rights:
+    first = max(0, bisect_right(rights, left.begin_us, key=begin_of) - 1)
+    behind = len(rights) if left.end_us is None else bisect_left(rights, left.end_us, key=begin_of)
+    for right in rights[first:behind]:
         begin_us = max(left.begin_us, right.begin_us)
         end_us = _earlier(left.end_us, right.end_us)
         if end_us is not None and end_us <= begin_us:

@@ -225,9 +225,9 @@ class KeyTable:
         """Return nothing: only keys are read."""
         return ()
 
-    def find(self, key: Key, at_us: int) -> Version | None:
-        """Return the version of a key that holds at a time."""
-        return holding(self.of_key(key), at_us)
+    def find_all(self, asked: Sequence[tuple[Key, int]]) -> list[Version | None]:
+        """Return for each key and time the version that holds then."""
+        return [holding(self.of_key(key), at_us) for key, at_us in asked]
 
     def keyed_by(self, keys: Sequence[str]) -> "KeyTable":
         """Return this table: joins ask for keys in the order of the dataset."""
