@@ -300,11 +300,11 @@ def test_a_missing_field_is_connected_with_one_that_was_ignored() -> None:
         ("2024-01-02T03:04:05Z", ""),
         ("2024-01-02T03:04:05-05:00", ""),
         ("2024-01-02", ""),
-        (int(time.time()), ""),
-        (int(time.time()) + 30, ""),
+        pytest.param(int(time.time()), "", id="now"),
+        pytest.param(int(time.time()) + 30, "", id="half a minute ahead"),
         ("2024-01-02T03:04:05", "times of at have no zone and are taken as UTC"),
         ("2024-01-02 03:04:05.25", "times of at have no zone and are taken as UTC"),
-        (int(time.time()) + 365 * 86_400, "rows for Sales have times in the future"),
+        pytest.param(int(time.time()) + 365 * 86_400, "rows for Sales have times in the future", id="a year ahead"),
     ],
 )
 def test_times_that_look_like_a_mistake_are_taken_with_a_warning(at: object, told: str) -> None:
