@@ -178,6 +178,12 @@ class RemoteError(CarawayError):
         self.body = body
 
 
+class BusyError(CarawayError):
+    """Too many requests are under way, or they take too much; the same request may be sent again in a moment."""
+
+    code = "busy"
+
+
 class UnavailableError(CarawayError):
     """A part of the deployment doesn't answer at the moment."""
 

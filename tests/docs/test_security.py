@@ -57,7 +57,10 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "F18 the token as a cookie": ("The console's cookie is the token",),
     "F19 capabilities": (f"{CONFINED}::test_no_capability_is_left_but_to_read_pythons_files",),
     "F20 the folder of the start": (f"{CONFINED}::test_the_folder_in_which_the_platform_was_started_is_out_of_reach",),
-    "F21 repeated requests read topics": ("A caller who may write data can make the server read whole topics",),
+    "F21 repeated requests read topics": (
+        "tests/unit/ingest/test_requests.py::test_a_flood_of_repeated_requests_takes_no_threads_of_others",
+        "tests/unit/ingest/test_requests.py::test_no_header_has_topics_read_for_longer_than_a_day",
+    ),
     "F22 secrets on a command line": ("Spark's settings (`spark.conf`) are on the command line",),
     "L1 output of functions": ("A function can overwrite, but not truncate",),
     "L2 a silent caller of the port of secrets": ("connects to the port of functions' secrets",),

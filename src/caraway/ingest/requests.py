@@ -6,16 +6,29 @@ restart it reads from the topics which rows of a request have been written alrea
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import Collection, Coroutine
+from base64 import urlsafe_b64encode
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
-from caraway.errors import ConflictError, InvalidInputError
+from caraway.errors import BusyError, ConflictError, InvalidInputError
 from caraway.ingest.marks import Marks, Written, read_marks, starts_since
 
 HEADER = "caraway-request"
 MAX_KEY_LENGTH = 200
+# The longest time after its first attempt at which a request with a key may be sent again. It bounds the part of the
+# topics that a request can have the server read.
+KEPT_MS = 24 * 60 * 60 * 1000
+# The topics are read for so many requests at a time, in threads of their own, so that other work finds threads free;
+# for one request of an account at a time, while so many others of the account wait for it.
+READERS = 2
+MOST_WAITING = 16
+# A key is marked with its account, so that another account's same key is another one. Six bytes tell accounts, which
+# only an administrator makes, from each other, and each record of a request with a key has them.
+ACCOUNT_BYTES = 6
 # The most answers to requests with a key that a server remembers; the oldest are forgotten first. Each takes a few
 # hundred bytes, so all take a few megabytes.
 MAX_ANSWERS = 10_000
@@ -28,17 +41,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """An idempotency key. `elapsed_ms` is the time since the first attempt; None in the first attempt itself."""
+    """An idempotency key.
+
+    Attributes:
+        key: The key, which no other account can use.
+        elapsed_ms: The time since the first attempt, in milliseconds; None in the first attempt itself.
+        digest: A hash of the request's body.
+        account: The account that sends the request.
+    """
 
     key: str
     elapsed_ms: int | None
     digest: bytes
+    account: str = ""
 
     @classmethod
-    def parse(cls, key: str, elapsed: str | None, digest: bytes) -> "RequestKey":
+    def parse(cls, key: str, elapsed: str | None, digest: bytes, account: str) -> "RequestKey":
         """Return the key that the two headers of a request contain.
 
-        Raises `InvalidInputError` if the key is empty or too long, or the time isn't a number of milliseconds.
+        Raises `InvalidInputError` if the key is empty or too long, or the time isn't a number of milliseconds of at
+        most a day.
         """
         if not key or len(key) > MAX_KEY_LENGTH:
             raise InvalidInputError(f"Idempotency-Key has {len(key)} characters; 1 to {MAX_KEY_LENGTH} are expected")
@@ -46,7 +68,14 @@ class RequestKey:
             raise InvalidInputError(
                 f"Caraway-Elapsed-Ms is {elapsed[:40]!r}; a whole number of milliseconds is expected"
             )
-        return cls(key, None if elapsed is None else int(elapsed), digest)
+        elapsed_ms = None if elapsed is None else int(elapsed)
+        if elapsed_ms is not None and elapsed_ms > KEPT_MS:
+            raise InvalidInputError(
+                f"Caraway-Elapsed-Ms is {elapsed_ms}, and rows of a request are known for {KEPT_MS} (a day): look up "
+                "whether its rows are there, and send those that are missing with a new Idempotency-Key"
+            )
+        of = urlsafe_b64encode(blake2b(account.encode(), digest_size=ACCOUNT_BYTES).digest()).decode()
+        return cls(f"{of}:{key}", elapsed_ms, digest, account)
 
     def marks(self, written: Written) -> Marks:
         """Return the marks of the request's records."""
@@ -84,6 +113,40 @@ class Answers(Generic[T]):
             self._tasks.pop(scope, None)
         while len(self._tasks) > self._limit:
             self._tasks.popitem(last=False)
+
+
+class ReadingBack:
+    """Finds the rows of repeated requests on the topics, for a few requests at a time. For one event loop."""
+
+    def __init__(self, read: Callable[[Collection[str], RequestKey], Written]) -> None:
+        """Find rows by `read`, which blocks."""
+        self._read = read
+        self._threads = ThreadPoolExecutor(READERS, "read-back")
+        self._waiting: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    async def written(self, topics: Collection[str], request: RequestKey) -> Written:
+        """Return the rows of a request that an earlier attempt wrote to some topics.
+
+        Raises:
+            BusyError: Too many requests of the account wait.
+            UnavailableError: Kafka doesn't answer.
+        """
+        account = request.account
+        if self._waiting[account] > MOST_WAITING:
+            raise BusyError(
+                f"{self._waiting[account]} repeated requests of this account wait until the server has read which of "
+                "their rows are there; try again in a moment"
+            )
+        self._waiting[account] += 1
+        try:
+            async with self._turns.setdefault(account, asyncio.Lock()):
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, self._read, topics, request)
+        finally:
+            self._waiting[account] -= 1
+            if not self._waiting[account]:
+                del self._waiting[account], self._turns[account]
 
 
 def read_back(bootstrap_servers: str, topics: Collection[str], request: RequestKey) -> Written:

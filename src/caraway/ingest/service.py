@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from caraway.erasure.keys import ErasedKeys
 from caraway.ingest import metrics
@@ -14,7 +15,7 @@ from caraway.ingest.gathering import GatheringWriter
 from caraway.ingest.intake import THREAD_SLICE, IngestReport, Intake
 from caraway.ingest.intake_process import IntakeProcess
 from caraway.ingest.marks import Marks, Written
-from caraway.ingest.requests import Answers, RequestKey, read_back
+from caraway.ingest.requests import Answers, ReadingBack, RequestKey, read_back
 from caraway.ingest.row_counts import RowCounts
 from caraway.ingest.table import table
 from caraway.ingest.targets import Target
@@ -51,7 +52,7 @@ class IngestService:
         self._backpressure = backpressure
         self._is_closed = is_closed
         self._erased = ErasedKeys(dict) if erased is None else erased
-        self._bootstrap_servers = bootstrap_servers
+        self._reading_back = ReadingBack(partial(read_back, bootstrap_servers))
         self._answers: Answers[IngestReport] = Answers()
 
     async def put(
@@ -69,6 +70,7 @@ class IngestService:
             TooLargeError: The request has too many rows.
             InvalidInputError: The data has another form.
             ConflictError: The idempotency key was used with other rows.
+            BusyError: Too many repeated requests of the account wait until their rows are looked for.
             BehindError: The indexes or jobs that need the rows are too far behind; no row was written.
             UnavailableError: Kafka doesn't take the rows; some may have been written.
         """
@@ -129,7 +131,7 @@ class IngestService:
         written: Written = frozenset()
         if request is not None and request.elapsed_ms is not None:
             topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
-            written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
+            written = await self._reading_back.written(topics, request)
         report = await take(None if request is None else request.marks(written))
         for target in endpoint.targets:
             metrics.count(target, report.counts[target.dataset])

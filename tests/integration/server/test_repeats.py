@@ -10,7 +10,9 @@ import httpx
 import msgspec
 import pytest
 
+from caraway.state.permissions import Grant, Mode
 from caraway.topics.dead_letters import DEAD_LETTERS
+from tests.integration.server.guarded import Guarded
 from tests.integration.server.server_process import RecordCount, ServerProcess, records
 from tests.unit.query import garden
 
@@ -85,3 +87,16 @@ def test_a_key_is_for_one_body(server: ServerProcess) -> None:
 def test_a_repeat_that_was_never_here_is_taken(server: ServerProcess) -> None:
     key = {"Idempotency-Key": f"new {time.time_ns()}", "Caraway-Elapsed-Ms": "5000"}
     assert server.log("readings", readings(2)[1:], key).json()["accepted"] == 1
+
+
+def test_the_same_key_of_another_account_is_another_key(guarded_garden: Guarded, kafka: str) -> None:
+    server, topic = guarded_garden.server, guarded_garden.server.topic("Readings")
+    writer = Grant(modes=frozenset({Mode.WRITE_DATA, Mode.READ_DEFINITION}))
+    tokens = [guarded_garden.token(f"repeats-{name}", writer)[1] for name in ("ann", "bob")]
+    pot, key = time.time_ns(), f"guessed {time.time_ns()}"
+    row = [{"pot": pot, "moisture": 0.5, "at": 1_700_000_000}]
+    for token in tokens:
+        for elapsed in ({}, {"Caraway-Elapsed-Ms": "60000"}):
+            headers = {"Idempotency-Key": key, "Authorization": f"Bearer {token}", **elapsed}
+            assert server.log("readings", row, headers).json()["accepted"] == 1
+    assert Counter(pots_on(kafka, topic))[pot] == len(tokens)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from caraway.errors import BusyError
 from caraway.server.access.shares import Shares
-from caraway.server.http.budget import SMALL_BYTES, Budget, BusyError, Hold
+from caraway.server.http.budget import SMALL_BYTES, Budget, Hold
 
 
 def test_a_caller_has_so_many_requests_under_way() -> None:

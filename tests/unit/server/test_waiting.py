@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from caraway.errors import ForbiddenError, InvalidInputError
+from caraway.errors import BusyError, ForbiddenError, InvalidInputError
 from caraway.index.feeding.worker import IndexStatus
 from caraway.plan.model import GraphPlan, JobPlan
 from caraway.server.handlers.waiting import AT_ONCE, WaitBody, wait
-from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import Request
 from caraway.server.waiting.goals import Goal, Goals, source_topics
 from caraway.server.waiting.markers import Markers, Seen

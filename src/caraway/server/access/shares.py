@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from caraway.server.http.budget import BusyError
+from caraway.errors import BusyError
 
 # The most callers whose rate of requests is remembered. If there are more, the one whose last request is the oldest is
 # forgotten. It starts again with the requests that are allowed in a second.

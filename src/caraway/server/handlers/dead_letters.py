@@ -158,9 +158,10 @@ async def replay(context: ServerContext, request: Request[Replay], name: str) ->
     _check_fits(dead_letter, endpoint.targets[0], row)
     claim = await asyncio.to_thread(context.deployment.replays.claim, dead_letter.id, request.caller.account)
     if claim.done_at is None:
-        elapsed = None if claim.elapsed is None else str(int(claim.elapsed.total_seconds() * 1000))
+        elapsed = None if claim.elapsed is None else int(claim.elapsed.total_seconds() * 1000)
         digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
-        key = RequestKey.parse(f"dead-letter-{dead_letter.id}", elapsed, digest)
+        # No request can have this key, as those of headers begin with their account; and no time is too long for it.
+        key = RequestKey(f"dead-letter-{dead_letter.id}", elapsed, digest, request.caller.account)
         await context.ingest.put(endpoint, [row], key)
         await asyncio.to_thread(context.deployment.replays.done, dead_letter.id)
     return json_response({"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None})

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from caraway.errors import CarawayError, TooLargeError
+from caraway.errors import BusyError, CarawayError, TooLargeError
 from caraway.ingest.table import MAX_ROWS
 from caraway.query.batch import Batch
 from caraway.query.executor import Answer, CompiledPlan, StoredColumns
 from caraway.query.model import Instants
 from caraway.served import metrics
-from caraway.server.http.budget import BusyError
 from caraway.server.http.errors import DeadlineError, status_of
 from caraway.thread_names import show_name
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from caraway.errors import BusyError
 from caraway.server.handlers.context import ServerContext
-from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.waiting.goals import LaggingPart
 from caraway.server.waiting.wait import Wait, WaitOutcome

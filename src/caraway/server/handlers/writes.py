@@ -154,7 +154,7 @@ def _key_of(request: Request[LogBody]) -> RequestKey | None:
     if key is None:
         return None
     digest = hashlib.blake2b(request.body, digest_size=16).digest()
-    return RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
+    return RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest, request.caller.account)
 
 
 def _head(body: bytes) -> LogHead | None:

@@ -7,7 +7,7 @@ others need.
 
 from collections import Counter
 
-from caraway.errors import CarawayError
+from caraway.errors import BusyError
 
 # The most bytes that all requests under way hold together, unless server.requests_memory_mb sets another number. The
 # largest request needs some 150 MB for its text and values, most need less than a thousandth of that.
@@ -19,12 +19,6 @@ SMALL_BYTES = 64 * 1024
 LARGE_SHARE = 0.75
 # The part of LARGE_SHARE that the requests of one caller may hold, while requests of other callers hold memory, too.
 CALLER_SHARE = 0.75
-
-
-class BusyError(CarawayError):
-    """Too many requests are under way, or they take too much."""
-
-    code = "busy"
 
 
 class Budget:

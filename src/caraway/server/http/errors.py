@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import orjson
 
 from caraway.errors import (
+    BusyError,
     CarawayError,
     CommitError,
     CommitTypeError,
@@ -24,7 +25,6 @@ from caraway.errors import (
 )
 from caraway.ingest.backpressure import BehindError
 from caraway.request_ids import REQUEST_ID
-from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
 # Seconds after which a client should try again, which the header `Retry-After` of an answer with status 503 or 429
